@@ -308,7 +308,7 @@ def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed:
 def _student_of(features: FloatArray, released: StatedLabels) -> LinearStudent:
     """Return the linear student of released labels, whose samples have ``features`` ``[Q, F]``."""
     answered = released.answered
-    if released.noise_std == 0:
+    if released.linear:
         assert released.noisy_counts is not None
         answers = released.noisy_counts[answered] / released.num_teachers
         return linear_student_of(features[answered], answers, released.labels[answered])

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("| aggregator | queries | queries per second |\n| --- | ---: | ---: |")
     for unscaled in propose(Outlook.of(counts_alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)):
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
-        votes = with_ballots if aggregator.needs_ballots or aggregator.needs_voters else counts_alone
+        votes = counts_alone if aggregator.needs.isdisjoint({"ballots", "voters"}) else with_ballots
         rate = votes.num_queries / seconds(aggregator, votes, runs)
         print(f"| {title(aggregator)} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
 

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     public = data.records(Role.PUBLIC)
     rows = rows_of(released.ids, public.ids)
     features = np.asarray(public.features[rows], dtype=np.float64)
-    release = Release(released.labels, released.mask, released.noisy_counts, released.noise_std)
+    release = Release(released.labels, released.mask, released.noisy_counts, released.noise_std, linear=released.linear)
     given_labels = student_of(release, features, released.num_teachers).predict(features) > 0.5
     names = [name.replace("_", " ") for name in data.label_names]
     figure = Figure(figsize=(2.1 * options.faces, 2.4), layout="constrained")

@@ -39,7 +39,7 @@ def resolve_settings(settings: LabelSettings, panel: Panel, size: int, ballots: 
         expect(isinstance(aggregator, SiloVotes), "SiloVotes, which opens the sum of silos", aggregator=aggregator)
     elif ballots != "bits" and aggregator is not None:
         readable = f"--aggregator ScoreVotes, for ballots that are {ballots}"
-        expect(aggregator.needs_voters, readable, aggregator=type(aggregator).__name__)
+        expect(aggregator.needs.isdisjoint({"counts", "ballots"}), readable, aggregator=type(aggregator).__name__)
     if settings.target_epsilon is None:
         return replace(settings, num_queries=number)
     target = Target(

@@ -160,7 +160,7 @@ def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregato
     expect(num_queries == comparison.num_queries, f"votes on {comparison.num_queries} queries", num_queries=num_queries)
     outlook = Outlook.of(task.votes, delta=comparison.delta, relation=comparison.neighboring_relation)
     compared = candidates(outlook, aggregators, variants=comparison.variants)
-    if any(candidate.aggregator.needs_voters for candidate in compared):
+    if any("voters" in candidate.aggregator.needs for candidate in compared):
         task = replace(task, votes=task.votes.with_voters())
     points: list[Point] = []
     with stage_bar(len(compared) * len(comparison.epsilons), "frontier", unit="point") as bar:

@@ -158,7 +158,7 @@ def all_proposals(outlook: Outlook) -> list[Aggregator]:
 
 def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
     """Return an aggregator as the last of two rounds if it needs predictions, otherwise as it is."""
-    return two_rounds(aggregator, outlook) if aggregator.needs_predictions else aggregator
+    return two_rounds(aggregator, outlook) if "predictions" in aggregator.needs else aggregator
 
 
 def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:

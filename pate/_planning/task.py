@@ -15,6 +15,7 @@ from pate._typing import FloatArray, UInt8Array
 from pate._vote_store import finished_votes
 from pate._votes import Votes, drawn_rows, rows_of
 from pate.aggregators import Aggregator
+from pate.aggregators._base import Need
 from pate.data._records import Role
 
 
@@ -59,13 +60,9 @@ def load_task(root: Path, comparison: Comparison, aggregators: Sequence[Aggregat
     names = tuple(manifest.label_names)
     rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
     # a round of clipped ballots and its student come before what needs predictions
-    ballots = aggregators is None or any(
-        aggregator.needs_ballots or aggregator.needs_voters or aggregator.needs_predictions
-        for aggregator in aggregators
-    )
-    features = aggregators is None or any(
-        aggregator.needs_features or aggregator.needs_predictions for aggregator in aggregators
-    )
+    needs = frozenset[Need]().union(*(aggregator.needs for aggregator in aggregators or ()))
+    ballots = aggregators is None or not needs.isdisjoint({"ballots", "voters", "predictions"})
+    features = aggregators is None or not needs.isdisjoint({"features", "predictions"})
     votes, ids = store.load(rows=rows, ballots=ballots)
     test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)
     brought = store.features(rows)

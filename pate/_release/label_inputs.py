@@ -44,7 +44,7 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
     if settings.predictions is not None:
         expect_predictions(settings.predictions)
         digests["predictions"] = digest(settings.predictions)
-    if settings.mechanism.needs_features and not store.has_features():
+    if "features" in settings.mechanism.needs and not store.has_features():
         described = run.begun(first_stage(run)).settings.get("data")
         expect_features(described, settings.mechanism, manifest.ballots, len(manifest.ids))
         if described is not None:
@@ -84,16 +84,16 @@ def load_votes(
             public = read_features(run, np.array(manifest.ids), manifest.made_by)
         return Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     # before features, which do not help an aggregator that lacks ballots
-    votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots or aggregator.needs_voters)
+    votes, _ = store.load(rows=rows, ballots=not aggregator.needs.isdisjoint({"ballots", "voters"}))
     predictions = features = None
     if settings.predictions is not None:
         predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
-    if aggregator.needs_features:
+    if "features" in aggregator.needs:
         features = store.features(rows)
         if features is None:
             features = read_features(run, queries.ids, manifest.made_by)
     votes = replace(votes, predictions=predictions, features=features)
-    return votes.with_voters() if aggregator.needs_voters else votes
+    return votes.with_voters() if "voters" in aggregator.needs else votes
 
 
 def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:

@@ -75,7 +75,7 @@ class LabelSettings:
             self.mechanism.expect_complete(", or --target_epsilon, which finds it")
         if self.aggregator is None or self.aggregator.missing:
             return  # what is needed is known once the target has found the rest
-        name, needed = type(self.aggregator).__name__, self.aggregator.needs_predictions
+        name, needed = type(self.aggregator).__name__, "predictions" in self.aggregator.needs
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
 

@@ -41,7 +41,7 @@ def rehearse(
     for count in (0, 1, len(made_up)):
         counts, shape = made_up[:count], (count, panel.num_labels)
         ballots = None
-        if aggregator.needs_ballots:
+        if "ballots" in aggregator.needs:
             teachers = np.arange(panel.num_teachers)[None, :, None] < counts[:, None, :]
             ballots = teachers.astype(np.uint8)
         votes = Votes(
@@ -59,6 +59,9 @@ def rehearse(
             if (array := getattr(release, name)) is not None
         }
         expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {panel.num_labels} labels", **shapes)
+        if release.noisy_counts is not None and not release.linear:
+            deviation = release.noise_std
+            expect(deviation is not None and deviation > 0, "noise_std > 0, of noisy counts", noise_std=deviation)
         if release.tiers is not None:
             expect(release.tiers.shape == (count,), f"the tiers of {count} queries", shape=release.tiers.shape)
         aggregator.charges(release, panel)

@@ -173,7 +173,7 @@ def _answers(labels: ReleasedLabels) -> Section:
             Figure(f"{ones.mean():.1f}", "positive labels", "of those released, on average"),
         ]
     blocks: list[Block] = [Figures(tuple(figures))]
-    if labels.noise_std == 0:
+    if labels.linear:
         blocks.append(Text("What was released are the answers of a linear model, which was learnt from noisy sums."))
     elif labels.noise_std is not None:
         share = labels.noise_std / labels.num_teachers

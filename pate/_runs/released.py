@@ -68,10 +68,10 @@ class ReleasedLabels(Queries):
         labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
         mask: ``[Q, C]``, which labels were released.
         noisy_counts: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
-        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes; 0 if they are
-            ``num_teachers`` times the answers of a linear model, which has all the noise; None without them. In the
-            file they are ``values``.
+        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0; None without them,
+            and if they are answers of a linear model. In the file they are ``values``, and it is 0 of such answers.
         tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named ``steps`` in the file.
+        linear: whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model.
     """
 
     release: int
@@ -80,6 +80,7 @@ class ReleasedLabels(Queries):
     noisy_counts: FloatArray | None = None
     noise_std: float | None = None
     tiers: IntArray | None = None
+    linear: bool = False
 
     @property
     def answered(self) -> BoolArray:
@@ -120,7 +121,7 @@ class ReleasedLabels(Queries):
             "mask": np.asarray(self.mask),
         }
         if self.noisy_counts is not None:
-            arrays |= {"values": np.asarray(self.noisy_counts), "noise_std": np.asarray(self.noise_std)}
+            arrays |= {"values": np.asarray(self.noisy_counts), "noise_std": np.asarray(self.noise_std or 0.0)}
         if self.tiers is not None:
             arrays["steps"] = np.asarray(self.tiers)
         named: dict[str, Any] = arrays
@@ -156,6 +157,7 @@ class ReleasedLabels(Queries):
 
     @classmethod
     def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        values, noise = arrays.get("values"), arrays.get("noise_std")
         return cls(
             ids=arrays["ids"],
             label_names=tuple(arrays["label_names"].tolist()),
@@ -165,9 +167,10 @@ class ReleasedLabels(Queries):
             release=int(arrays["release"]),
             labels=arrays["labels"],
             mask=arrays["mask"],
-            noisy_counts=arrays.get("values"),
-            noise_std=float(arrays["noise_std"]) if "values" in arrays else None,
+            noisy_counts=values,
+            noise_std=None if values is None or not noise else float(noise),
             tiers=arrays.get("steps"),
+            linear=values is not None and not noise,
         )
 
 

@@ -119,9 +119,9 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
     _expect_no_copies(silos, settings.max_teachers_per_unit)
     num_samples = len(silos.ids)
     aggregator = resolve_settings(settings, silos.panel, num_samples, silos.form).mechanism
-    if aggregator.needs_ballots or aggregator.needs_voters:
+    if not aggregator.needs.isdisjoint({"ballots", "voters"}):
         expect_no_counts(sum(silo.num_teachers for silo in silos.members if silo.counts_alone))
-    if aggregator.needs_features and silos.features is None:
+    if "features" in aggregator.needs and silos.features is None:
         expect_features(_import_settings(run, votes, data)["data"], aggregator, silos.form, num_samples)
 
 

@@ -55,8 +55,8 @@ def guess_text(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> st
     """Return how often whoever tells two neighbors apart is right at most, in percent, where a coin chose between them.
 
     Of ``epsilon`` and ``delta`` that is `(e^epsilon + delta) / (e^epsilon + 1)`, half the sum of what Kairouz, Oh &
-    Viswanath (2015) say of both errors of a test, and of a ``total_variation`` `(1 + total_variation) / 2`: the delta
-    at an epsilon of 0, mostly less. The smaller one is rounded up.
+    Viswanath (2015) say of both errors of a test, and of a ``total_variation``, which is the delta at an epsilon of 0,
+    `(1 + total_variation) / 2` (Neyman & Pearson (1933)), mostly less. The smaller one is rounded up.
 
     >>> guess_text({"epsilon": 1.0, "delta": 1e-6}), guess_text({"epsilon": 1.0, "delta": 1e-6}, 0.0942)
     ('73.2%', '54.8%')

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import get_annotations
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ LEAST_ANSWERED = 0.1
 
 _LARGEST_SCALE = 1e300  # beyond it, noise may be infinite
 
+Need: TypeAlias = Literal["counts", "ballots", "predictions", "features", "voters"]
+"""A part of `Votes` that an aggregator may read."""
+
 
 class Release(NamedTuple):
     """What an aggregator released for a batch of queries; no reason is given for an entry that was not released."""
@@ -40,10 +43,12 @@ class Release(NamedTuple):
     """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the number of teachers;
     0 where nothing was released. None if the aggregator releases no counts."""
     noise_std: float | None = None
-    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes; 0 if these are ``num_teachers`` times the
-    answers of a linear model, which has all the noise."""
+    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0; None without them, and if they
+    are answers of a linear model, which has all the noise."""
     tiers: IntArray | None = None
     """``[Q]``: the price tier of each query, an argument of `Aggregator.event`; None if all queries cost the same."""
+    linear: bool = False
+    """Whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model, to all queries."""
 
     @classmethod
     def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:
@@ -125,24 +130,14 @@ class Aggregator(ABC):
                     part.expect_complete()
 
     @property
-    def needs_ballots(self) -> bool:
-        """Whether it needs the ballot of each teacher, `Votes.ballots`, rather than the counts alone."""
-        return False
+    def needs(self) -> frozenset[Need]:
+        """The parts of `Votes` that it reads, for which it is asked before any work is done.
 
-    @property
-    def needs_predictions(self) -> bool:
-        """Whether it needs a student's predictions for the queries, `Votes.predictions`."""
-        return False
-
-    @property
-    def needs_features(self) -> bool:
-        """Whether it needs the public features of the queries, `Votes.features`."""
-        return False
-
-    @property
-    def needs_voters(self) -> bool:
-        """Whether it asks voters for their moments, `Votes.voters`."""
-        return False
+        ``counts`` are there unless voters are asked by scores or moments alone; ``ballots`` are the ballot of each
+        teacher, ``predictions`` those of a student for the queries, ``features`` the public features of the queries,
+        and ``voters`` are asked for their moments.
+        """
+        return frozenset({"counts"})
 
     @property
     def noise(self) -> dict[str, float]:

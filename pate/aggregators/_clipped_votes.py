@@ -14,7 +14,7 @@ from pate._voters import blocks
 from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
+from pate.aggregators._base import Aggregator, Need, Release, ballots_of, predictions_of
 from pate.mechanisms._exact_normal import add_gaussian, exceeds
 
 _DOUBLINGS = 4  # candidates for the median between a number and its double
@@ -56,14 +56,14 @@ class ClippedVotes(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("multiplier_clipped",)
-    needs_ballots = True
 
     multiplier_clipped: float
     around_predictions: bool = False
 
     @property
-    def needs_predictions(self) -> bool:
-        return self.around_predictions
+    def needs(self) -> frozenset[Need]:
+        """The ballots, and the predictions that they are read around."""
+        return frozenset({"ballots", "predictions"} if self.around_predictions else {"ballots"})
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_clipped)

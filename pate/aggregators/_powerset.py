@@ -16,7 +16,7 @@ from pate._voters import blocks
 from pate._votes import Panel, Votes
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Release, ballots_of
+from pate.aggregators._base import Aggregator, Need, Release, ballots_of
 from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
 
 Codes = NDArray[np.uint64]
@@ -45,9 +45,13 @@ class Powerset(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_powerset",)
-    needs_ballots = True
 
     scale_powerset: float
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The ballots, which are the sets that are voted for."""
+        return frozenset({"ballots"})
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         _expect_codes(panel.num_labels)

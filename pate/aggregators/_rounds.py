@@ -13,7 +13,7 @@ from pate._validation import expect
 from pate._votes import Panel, Votes
 from pate.accounting._events import ComposedEvent, Event
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Release, features_of
+from pate.aggregators._base import Aggregator, Need, Release, features_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Rounds(Aggregator):
     around the student of these for the rest.
 
     Noisy counts of all rounds are averaged by the inverse of their variances. A round that releases no counts, or not
-    all entries, stands for itself.
+    all entries, or answers of a linear model, stands for itself.
 
     Privacy: the adaptive composition of all rounds, under REPLACE_RECORD and ADD_REMOVE_TEACHER as each of them says,
     which is reserved before the first. A student is made of what was released and of public features alone, so that it
@@ -51,8 +51,8 @@ class Rounds(Aggregator):
             relation, setting = aggregator.neighboring_relation, f"rounds[{i}].neighboring_relation"
             same = relation is self.neighboring_relation
             expect(same, f"rounds for {self.neighboring_relation.value}", **{setting: relation.value})
-        first = self.rounds[0]
-        expect(not first.needs_predictions, "a first round that needs no predictions", rounds_0=type(first).__name__)
+        first, asked = type(self.rounds[0]).__name__, self.rounds[0].needs
+        expect("predictions" not in asked, "a first round that needs no predictions", rounds_0=first)
 
     @property
     def noise(self) -> dict[str, float]:
@@ -61,13 +61,12 @@ class Rounds(Aggregator):
         }
 
     @property
-    def needs_ballots(self) -> bool:
-        return any(part.needs_ballots for part in self.rounds)
-
-    @property
-    def needs_features(self) -> bool:
-        """Whether there is a student between rounds, or a round needs features."""
-        return len(self.rounds) > 1 or self.rounds[0].needs_features
+    def needs(self) -> frozenset[Need]:
+        """What its rounds need, but predictions: those are of a student between rounds, who needs features."""
+        if self.missing:
+            return super().needs
+        student = frozenset[Need]({"features"} if len(self.rounds) > 1 else ())
+        return student.union(*(part.needs for part in self.rounds)) - {"predictions"}
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query in all rounds; ``tier`` is that of the last."""
@@ -80,7 +79,7 @@ class Rounds(Aggregator):
         return replace(self, rounds=tuple(part.scaled(factor) for part in self.rounds))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        if self.needs_features:
+        if "features" in self.needs:
             features_of(votes)
         first, *following = self.rounds
         release = first.aggregate(votes, generator=generator)
@@ -104,11 +103,11 @@ def student_of(release: Release, features: FloatArray, num_teachers: int) -> Lin
         features: ``[Q, ...]``, their public features.
         num_teachers: the nominal number of teachers.
     """
+    share = 1 / num_teachers
+    if release.linear and release.noisy_counts is not None and len(release.labels):
+        return linear_student_of(features, release.noisy_counts * share, release.labels)
     if release.noisy_counts is None or release.noise_std is None:
         return fit_linear(features, release.labels, release.mask)
-    share = 1 / num_teachers
-    if release.noise_std == 0:
-        return linear_student_of(features, release.noisy_counts * share, release.labels)
     return fit_linear(features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share)
 
 
@@ -116,7 +115,8 @@ def combined(earlier: Release, release: Release, num_teachers: int) -> Release:
     """Return a release combined with an earlier one of the same queries: counts averaged by their noise.
 
     The later one stands alone unless both have noisy counts of all entries. One of several tiers never has: a screen
-    that confirms a student writes the student's opinion beside the counts.
+    that confirms a student writes the student's opinion beside the counts. Nor has a linear model, whose answers have
+    no noise of their own.
     """
     before, after = _all_counts(earlier), _all_counts(release)
     if before is None or after is None:

@@ -17,7 +17,7 @@ from pate._voters import Geometry, Question, Voters
 from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Release, features_of, voters_of
+from pate.aggregators._base import Aggregator, Need, Release, features_of, voters_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
 from pate.mechanisms._exact_normal import add_gaussian
 
@@ -48,8 +48,8 @@ class ScoreVotes(Aggregator):
     direction the share of a ballot's norm by which the posterior is not shrunk there; the first gives the share that
     ridge regression with a penalty of the mean variance would leave.
 
-    The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the features, with
-    ``noise_std`` 0, so that a linear student of them is that function itself, and decisions: a label departs from its
+    The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the features (it is
+    ``linear``), so that a linear student of them is that function itself, and decisions: a label departs from its
     constant answer only if what is gained on public samples is expected to be three posterior standard deviations.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3), whose squared inverse
@@ -62,7 +62,8 @@ class ScoreVotes(Aggregator):
 
     Args:
         multiplier_scores: noise multiplier of one query. That of a release of ``n`` queries is smaller by ``sqrt(n)``.
-        rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up to 1.
+        rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up to 1, and what
+            rounding leaves is divided out.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
@@ -82,14 +83,9 @@ class ScoreVotes(Aggregator):
         expect(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
 
     @property
-    def needs_features(self) -> bool:
-        """Always true: answers are a function of them."""
-        return True
-
-    @property
-    def needs_voters(self) -> bool:
-        """Always true: each of them is asked in every round."""
-        return True
+    def needs(self) -> frozenset[Need]:
+        """Features, of which answers are a function, and voters, who are asked in every round."""
+        return frozenset({"features", "voters"})
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query."""
@@ -101,10 +97,10 @@ class ScoreVotes(Aggregator):
         shape = votes.counts.shape
         mask = np.ones(shape, dtype=np.bool_)
         if not mask.size:
-            return Release(np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), noise_std=0.0)
+            return Release(np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), linear=True)
         *_, (learner, _, _) = released(self, voters, len(mask), generator)
         answers, labels = learner.answers(features)
-        return Release(labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, noise_std=0.0)
+        return Release(labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, linear=True)
 
 
 def released(
@@ -117,9 +113,11 @@ def released(
         count = noisy_count(voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator)
         left, num_independent = 1 - _COUNT_SHARE, count
     learner = Learner(voters.geometry, voters.num_labels, num_independent)
+    all_shares = math.fsum(aggregator.rounds)
     for share in aggregator.rounds:
         question = learner.question()
-        moments = noisy_sum(voters, question, count, noise_multiplier / math.sqrt(left * share), generator)
+        multiplier = noise_multiplier / math.sqrt(left * share / all_shares)
+        moments = noisy_sum(voters, question, count, multiplier, generator)
         learner.learn(question, moments.total / count, moments.sigma / count)
         yield learner, question, moments
 

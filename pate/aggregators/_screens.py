@@ -13,7 +13,7 @@ from pate._validation import expect, expect_count
 from pate._votes import Panel, Votes
 from pate.accounting._events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Release, predictions_of
+from pate.aggregators._base import Aggregator, Need, Release, predictions_of
 from pate.mechanisms._exact_normal import exceeds
 
 Over = Literal["mean", "worst"]
@@ -41,16 +41,9 @@ class Screen(Aggregator):
         return super().noise | self.answers.noise
 
     @property
-    def needs_ballots(self) -> bool:
-        return self.answers.needs_ballots
-
-    @property
-    def needs_predictions(self) -> bool:
-        return self.answers.needs_predictions
-
-    @property
-    def needs_features(self) -> bool:
-        return self.answers.needs_features
+    def needs(self) -> frozenset[Need]:
+        """The counts that it checks, and what ``answers`` needs."""
+        return super().needs if self.missing else super().needs | self.answers.needs
 
     def screen_event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of the check alone: whether a distance of sensitivity 1 with noise passes a threshold."""
@@ -74,7 +67,10 @@ class Screen(Aggregator):
         return self.answers.most_answered(panel)
 
     def _ask(self, votes: Votes, passed: BoolArray, generator: np.random.Generator) -> Release:
-        """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty."""
+        """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty.
+
+        Of a linear model's answers, which are of all queries or of none, the labels are kept.
+        """
         answers = self.answers.aggregate(votes[passed], generator=generator)
         labels = np.zeros(votes.counts.shape, dtype=np.uint8)
         mask = np.zeros(votes.counts.shape, dtype=np.bool_)
@@ -83,7 +79,7 @@ class Screen(Aggregator):
         if answers.tiers is not None:
             tiers[passed] += answers.tiers
         values = None
-        if answers.noisy_counts is not None:
+        if answers.noisy_counts is not None and not answers.linear:
             values = np.zeros(votes.counts.shape)
             values[passed] = answers.noisy_counts
         return Release(labels, mask, noisy_counts=values, noise_std=answers.noise_std, tiers=tiers)
@@ -155,7 +151,6 @@ class InteractiveScreen(Screen):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_interactive",)
-    needs_predictions = True
 
     sigma_interactive: float
     threshold_interactive: float
@@ -164,6 +159,11 @@ class InteractiveScreen(Screen):
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(0.5 <= self.min_confidence <= 1, "0.5 <= min_confidence <= 1", min_confidence=self.min_confidence)
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What a screen needs, and the predictions that it confirms."""
+        return super().needs | {"predictions"}
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         predictions = predictions_of(votes)

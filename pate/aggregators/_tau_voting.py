@@ -14,7 +14,7 @@ from pate._voters import blocks
 from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
+from pate.aggregators._base import Aggregator, Need, Release, ballots_of, predictions_of
 from pate.mechanisms._exact_normal import add_gaussian
 
 Norm = Literal["l2", "l1"]
@@ -52,7 +52,6 @@ class TauVoting(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_tau",)
-    needs_ballots = True
 
     tau: float
     sigma_tau: float
@@ -67,8 +66,9 @@ class TauVoting(Aggregator):
         expect(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
 
     @property
-    def needs_predictions(self) -> bool:
-        return self.around_predictions
+    def needs(self) -> frozenset[Need]:
+        """The ballots, and the predictions that they are read around."""
+        return frozenset({"ballots", "predictions"} if self.around_predictions else {"ballots"})
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         resolved = self.relation_of(relation)

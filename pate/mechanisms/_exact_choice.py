@@ -47,18 +47,20 @@ def smallest(
         k: how many are chosen.
         noise: the law.
         scale: its scale, of a shape that broadcasts against ``below``; a negative one turns noise round, and one of a
-            row at most is 0 where others are not.
+            row at most is 0: a row without noise is sorted, not chosen from.
         generator: source of the noise.
         exact: returns what was clipped and rounded in ``below``, for a row and a place, but for a number that all of
             the row have in common: what lies far below 0 is ordered by it. None if that order does not matter.
         tails: ``[B, d]``, the first 53 binary digits of the uniform numbers; drawn if None.
 
     Raises:
-        ValueError: if noise of that scale may not be finite.
+        ValueError: if noise of that scale may not be finite, or more than one scale of a row is 0.
     """
     scales = np.atleast_2d(np.asarray(scale, dtype=np.float64))
     largest = float(np.abs(scales).max(initial=0))
     expect(largest <= _LARGEST, f"a scale of noise <= {_LARGEST:g}", scale=largest)
+    zeros = int(np.count_nonzero(scales == 0, axis=1).max(initial=0))
+    expect(zeros <= (scales.shape[1] > 1), "noise on all of a row but one at most", zeros=zeros)
     widest = np.broadcast_to(np.abs(scales).max(axis=1, keepdims=True), (len(below), 1))
     tails = generator.random(below.shape) if tails is None else tails
     with np.errstate(divide="ignore", invalid="ignore"):  # of tails of 0, which are decided below
@@ -73,7 +75,6 @@ def smallest(
     doubtful = close.any(axis=1) | extreme.any(axis=1)
     if exact is not None:
         doubtful |= ascending[:, 0] < -NEAR * widest[:, 0]
-    doubtful &= widest[:, 0] > 0
     scales = np.broadcast_to(scales, below.shape)
     for row in np.flatnonzero(doubtful).tolist():
         certain = np.sort(keys[row, ~extreme[row]])[:k]

@@ -59,13 +59,18 @@ def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Genera
     return with_noise(on_grid, grid * rounded_normal(beyond, sigma / grid, generator))
 
 
+def grid_of(scale: float) -> float:
+    """Return the grid of released sums for noise of ``scale``: a power of two of at least ``scale / 2^20``."""
+    return 2.0 ** math.ceil(math.log2(scale) - _GRID_BITS)
+
+
 def split(values: ArrayLike, scale: float) -> tuple[Rows, FloatArray, float]:
     """Return multiples of the grid for noise of ``scale``, what ``values`` have beyond them in its steps, and the grid.
 
     The grid is a power of two of at least ``scale / 2^20``; nothing is rounded.
     """
     exact = np.asarray(values)
-    grid = 2.0 ** math.ceil(math.log2(scale) - _GRID_BITS)
+    grid = grid_of(scale)
     if exact.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             steps = exact / grid

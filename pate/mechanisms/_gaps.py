@@ -17,7 +17,7 @@ from pate.accounting._events import Event, GaussianNoisyMaxEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
 from pate.mechanisms._exact_choice import smallest
-from pate.mechanisms._exact_normal import add_gaussian
+from pate.mechanisms._exact_normal import add_gaussian, grid_of
 from pate.mechanisms._noise import expect_noise, log_survival
 from pate.mechanisms._ranking import REACH, Rows, as_rows, below_rank, expect_within, sort_ascending
 
@@ -82,8 +82,9 @@ class GapChoice(ScoreMechanism[IntArray]):
     Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap moves by its width at
     most in either direction: within a window ``w`` of 2 votes (or sensitivities) under ADD_REMOVE_TEACHER and 4 under
     REPLACE_RECORD. A distance from ``upper / 2`` moves by its weight: with weight 2 the window is 4 under both
-    relations. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the
-    `GaussianNoisyMaxEvent` of `num_candidates` noisy gaps. Any other noise: pure DP of ``w / scale``.
+    relations. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the `GaussianNoisyMaxEvent` of
+    `num_candidates` noisy gaps, half of whose window is rounded up to the grid of the noise. Any other noise: pure DP
+    of ``w / scale``.
 
     Args:
         num_labels: the number of labels C.
@@ -156,6 +157,8 @@ class GapChoice(ScoreMechanism[IntArray]):
             reach *= 2  # the farthest that a regularizer can make up for, and as far again
         below = below_rank(rows[:, self._candidates], 1, reach=reach) + disadvantage
         if self.noise == "gaussian":
+            # what is added to all scores is a multiple of the grid, as the proof wants it (docs/privacy.md)
+            below -= np.mod(rows[:, self._candidates].max(axis=1, keepdims=True), grid_of(self.scale))
             best = np.argmin(add_gaussian(below, sigma=self.scale, generator=generator), axis=1)
         else:
             best = smallest(below, 1, noise=self.noise, scale=self.scale, generator=generator)[:, 0]
@@ -183,6 +186,8 @@ class GapChoice(ScoreMechanism[IntArray]):
         weight = self.majority_weight if self.allow_empty and self.majority_weight else 1
         window = 2 * max(self.window(relation), weight * self.sensitivity)
         if self.noise == "gaussian":
+            grid = grid_of(self.scale)
+            window = window / 2 + grid * math.ceil(window / 2 / grid)
             return GaussianNoisyMaxEvent(
                 neighboring_relation=relation, noise_multiplier=self.scale / window, num_candidates=self.num_candidates
             )

@@ -287,14 +287,18 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         surplus = j - k
         drop = (surplus > 0) & (surplus <= k)
         rounds = np.where(surplus > k, k, np.abs(surplus)) * answered
-        # the k smallest keys are released: distances below the k-th largest count, noisy where something is peeled
+        # without a round the k largest are released; else the k smallest keys, which are distances below the k-th
+        # largest count, noisy where labels are peeled. Tails are drawn for all rows: none depend on other rows
+        peeled, tails = np.flatnonzero(rounds), generator.random(rows.shape)
+        j, surplus, drop = j[peeled], surplus[peeled], drop[peeled]
         inside = ranks < j[:, None]
-        descending = -np.cumsum(np.where(ranks == 0, 0, gaps[:, :-1]), axis=1)
+        descending = -np.cumsum(np.where(ranks == 0, 0, gaps[peeled, :-1]), axis=1)
         below = distances(descending, descending[:, k - 1 : k], reach=REACH * self.scale_peel)
-        below[inside & (surplus <= 0)[:, None]] = -np.inf
+        below[inside & (surplus < 0)[:, None]] = -np.inf
         below[~inside & (surplus > 0)[:, None]] = np.inf
-        scale = np.where(drop, -1, 1)[:, None] * self._scale_of(rounds[:, None])
-        chosen = smallest(below, k, noise="gumbel", scale=scale, generator=generator)
+        scale = np.where(drop, -1, 1)[:, None] * self._scale_of(rounds[peeled, None])
+        chosen = np.tile(ranks[:k], (len(rows), 1))
+        chosen[peeled] = smallest(below, k, noise="gumbel", scale=scale, generator=generator, tails=tails[peeled])
         members = np.zeros(rows.shape, dtype=np.bool_)
         np.put_along_axis(members, np.take_along_axis(order, chosen, axis=1), answered[:, None], axis=1)
         return FixedTopK(members[0], passed[0], rounds[0]) if single else FixedTopK(members, passed, rounds)

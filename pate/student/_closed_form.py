@@ -45,7 +45,7 @@ def solve(samples: Batch, noise_std: float | None) -> Solution:
 
     Args:
         samples: all of them, ``(features [N, ...], targets [N, C], mask [N, C])``.
-        noise_std: standard deviation of the noise in the targets; None if they are labels.
+        noise_std: standard deviation of the noise in the targets; None if they have none.
     """
     features, targets, mask = (part.double().cpu().numpy() for part in samples)
     return as_layer(fit_linear(features, targets, mask > 0, noise_std=noise_std))

@@ -43,8 +43,8 @@ class StudentData(pl.LightningDataModule):
         predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes predictions.
 
     Attributes:
-        noise_std: standard deviation of the noise in the targets; 0 if they are answers of a linear model, None if they
-            are labels.
+        noise_std: standard deviation of the noise in the targets; None if they have none, being labels or answers of a
+            linear model.
         constants: ``C`` logits of the constant answer that all targets support.
 
     Raises:
@@ -91,7 +91,8 @@ class StudentData(pl.LightningDataModule):
         expect(enough, "public samples without labels for --data.unlabelled", samples=others.size)
         self._unlabelled, self._others = unlabelled, others
         self._labelled = _Samples(public.features, rows, targets, mask)
-        self._linear = (public.features, rows, released) if self.noise_std == 0 else None
+        linear = labels != "truth" and soft and released.linear
+        self._linear = (public.features, rows, released) if linear else None
         self._role = Role(predict_on)
         self.hold_out(val_fraction)
 
@@ -159,15 +160,13 @@ def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
     """
     if soft and released.noisy_counts is not None:
         shares = released.noisy_counts / released.num_teachers
-        return np.asarray(shares.clip(0, 1) if released.noise_std == 0 else shares, dtype=np.float32)
+        return np.asarray(shares.clip(0, 1) if released.linear else shares, dtype=np.float32)
     return released.labels.astype(np.float32)
 
 
 def noise_of(released: ReleasedLabels, *, soft: bool = True) -> float | None:
-    """Return the deviation of the noise in the targets of `targets_of`: 0 for linear answers, None for labels."""
-    if not soft or released.noisy_counts is None or released.noise_std is None:
-        return None
-    return released.noise_std / released.num_teachers
+    """Return the deviation of the noise in the targets of `targets_of`, None if they have none."""
+    return released.noise_std / released.num_teachers if soft and released.noise_std is not None else None
 
 
 class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):

@@ -64,8 +64,7 @@ class Student(pl.LightningModule):
         pseudo_weight: weight of these labels in the loss.
         fit: ``closed_form`` or ``descent``; by default the closed form wherever the network is one linear layer and
             ``pseudo_confidence`` is not set.
-        noise_std: standard deviation of the noise in the targets, linked from the data; 0 for answers of a linear
-            model, None for labels.
+        noise_std: standard deviation of the noise in the targets, linked from the data; None if they have none.
         constants: logits of the constant answer for each label, linked from the data; None to compare with none.
         optimize: the figure that decisions serve.
 

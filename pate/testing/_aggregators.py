@@ -252,7 +252,7 @@ class AggregatorContract(Contract):
                 predicted_votes = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
                 assert aggregator.neighboring_relation is relation
                 assert aggregator.event(self.panel).neighboring_relation is relation
-                assert _needs(aggregator) <= _needs(proposal), f"{title(aggregator)} needs more than {title(proposal)}"
+                assert aggregator.needs <= proposal.needs, f"{title(aggregator)} needs more than {title(proposal)}"
                 assert len(aggregator.aggregate(predicted_votes, generator=np.random.default_rng(0)).labels) == 3
 
     def test_what_is_not_released_is_blank(self) -> None:
@@ -302,7 +302,7 @@ class AggregatorContract(Contract):
         for name in ("ballots", "predictions", "features"):
             missing: dict[str, Any] = {name: None}
             incomplete = replace(complete, **missing)
-            if getattr(aggregator, f"needs_{name}"):
+            if name in aggregator.needs:
                 with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
                     aggregator.aggregate(incomplete, generator=generator)
             else:
@@ -568,7 +568,7 @@ def _abstaining(contract: _Checked, relation: NeighboringRelation) -> Aggregator
 
 def _visible_part(contract: _Checked) -> Callable[[Ballots], Ballots]:
     """Return a function to what the law may depend on of the ballots, which is never the order of the teachers."""
-    if contract().make(RELATIONS[0]).needs_ballots:
+    if "ballots" in contract().make(RELATIONS[0]).needs:
         return lambda ballots: tuple(sorted(ballots))
     return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
 
@@ -643,19 +643,13 @@ def outcomes_of(aggregator: Aggregator, votes: Votes, generator: np.random.Gener
     """Return the outcomes ``[Q, 2 C + 1]`` of one call of `aggregate`, whose release is what it should be."""
     release = aggregator.aggregate(votes, generator=generator)
     assert isinstance(release, Release), f"Expected a Release, got {type(release).__name__}"
-    labels, mask, _, _, tiers = release
+    labels, mask, tiers = release.labels, release.mask, release.tiers
     shapes, wanted = {labels.shape, mask.shape}, votes.counts.shape
     assert shapes == {wanted}, f"Expected labels and mask of shape [Q, C] = {wanted}, got {shapes}"
     typed = labels.dtype == np.uint8 and mask.dtype == np.bool_
     assert typed, f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
     tiers_or_zero = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
     return np.column_stack((labels, mask, tiers_or_zero)).astype(np.int64)
-
-
-def _needs(aggregator: Aggregator) -> set[str]:
-    """Return what an aggregator needs of votes beside their counts."""
-    names = ("needs_ballots", "needs_predictions", "needs_features", "needs_voters")
-    return {name for name in names if getattr(aggregator, name)}
 
 
 def _plain(release: Release) -> list[Any]:

@@ -34,6 +34,30 @@ class Verdict(StrEnum):
     UNTESTABLE = "not testable here"
 
 
+class Reason(StrEnum):
+    """What stands between a claim and what was found; the verdict follows from it."""
+
+    NONE = "as stated"
+    OTHER_SIZE = "another size"
+    OTHER_DATA = "other data"
+    OWN_SETTING = "a setting of ours"
+    MISPRINT = "a misprint, read as what is meant"
+    REFUTED = "refuted as printed, and as meant"
+    NOT_AT_HAND = "not at hand, or nothing is told by what is"
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on a claim of which this is the reason."""
+        return _VERDICTS.get(self, Verdict.DIFFERENT)
+
+
+_VERDICTS = {
+    Reason.NONE: Verdict.REPRODUCED,
+    Reason.REFUTED: Verdict.REFUTED,
+    Reason.NOT_AT_HAND: Verdict.UNTESTABLE,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """One published value or statement, beside ours.
@@ -42,26 +66,31 @@ class Claim:
         where: the place in the paper, such as ``Table 2, StableTopK, epsilon``.
         published: what stands there: its own words as a short marked quotation, or a number with its unit.
         ours: what was found, formatted from measured numbers, never typed by hand.
-        verdict: what became of the claim.
-        why: the reason of a difference, and a number that a reader can check by hand.
+        reason: what stands between the two.
+        why: the reason in words, and a number that a reader can check by hand.
         headline: whether it stands in the table at the top of the page, for which its words are few.
     """
 
     where: str
     published: str
     ours: str
-    verdict: Verdict
+    reason: Reason
     why: str
     headline: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "verdict", Verdict(self.verdict))
+        object.__setattr__(self, "reason", Reason(self.reason))
         for name in ("where", "published", "ours", "why"):
             text = getattr(self, name)
             expect(text and "\n" not in text and "|" not in text, f"{name} in one line", **{name: text})
         for name in ("where", "published", "ours") if self.headline else ():
             text = getattr(self, name)
             expect(len(text) <= _HEADLINE, f"{name} of a headline in at most {_HEADLINE} letters", **{name: text})
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the claim."""
+        return self.reason.verdict
 
 
 class MissingDataError(FileNotFoundError):

@@ -13,7 +13,7 @@ from pate._typing import IntArray
 from pate.mechanisms import JointMechanism, joint_window, linf_error, scale_for_epsilon
 from pate.mechanisms._joint import JointNoise
 from scripts.reproduction import pruned_joint
-from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.gillenwater import DATA, EPSILON, PAPER, QUANTILES, RELATION, SIZES, VECTORS, load
 from scripts.reproduction.probability_plots import legend, panels
 
@@ -89,7 +89,7 @@ def _bound_claim(vectors: dict[str, IntArray]) -> Claim:
         published="a bound on the loss with probability 1 - beta, whose formula is missing in the text that was read",
         ours=f"beyond 2 (log(d! / (d - k)!) + log(1 / beta)) / epsilon with probability {beyond[worst]:.1g} at most,"
         f" beta = {_BETA:g}",
-        verdict=Verdict.REPRODUCED if beyond[worst] <= _BETA else Verdict.REFUTED,
+        reason=Reason.NONE if beyond[worst] <= _BETA else Reason.REFUTED,
         why=f"largest at {worst[0]}, k = {worst[1]}; bounds "
         + ", ".join(f"{loss:,.0f} ({name}, k = {k})" for (name, k), loss in bounds.items())
         + "; Lemma A.1 with d! / (d - k)! sequences, for which it gives the least bound",
@@ -113,7 +113,7 @@ def _alike_claim(rows: Sequence[Row]) -> Claim:
         where="D.2 and Figure 7",
         published='for three datasets "essentially zero error"; for the others "almost indistinguishable"',
         ours=f"each median is within the other's quartiles in {sum(within.values())} of {len(within)} places",
-        verdict=Verdict.DIFFERENT if sum(within.values()) >= 0.9 * len(within) else Verdict.UNTESTABLE,
+        reason=Reason.OTHER_DATA if sum(within.values()) >= 0.9 * len(within) else Reason.NOT_AT_HAND,
         why=f"other counts than theirs; no median error at any k on {', '.join(exact) or 'none'} of the three vectors;"
         f" k = {_SMALL[0]} to {_SMALL[-1]}, largest error",
         headline=True,
@@ -129,7 +129,7 @@ def _differ_claim() -> Claim:
         ' difference"',
         ours=f"two items of counts {_PAIR[0]} and {_PAIR[1]}, k = 1, epsilon 1: the first has {joint:.4f} under Joint,"
         f" {flipped:.4f} under PNFJoint",
-        verdict=Verdict.REPRODUCED if 1.5 < (1 - joint) / (1 - flipped) <= 2 else Verdict.DIFFERENT,
+        reason=Reason.NONE if 1.5 < (1 - joint) / (1 - flipped) <= 2 else Reason.OTHER_SIZE,
         why=f"an example of ours: 1 / (1 + exp(-{x:g})) and 1 - exp(-{x:g}) / 2. The expected error falls by"
         f" {(1 - joint) / (1 - flipped):.3f} times, and by 2 as counts move apart",
     )

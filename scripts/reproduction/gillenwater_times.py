@@ -15,7 +15,7 @@ from pate._progress import stage_bar
 from pate._typing import IntArray
 from pate.mechanisms import JointMechanism, linf_error
 from scripts.reproduction import pruned_joint
-from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.gillenwater import DATA, EPSILON, PAPER, RIVALS, VECTORS, load
 from scripts.reproduction.probability_plots import legend, panels
 
@@ -112,8 +112,8 @@ def _plain_claim(rows: Sequence[Row]) -> Claim:
         where="4.3.3 and Figure 3",
         published='"Joint is slower than PNF-Peel, and PNF-Peel is slower than CDP-Peel"',
         ours=f"so it is in {len(ordered)} of {len(timed)} places (vector, k), joint by the paper's algorithm",
-        verdict=Verdict.REPRODUCED if len(ordered) == len(timed) else Verdict.DIFFERENT,
-        why="all in numpy; milliseconds at NETFLIX, k = 200: "
+        reason=Reason.OTHER_DATA if len(ordered) == len(timed) else Reason.NOT_AT_HAND,
+        why="other counts than theirs; all in numpy; milliseconds at NETFLIX, k = 200: "
         + ", ".join(f"{_time(rows, 'NETFLIX', 200, name):.2f}" for name in names)
         + f". The draw of this package has the same law by a mixture in place of a table, and takes"
         f" {min(ratios.values()):.0f} to {max(ratios.values()):.0f} times less time than sorting all d k losses",
@@ -138,7 +138,7 @@ def _pruned_claim(rows: Sequence[Row], effort: Effort) -> Claim:
         ours=f"{gains[worst]:.1f} times ({worst[0]}, k = {worst[1]}) to {gains[best]:.1f} times ({best[0]}, k ="
         f" {best[1]}) faster; the draw here is {min(against.values()):.1f} to {max(against.values()):.0f} times faster"
         " than the pruned table",
-        verdict=Verdict.UNTESTABLE,
+        reason=Reason.NOT_AT_HAND,
         why="of that paper the abstract alone was read, and its code is not what is timed: both are in numpy, here, the"
         f" table by binary search. It has {entries:,} entries at NETFLIX, k = {k}, where d k = {17_770 * k:,}"
         + ("" if effort.full else "; larger tables in the full form"),
@@ -152,7 +152,7 @@ def _beyond_claim(rows: Sequence[Row]) -> Claim:
         published='"raises numerical issues beyond small k": counts of sequences too large for a double',
         ours="k = 1,000 by permute-and-flip in "
         + ", ".join(f"{float(row['milliseconds']):.0f} ms ({row['vector']})" for row in far),
-        verdict=Verdict.UNTESTABLE,
+        reason=Reason.NOT_AT_HAND,
         why="it is said of the authors' implementation, which is not what runs here. d! / (d - k)! is about"
         f" 10^{float(gammaln(17_771) - gammaln(16_771)) / math.log(10):,.0f} at NETFLIX, k = 1,000; its logarithm is"
         " enough",

@@ -17,7 +17,7 @@ from pate._votes import Panel, Votes
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Powerset, TauVoting
-from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.multi_winner import (
     OneWay,
     Sanitised,
@@ -186,7 +186,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             f"{dependent['powerset, as published']}; whatever the votes: Binary {independent[_BINARY]}, powerset "
             f"{independent[_POWERSET]}, tau {independent[_TAU]} under REPLACE_RECORD and {adding} under "
             "ADD_REMOVE_TEACHER",
-            verdict=Verdict.UNTESTABLE,
+            reason=Reason.NOT_AT_HAND,
             why=f"the data are not at hand. Unanimous votes are cheap: Binary's {dependent['Binary, as published']} "
             f"become {independent[_BINARY]} where nothing is known of the votes. With powerset "
             f"voting the bound gains nothing: of any votes the classic conversion, by which it is read, answers "
@@ -196,7 +196,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             where="data-dependent bound (Papernot et al. (2018), Theorem 6)",
             published="it bounds the divergence of a neighbor's law from that on the votes",
             ours=f"it does: the exact divergence of a label's bit is {bound.stated:.2f} of it at most",
-            verdict=Verdict.REPRODUCED if bound.stated <= 1 else Verdict.REFUTED,
+            reason=Reason.NONE if bound.stated <= 1 else Reason.REFUTED,
             why=f"with {bound.votes} of {TEACHERS} votes at order {bound.order:g} it is {bound.exact_stated:.2g} below"
             f" {bound.bound:.2g}. Taken for both directions, as the cost of a query is, it would be too small:"
             f" {bound.exact_other:.2g} in the other, {bound.ratio:.2f} times the bound. With both,"
@@ -208,7 +208,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             published="reported as it follows from the votes",
             ours=f"published with smooth sensitivity, 200 queries cost {shown.epsilon:.1f} with a deviation of "
             f"{shown.spread:.1f}; within {BUDGET:.0f} with certainty of two deviations: {kept} of those tried",
-            verdict=Verdict.UNTESTABLE,
+            reason=Reason.NOT_AT_HAND,
             why="what the paper does about it is not known. 10, 30, 100, 200, 400 queries were tried; at order "
             f"{shown.order:g}, beta {shown.beta:g}, noise of {shown.noise_multiplier:g} sensitivities. Stopping where "
             "the bound is reached tells about the votes",
@@ -218,7 +218,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             where="tau voting, cost of a query",
             published="a tau^2 / s^2 (and in another function of the published code 2 a tau^2 / s^2)",
             ours="a tau^2 / s^2 under REPLACE_RECORD, a tau^2 / (2 s^2) under ADD_REMOVE_TEACHER",
-            verdict=Verdict.REPRODUCED if _tau_is_right() else Verdict.REFUTED,
+            reason=Reason.NONE if _tau_is_right() else Reason.REFUTED,
             why=f"the largest distance of two clipped ballots of {NUM_LABELS} labels is "
             f"{tau_voting(REPLACE, TEACHERS, 1.0).sensitivity(NUM_LABELS, REPLACE):.4f} = sqrt(2) tau, over all "
             "their sizes; that of one from zero is tau",
@@ -244,7 +244,7 @@ def _quality_claim(numbers: Numbers) -> Claim:
         published="Binary competitive on many tasks, unless labels are strongly correlated, where powerset is better",
         ours=f"of {NUM_LABELS} attributes, Binary releases {binary.at(0.5):.3f} of the majority's labels and powerset "
         f"{sets.at(0.5):.3f}; of 2, {few_binary.at(0.5):.3f} and {few_sets.at(0.5):.3f}",
-        verdict=Verdict.UNTESTABLE,
+        reason=Reason.NOT_AT_HAND,
         why="other data than theirs, and none was sought whose labels are strongly correlated. "
         f"{_COMPARED} queries at epsilon {BUDGET:.0f} under REPLACE_RECORD, medians of {len(binary.accuracies)} seeds; "
         "powerset noise (Gumbel here) competes with 2^C sets, Binary noise grows as sqrt(C)",

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.integrate import quad
+from scipy.stats import gumbel_r
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import expect, expect_count, expect_positive
@@ -151,19 +152,24 @@ def peeling_law(scores: Sequence[float], k: int, scale: float) -> dict[tuple[int
     return law
 
 
-def one_shot_p_value(
-    scores: Sequence[float], k: int, scale: float, draws: int, generator: np.random.Generator
-) -> float:
-    """Return the chi-square p-value of one-shot Gumbel draws against `peeling_law`."""
-    mechanism = GumbelPeeling(k=k, scale=scale)
-    selections: IntArray = mechanism(np.tile(np.asarray(scores), (draws, 1)), generator=generator)
-    law = peeling_law(scores, k, scale)
-    observed = dict.fromkeys(law, 0)
-    for row in selections.tolist():
-        observed[tuple(row)] += 1
-    expected = draws * np.array(list(law.values()))
-    statistic = float((((np.array(list(observed.values())) - expected) ** 2) / expected).sum())
-    return float(chi2.sf(statistic, len(law) - 1))
+def one_shot_pairs(scores: Sequence[float], scale: float) -> dict[tuple[int, int], float]:
+    """Return the law of the two largest of scores with Gumbel noise added once, in their order, by integrals.
+
+    A first and b second: the integral over the noisy score y of b of its density, times the probability that that of a
+    is above y and those of all others are below.
+    """
+    noisy = [gumbel_r(loc=score, scale=scale) for score in scores]
+
+    def chance(first: int, second: int) -> float:
+        others = [noisy[item] for item in range(len(scores)) if item not in (first, second)]
+
+        def density(y: float) -> float:
+            below = math.prod(float(other.cdf(y)) for other in others)
+            return float(noisy[second].pdf(y) * noisy[first].sf(y)) * below
+
+        return float(quad(density, min(scores) - 5 * scale, max(scores) + 40 * scale, epsabs=1e-13, limit=200)[0])
+
+    return {pair: chance(*pair) for pair in itertools.permutations(range(len(scores)), 2)}
 
 
 def finding_alone(

@@ -24,11 +24,12 @@ reproduce`, which also writes this page: no number under "here" is typed by hand
 """
 
 _READING = """\
-A claim is **reproduced**; **reproduced with a difference**, in size, because what is said of certain data was tried on
-others, or because a misprint has to be read as what is probably meant; **refuted**; or **not testable here**. Refuted
-is only what fails in the paper's own setting, with its own words beside it and a second computation of another kind in
-the tests. Every epsilon names its neighboring relation; those of a paper are under the relation and the theorem that
-the paper states. The same seeds give the same numbers, but for times.
+A claim is **reproduced**; **reproduced with a difference**, because the size is another, what is said of certain data
+was tried on others, a setting that the paper leaves open is ours, or a misprint has to be read as what is meant;
+**refuted**; or **not testable here**. The verdict follows from the reason, which the tables name. Refuted is only what
+fails in the paper's own setting, as printed, and as meant where that is another thing, with its own words beside it and
+a second computation of another kind in the tests. Every epsilon names its neighboring relation; those of a paper are
+under the relation and the theorem that the paper states. The same seeds give the same numbers, but for times.
 """
 
 _SOURCES = """## Where the data come from
@@ -101,10 +102,10 @@ def claims_table(findings: Sequence[Kept]) -> str:
     """Return all claims as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("paper", "finding", "where", "published", "here", "verdict", "why"))
+    writer.writerow(("paper", "finding", "where", "published", "here", "verdict", "reason", "why"))
     for finding in findings:
         for claim in finding.claims:
-            writer.writerow((finding.paper, finding.name, *_words(claim), claim.why))
+            writer.writerow((finding.paper, finding.name, *_words(claim), str(claim.reason), claim.why))
     return text.getvalue()
 
 
@@ -149,7 +150,8 @@ def _section(finding: Kept, folder: str) -> str:
     lines += ["| where | published | here | verdict | why |", "| --- | --- | --- | --- | --- |"]
     for claim in finding.claims:
         *words, verdict = _words(claim)
-        lines.append(f"| {' | '.join(words)} | **{verdict}** | {claim.why} |")
+        reason = f": {claim.reason}" if claim.verdict is Verdict.DIFFERENT else ""
+        lines.append(f"| {' | '.join(words)} | **{verdict}**{reason} | {claim.why} |")
     numbers = f"[{finding.name}.csv]({folder}/{finding.name}.csv)"
     lines += ["", f"Numbers: {numbers}. Again: `{COMMAND} {finding.name}`, with `--full` as in the paper."]
     return "\n".join(lines) + "\n"

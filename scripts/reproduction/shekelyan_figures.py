@@ -13,7 +13,7 @@ from scipy import stats
 from pate._progress import stage_bar
 from pate._typing import FloatArray
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, NoisyTopK
-from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.probability_plots import Dashes, draw_measures, legend, panels
 from scripts.reproduction.shekelyan import (
     CONTENDERS,
@@ -207,9 +207,9 @@ def _arrow_claim(reached: Sequence[Crossing], k: int) -> Claim:
     published, written = PUBLISHED_TIMES[k], arrow(times)
     least = min(at.epsilon for at in reached if (at.k, at.grade) == (k, "top") and at.contender != OURS)
     if abs(times - published) <= 0.05 * published:
-        verdict = Verdict.REPRODUCED
+        reason = Reason.NONE
     else:
-        verdict = Verdict.DIFFERENT if abs(written - published) <= max(1.0, 0.02 * published) else Verdict.REFUTED
+        reason = Reason.OTHER_SIZE if abs(written - published) <= max(1.0, 0.02 * published) else Reason.REFUTED
     words = {
         1000: 'classical methods need "an up to 81x larger privacy budget" to be almost certain of the exact top-1000'
     }
@@ -217,7 +217,7 @@ def _arrow_claim(reached: Sequence[Crossing], k: int) -> Claim:
         where=f"7.1 and Figure 1, top-{k:,}",
         published=words.get(k, f'a privacy budget "{published}x smaller" than that of classical methods'),
         ours=f"{times:.3g} times at a probability of 99.9%; {written:.3g} by the authors' rule for arrows",
-        verdict=verdict,
+        reason=reason,
         why=f"epsilon {least:.4g} against {least * times:.3g} of the better of one-shot and peeling. Their public code"
         " draws the arrow from 1% to 99% of the way between the two and prints the whole part of the ratio of its ends,"
         " (0.01 + 0.99 R) / (0.99 + 0.01 R) for the ratio R, which never exceeds 99: what is printed understates the"
@@ -234,7 +234,7 @@ def _sure_claim(scores: FloatArray, reached: Sequence[Crossing]) -> Claim:
         where=f"7.1, top-{max(PUBLISHED_TIMES):,}",
         published='canonical and canonical gamma = 1 "almost certainly return the correct top-1000" with epsilon <= 1',
         ours=f"canonical is 99.9% sure from epsilon {at[PUBLISHED]:.4f} on; gamma 1 is {probability:.1%} sure at 1",
-        verdict=Verdict.REPRODUCED if at[PUBLISHED] <= 1 and probability > 0.95 else Verdict.DIFFERENT,
+        reason=Reason.NONE if at[PUBLISHED] <= 1 and probability > 0.95 else Reason.OTHER_SIZE,
         why=f"gamma 1 is 99.9% sure from {at[TAIL]:.4f} on; peeling from {at[PEELING]:.3g}, one-shot from"
         f" {at[ONE_SHOT]:.3g}",
         headline=True,
@@ -256,7 +256,7 @@ def _least_claim(where: str, crossings: dict[str, list[Crossing]]) -> Claim:
         published='"the new methods show vast improvements", drawn as curves',
         ours=f"less epsilon at 99.9% in {len(gains) - len(lost)} of {len(gains)} cases, by {gains[least]:.1f} to"
         f" {max(gains.values()):,.0f} times",
-        verdict=Verdict.DIFFERENT if lost else Verdict.REPRODUCED,
+        reason=Reason.OTHER_SIZE if lost else Reason.NONE,
         why=f"canonical against the better of one-shot and peeling, in all that ties allow to be certain; least {name},"
         f" k = {k:,}, {grade}; {len(lost)} cases are lost. The columns top, great and good of the CSV",
         headline=len(crossings) > 1,
@@ -285,7 +285,7 @@ def _time_claim(scores: FloatArray) -> Claim:
         where="7.3, run times",
         published='canonical "as fast as peeling (average < 1s)", gamma = 1 "as fast as oneshot (average < 3ms)"',
         ours=f"k = {k:,} of NETFLIX: " + ", ".join(f"{name} {taken:.1f} ms" for name, taken in milliseconds.items()),
-        verdict=Verdict.UNTESTABLE,
+        reason=Reason.NOT_AT_HAND,
         why="the paper's are averages of 2,776 measurements of its own Python code on a laptop, which it predicts by"
         f" d k and d microseconds, here {scores.size * k / 1e6:.1f} s and {scores.size / 1e3:.1f} ms; these are another"
         " machine and other algorithms, in numpy, sorting included: peeling draws its noise once, canonical an envelope"
@@ -299,7 +299,7 @@ def _spread_claim(crossings: dict[str, list[Crossing]]) -> Claim:
         where="Figures 3 and 6 to 10, arrows at the exact top-10",
         published="numbers in the pictures alone, which the text does not repeat",
         ours=", ".join(f"{name} {gain:.1f} times" for name, gain in times.items()),
-        verdict=Verdict.UNTESTABLE,
+        reason=Reason.NOT_AT_HAND,
         why="ratios of epsilon at 99.9%, best canonical of the paper against the better of one-shot and peeling; on"
         f" their arrows they would read {', '.join(f'{arrow(gain):.1f}' for gain in times.values())}",
     )
@@ -317,7 +317,7 @@ def _steady_claim(rows: Sequence[Row]) -> Claim:
         where="Figure 3, caption",
         published='"for eps = 1 and s >= 0.04 all compared mechanisms have Pr[GOOD-10] >= Pr[TOP-10] >= 99.9%"',
         ours="at least " + ", ".join(f"{least[name]:.5f} ({name})" for name in compared),
-        verdict=Verdict.REPRODUCED if min(least.values()) >= SURE and nested else Verdict.DIFFERENT,
+        reason=Reason.NONE if min(least.values()) >= SURE and nested else Reason.OTHER_SIZE,
         why=f"of {len({row['exponent'] for row in from_there})} exponents from 0.04 to 1. With the sum 15^7 of the"
         f" authors' vector, at 0.04: {', '.join(f'{of_code[name]:.5f}' for name in compared)}",
         headline=True,
@@ -352,7 +352,7 @@ def _zipf_claim(rows: Sequence[Row]) -> Claim:
         where="7.2 and Figure 2",
         published='canonical and canonical gamma = 1 "appear clearly superior to the existing mechanisms"',
         ours=f"one of them is above or level in {sum(ahead)} of {len(ahead)} places (exponent, k, grade)",
-        verdict=Verdict.REPRODUCED if all(ahead) else Verdict.DIFFERENT,
+        reason=Reason.NONE if all(ahead) else Reason.OTHER_SIZE,
         why=f"canonical alone in {sum(lead >= -1e-6 for lead in leads[PUBLISHED])}, behind by"
         f" {max(-min(leads[PUBLISHED]), 0):.3f} at most; of the exponents tried, the exact top-100 is 99.9% sure from"
         f" {sure[PUBLISHED]:.3f} on, by one-shot from {sure[ONE_SHOT]:.3f} on",
@@ -374,7 +374,7 @@ def _noise_claim(reached: Sequence[Crossing], sizes: Sequence[int]) -> Claim:
         where="Section 2 and Figure 4, noise added once",
         published='exponential noise has "the smallest variance" and "consistently performed best in our experiments"',
         ours=f"least epsilon at 99.9% in {sum(best)} of {len(best)} cases (k, grade)",
-        verdict=Verdict.REPRODUCED if all(best) and least_spread == NOISES[0].name else Verdict.DIFFERENT,
+        reason=Reason.NONE if all(best) and least_spread == NOISES[0].name else Reason.OTHER_SIZE,
         why="for the exact top-10 "
         + ", ".join(f"{name} takes {gain:.3f} times as much" for name, gain in at.items())
         + f"; for k = 1 permute-and-flip is {times['Gumbel', 1, 'top']:.3f} times better than the exponential"

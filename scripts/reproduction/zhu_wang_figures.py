@@ -12,7 +12,7 @@ import numpy as np
 from pate._progress import stage_bar
 from pate._typing import FloatArray, IntArray
 from pate._validation import expect
-from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.probability_plots import legend, panels
 from scripts.reproduction.zhu_wang import (
     ADAPTIVE,
@@ -141,7 +141,7 @@ def covid_claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
             where="Figure 1(a), EM-CDP",
             published="'EM-CDP performs best in all time intervals'",
             ours=f"of 4 intervals {best}",
-            verdict=best.verdict,
+            reason=best.reason,
             why=f"recalls in the order of the intervals: {listed}",
             headline=True,
         ),
@@ -149,7 +149,7 @@ def covid_claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
             where="Figure 1(a), limited domain",
             published="'obtains the worst recall rate over all intervals'",
             ours=f"of 4 intervals below all others in {worst.behind}, level in {worst.level}, above in {worst.ahead}",
-            verdict=Verdict.REPRODUCED if worst.behind == 4 else Verdict.DIFFERENT,
+            reason=Reason.NONE if worst.behind == 4 else Reason.OTHER_SIZE,
             why="it lists fewer than 15 where no large gap is"
             + ("; at a day's share of epsilon by advanced composition it lists none" if not domain.any() else ""),
         ),
@@ -157,21 +157,21 @@ def covid_claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
             where="Figure 1(a), intervals with a large gap",
             published="'When the gap is large, all mechanisms achieve better performance'",
             ours=f"from the first interval to the last {len(risen)} of {len(recalls)} rise: {'; '.join(risen)}",
-            verdict=Verdict.REPRODUCED if len(risen) == len(recalls) else Verdict.DIFFERENT,
+            reason=Reason.NONE if len(risen) == len(recalls) else Reason.OTHER_SIZE,
             why="the paper's gaps widen with the days; the numbers are in the first row",
         ),
         Claim(
             where="Figure 1(a), StableTopK on days 31-40",
             published="'still slightly worse than EM-CDP'",
             ours=f"{fixed[-1]:.3f}, and EM-CDP {peeling[-1]:.3f}",
-            verdict=Verdict.REPRODUCED if 0.8 <= ratios[-1] < 1 else Verdict.DIFFERENT,
+            reason=Reason.NONE if 0.8 <= ratios[-1] < 1 else Reason.OTHER_SIZE,
             why="slightly is taken as at most a fifth less",
         ),
         Claim(
             where="section 3.3, Algorithm 3",
             published="'never worse by more than a factor of 2 than using all budget for Top-k EM'",
             ours=f"recall over that of EM-CDP: {_listed(ratios)}",
-            verdict=Verdict.REPRODUCED if ratios.min() >= 0.5 else Verdict.DIFFERENT,
+            reason=Reason.NONE if ratios.min() >= 0.5 else Reason.OTHER_SIZE,
             why="where the test fails, line 5 peels with half of rho, whose noise is sqrt(2) times as large; recall"
             " is not utility, but is shown to fall by less than half here",
         ),
@@ -227,7 +227,7 @@ def bins_claim(rows: Sequence[Row]) -> Claim:
         where="Figure 1(b)",
         published="'StableTopK outperforms all mechanisms, especially when k is large'",
         ours=f"of {stable.size} sizes {standing} of the better of EM-CDP and Top Stable",
-        verdict=standing.verdict,
+        reason=standing.reason,
         why=f"recall at k = {', '.join(f'{k:,}' for k in sizes)}: "
         + "; ".join(
             f"{name} {_listed(_means(rows, mechanism))}"
@@ -320,11 +320,11 @@ class _Standing(NamedTuple):
         return cls(*(int((lead == sign).sum()) for sign in (1, 0, -1)))
 
     @property
-    def verdict(self) -> Verdict:
-        """What becomes of a claim to be better: places where all are level say nothing of it."""
+    def reason(self) -> Reason:
+        """What stands between a claim to be better and this: places where all are level say nothing of it."""
         if not self.ahead:
-            return Verdict.REFUTED if self.behind else Verdict.UNTESTABLE
-        return Verdict.DIFFERENT if self.behind else Verdict.REPRODUCED
+            return Reason.REFUTED if self.behind else Reason.NOT_AT_HAND
+        return Reason.OTHER_SIZE if self.behind else Reason.NONE
 
     def __str__(self) -> str:
         return f"ahead in {self.ahead}, level in {self.level} and behind in {self.behind}"
@@ -368,7 +368,7 @@ def table_claim(rows: Sequence[Row]) -> Claim:
         where="Table 1",
         published="'our StableTopK consistently outperforms TS, LD in the specific settings we consider'",
         ours=f"the check-ins are not at hand; on other counts {total} of {sum(total)} cells",
-        verdict=Verdict.UNTESTABLE,
+        reason=Reason.NOT_AT_HAND,
         why="Algorithm 3 against the better of Top Stable and limited domain: "
         + "; ".join(f"{name} {standing}" for name, standing in ours.items())
         + f". The published recalls are {theirs} of 18 cells, level where k = 3; level cells are mostly those where"

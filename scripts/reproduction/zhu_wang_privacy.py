@@ -15,7 +15,7 @@ from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._conversion import Conversion
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK, TauVoting
-from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.noisy_max import Composed, GapNoise, Pair, choice_divergence, worst_pair
 from scripts.reproduction.zhu_wang import PAPER
 
@@ -164,7 +164,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             published="3.6 at delta 1e-6, by 'the RDP to DP conversion rule using' 1e-6 - 600 x 1e-9",
             ours=f"{implied(DELTA_LEFT):.2f} by a / (2 s1^2) + a / (2 s2^2) a query; {corollary_9(DELTA_LEFT):.1f} by"
             " Corollary 9",
-            verdict=Verdict.DIFFERENT,
+            reason=Reason.OWN_SETTING,
             why="the paper does not say which curve it took for the choice of a gap. Of those we tried the first comes"
             f" nearest: rho = 600 (1 / 5000 + 1 / 7200) = {600 * (1 / 5000 + 1 / 7200):.4f}, and rho +"
             f" 2 sqrt(rho log(1 / 4e-7)); with 1e-6 it gives {implied(DELTA):.2f}. It is no curve of a choice that is"
@@ -175,7 +175,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             published="3.6 at delta 1e-6 for 800 teachers and 600 queries",
             ours=f"neither proven nor refuted: the worst neighbors found need {worst_epsilon:.2f}; with"
             f" {SIX_GAPS.num_teachers:,} teachers {needed:.2f}",
-            verdict=Verdict.UNTESTABLE,
+            reason=Reason.NOT_AT_HAND,
             why=f"ADD_REMOVE_TEACHER; no theorem that we know gives less than {proven:.1f}. By the law of what"
             f" Algorithm 2 releases, an exact sum, {pair.up + pair.down} gaps of {pair.wide_up} among 800 teachers need"
             f" {worst_epsilon:.2f}; six gaps of 400, for which it takes {SIX_GAPS.num_teachers:,}, have delta"
@@ -189,7 +189,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             " privacy",
             ours=f"the noise is not given; PATE-tau costs 7.7 with {noises[tau, PUBLISHED_TAU, ADD]} votes of it on a"
             f" count under ADD_REMOVE_TEACHER, {noises[tau, PUBLISHED_TAU, REPLACE]} under REPLACE_RECORD",
-            verdict=Verdict.UNTESTABLE,
+            reason=Reason.NOT_AT_HAND,
             why=f"tau, which is not given either, as sqrt(10) in L2; by the exact trade-off of Gaussian noise."
             f" At StableTopK's 3.6 PATE-tau takes"
             f" {noises[tau, PUBLISHED, ADD]} and {noises[tau, PUBLISHED, REPLACE]} votes, PATE"

@@ -20,7 +20,7 @@ from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Rounds, StableTopK, TauVoting
 from pate.aggregators._base import features_of
 from pate.aggregators._rounds import student_of
-from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.tasks import ATTRIBUTES, Data, celeba_attributes, facts, rendered_faces, voted
 from scripts.reproduction.zhu_wang import PAPER
 from scripts.reproduction.zhu_wang_privacy import (
@@ -197,7 +197,7 @@ def claims(results: Numbers) -> tuple[Claim, ...]:
             where="Table 2, StableTopK, accuracy on CelebA's pictures",
             published=f"85.0 +- 0.2% at epsilon {PUBLISHED}, 600 queries, 800 teachers; 89.5% without privacy",
             ours=f"at a proven {PUBLISHED}, of linear teachers and a linear student: {accuracies}",
-            verdict=Verdict.UNTESTABLE,
+            reason=Reason.NOT_AT_HAND,
             why="CelebA's pictures may not be redistributed; other features, teachers and labels than the paper's: no "
             "figure here is to be read beside Table 2's",
         )
@@ -218,7 +218,7 @@ def _comparison(results: Numbers, task: str) -> Claim:
         published="'it leads to significant performance gains': 3.6 for PATE-tau's 7.7 at one accuracy on pictures",
         ours=f"{gain} here: at epsilon {PUBLISHED}, ADD_REMOVE_TEACHER, 800 teachers StableTopK {_band(stable)}, "
         f"PATE {_band(binary)}, PATE-tau {_band(tau)}, Rounds {_band(default)}",
-        verdict=Verdict.UNTESTABLE,
+        reason=Reason.NOT_AT_HAND,
         why="the paper compares epsilons at aligned accuracy, on pictures with ResNet teachers; here it is accuracies "
         f"at one epsilon, with linear ones. StableTopK answers {stable.at('answered'):.0%} of the queries, all others "
         f"100%; medians and 10% to 90% of {len(stable.drawn['answered'])} seeds",

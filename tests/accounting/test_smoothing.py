@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,12 +10,14 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, lambertw, log_ndtr, ndtr
 from scipy.stats import binom
 
+from pate._votes import Panel
 from pate.accounting import _smoothing as smoothing
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._events import BoundedRangeEvent, ComposedEvent, Event, GaussianThresholdEvent, PureDPEvent
 from pate.accounting._gaussian import gaussian_delta
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._smoothing import CHOICE, FIRST, FURTHEST, REACH, TEST, WIDTHS, Bits, smoothed_mu_squared
+from pate.aggregators import StableTopK
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]
@@ -277,6 +280,19 @@ def test_a_played_strategy_comes_within_two_percent_of_the_published_query() -> 
     assert float(law @ np.maximum(0, -np.expm1(bound - losses))) < 4e-7
     assert float(law @ np.maximum(0, -np.expm1(0.97 * bound - losses))) > 4e-7
     assert total.guarantee(delta=4e-7).width is not None
+
+
+def test_the_page_says_how_far_600_queries_are_above_the_limit_of_many() -> None:
+    """The limit is that of infinitely many bits: ``eta^2 / 4`` for a choice, ``2 mu^2 / pi`` for a test."""
+    page = " ".join(Path("docs/accounting.md").read_text().split())
+    aggregator, panel, said = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-9), Panel(800, 40), []
+    for relation in (REPLACE, NeighboringRelation.ADD_REMOVE_TEACHER):
+        total = RDPAccountant(relation=relation).compose(aggregator.event(panel, relation), 600)
+        window = relation.count_window
+        limit = 600 * ((2 * window / 39) ** 2 / 4 + 2 / math.pi * (window / 60) ** 2)
+        excess = float(smoothed_mu_squared(total.cost.among_many).min()) / limit - 1
+        said.append(f"{excess:.2%} under {relation.name}")
+    assert f"M is above the limit by {' and '.join(said)}" in page
 
 
 def test_many_cost_less_than_each_alone_and_never_more() -> None:

@@ -18,7 +18,7 @@ from pate._votes import Panel, Votes
 from pate.accounting import NeighboringRelation
 from pate.accounting._ledger import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes, Release
-from pate.aggregators._base import features_of
+from pate.aggregators._base import Need, features_of
 from pate.testing import AggregatorContract
 from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
@@ -29,8 +29,8 @@ class VotesWhereKnown(NoisyVotes):
     """Noisy votes on the queries whose first feature is above 0; the others deny every label, at the same cost."""
 
     @property
-    def needs_features(self) -> bool:
-        return True
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"counts", "features"})
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         known = features_of(votes)[:, 0] > 0
@@ -77,7 +77,7 @@ def test_features_that_cannot_be(features: np.ndarray) -> None:
 def test_a_screen_asks_for_what_its_answers_need() -> None:
     answers = VotesWhereKnown(sigma_votes=1.0)
     screen = ConfidentScreen(answers=answers, sigma_confident=1.0, threshold_confident=2.0)
-    assert screen.needs_features and not replace(screen, answers=NoisyVotes(sigma_votes=1.0)).needs_features
+    assert "features" in screen.needs - replace(screen, answers=NoisyVotes(sigma_votes=1.0)).needs
     rehearse(screen, Panel(8, 3), features=np.ones((2, 5)))
     with pytest.raises(ValueError, match=r"^Expected votes with the public features of their queries, got none$"):
         rehearse(screen, Panel(8, 3))

@@ -81,7 +81,7 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     }
     # silos are named by `--silos`, and not as an aggregator
     assert proposers == set(registered().values()) == set(CONCRETE) - {SiloVotes}
-    assert not any(each.needs_predictions for each in proposed)
+    assert not any("predictions" in each.needs for each in proposed)
     assert {each.neighboring_relation for each in proposed} == {outlook.relation}
     wide = propose(replace(outlook, panel=Panel(60, 65), labels_per_sample=65))
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}

@@ -272,7 +272,7 @@ def test_a_student_is_of_counts_where_their_noise_is_known_and_else_of_labels() 
     release = Release(labels, mask, noisy_counts=counts, noise_std=2.0)
     for changed, expected in (
         (release, fit_linear(features, counts / 40, mask, noise_std=2 / 40)),
-        (release._replace(noise_std=0.0), linear_student_of(features, counts / 40, labels)),
+        (release._replace(noise_std=None, linear=True), linear_student_of(features, counts / 40, labels)),
         (release._replace(noise_std=None), fit_linear(features, labels, mask)),
         (release._replace(noisy_counts=None), fit_linear(features, labels, mask)),
     ):
@@ -283,9 +283,42 @@ def test_a_student_is_of_counts_where_their_noise_is_known_and_else_of_labels() 
 
 def test_rounds_need_what_one_of_them_needs() -> None:
     noisy, clipped = NoisyVotes(sigma_votes=1.0), ClippedVotes(multiplier_clipped=1.0)
-    assert not Rounds(rounds=(noisy,)).needs_ballots and Rounds(rounds=(noisy, clipped)).needs_ballots
-    assert not Rounds(rounds=(clipped,)).needs_features and Rounds(rounds=(noisy, clipped)).needs_features
-    assert Rounds(rounds=(ScoreVotes(multiplier_scores=1.0),)).needs_features
+    scores = ScoreVotes(multiplier_scores=1.0)
+    around = replace(clipped, around_predictions=True)
+    assert Rounds(rounds=(noisy,)).needs == {"counts"} and Rounds(rounds=(clipped,)).needs == {"ballots"}
+    assert Rounds(rounds=(noisy, around)).needs == {"counts", "ballots", "features"}
+    assert Rounds(rounds=(scores,)).needs == {"features", "voters"}
+    screen = ConfidentScreen(answers=scores, sigma_confident=1.0, threshold_confident=2.0)
+    assert Rounds(rounds=(screen, around)).needs == {"counts", "ballots", "features", "voters"}
+    assert screen.needs == {"counts", "features", "voters"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_answers_of_a_linear_model_are_averaged_with_no_counts(first: bool) -> None:
+    """They have all the noise of the model: a round of them stands for itself, as does one that comes after it."""
+    votes = random_votes(4).with_voters()
+    parts: tuple[Aggregator, ...] = (ClippedVotes(multiplier_clipped=50.0), ScoreVotes(multiplier_scores=50.0))
+    rounds = Rounds(rounds=parts[::-1] if first else parts)
+    release = rounds.aggregate(votes, generator=np.random.default_rng(0))
+    generator = np.random.default_rng(0)
+    before, last = (part.aggregate(votes, generator=generator) for part in rounds.rounds)
+    assert (before.linear, last.linear, release.linear) == (first, not first, not first)
+    assert release.noisy_counts is not None and last.noisy_counts is not None
+    np.testing.assert_array_equal(release.noisy_counts, last.noisy_counts)
+    assert release.noise_std == last.noise_std
+
+
+def test_a_screen_keeps_the_labels_of_a_linear_model() -> None:
+    """It is a model no more where some queries have no answers, or the opinion of a student."""
+    votes = replace(random_votes(4).with_voters(), predictions=np.full((60, 3), 0.9))
+    answers = ScoreVotes(multiplier_scores=5.0)
+    for screen in (
+        ConfidentScreen(answers=answers, sigma_confident=0.5, threshold_confident=13.0),
+        InteractiveScreen(answers=answers, sigma_interactive=0.5, threshold_interactive=20.0),
+    ):
+        release = screen.aggregate(votes, generator=np.random.default_rng(0))
+        assert release.tiers is not None and 0 < release.tiers.sum() < 60
+        assert release.noisy_counts is None and release.noise_std is None and not release.linear
 
 
 def test_a_round_that_leaves_queries_unanswered_teaches_of_those_that_it_answered() -> None:

@@ -264,7 +264,7 @@ def test_only_what_is_asked_is_paid() -> None:
 def test_a_screen_of_a_screen_pays_both() -> None:
     inner = ConfidentScreen(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
     outer = InteractiveScreen(answers=inner, sigma_interactive=2.0, threshold_interactive=5.0)
-    assert outer.needs_predictions and not outer.needs_ballots
+    assert outer.needs == {"counts", "predictions"}
     votes = Votes.from_counts(np.array([[40, 0, 39], [20, 21, 19], [40, 0, 40]]), 40)
     votes = replace(votes, predictions=np.array([[0.0, 1.0, 0.0], [0.9, 0.1, 0.9], [0.97, 0.02, 0.99]]))
     release = outer.aggregate(votes, generator=np.random.default_rng(0))

@@ -99,10 +99,26 @@ def test_what_lies_far_apart_is_ordered_by_exact_sums(dtype: Any) -> None:
         np.testing.assert_array_equal(one_shot(scores, k, 1.0, "gumbel", np.random.default_rng(k)), expected)
 
 
-def test_no_noise_decides_nothing() -> None:
-    below = np.array([[3.0, 1.0, 2.0, 1.0]])
-    order = smallest(below, 3, noise="gumbel", scale=[[0.0]], generator=np.random.default_rng(0))
-    assert sorted(order[0, :2].tolist()) == [1, 3] and order[0, 2] == 2
+@pytest.mark.parametrize("scale", [0.0, [[1.0], [0.0]], [[1.0, 0.0, 0.0]]])
+def test_rows_without_noise_are_refused(scale: ArrayLike) -> None:
+    """No digits of a uniform number tell two of their scores apart, and one of 0 would leave no number of a key."""
+    with pytest.raises(ValueError, match=r"^Expected noise on all of a row but one at most, got zeros=[12]$"):
+        smallest(np.zeros((2, 3)), 1, noise="gumbel", scale=scale, generator=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("scale", [2.0, -2.0])
+def test_noise_without_end_moves_nothing_that_is_infinite(noise: Noise, scale: float) -> None:
+    """A uniform number may be 0, and its noise infinite in float64; so may that of a score without noise."""
+    below = np.array([[-np.inf, np.inf, 0.0, 1.0]])
+    for zeros in np.ndindex(2, 2, 2, 2):
+        tails = np.where(np.array(zeros) == 1, 0.0, 0.5)[None]
+        order = smallest(below, 4, noise=noise, scale=scale, generator=np.random.default_rng(0), tails=tails)
+        assert order[0, 0] == 0 and order[0, -1] == 1
+        alone = smallest(
+            below, 4, noise=noise, scale=[[scale] * 3 + [0.0]], generator=np.random.default_rng(0), tails=tails
+        )
+        assert alone[0, 0] == 0 and alone[0, -1] == 1
 
 
 def resolved(

@@ -11,6 +11,7 @@ from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, GaussianNoisyMaxEvent, NeighboringRelation, PureDPEvent
+from pate.mechanisms import _gaps
 from pate.mechanisms._gaps import GapNoise, sort_rows
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
@@ -261,6 +262,49 @@ def test_gaps_that_are_refused(gaps: Any, message: str) -> None:
 def test_gaussian_noise_is_charged_by_the_number_of_candidates(settings: dict[str, Any], expected: int) -> None:
     event = m.GapChoice(num_labels=7, scale=50.0, noise="gaussian", **settings).event(ADD)
     assert event == GaussianNoisyMaxEvent(neighboring_relation=ADD, noise_multiplier=25.0, num_candidates=expected)
+
+
+@pytest.mark.parametrize(
+    ("scale", "sensitivity", "window"),
+    [
+        (2.0**20, 1.0, 2.0),
+        (2.0**20 + 1, 1.0, 3.0),  # a grid of 2 votes
+        (5.0 * 2**20, 1.0, 9.0),  # of 8
+        (5.0 * 2**20, 16.0, 32.0),
+        (16.0, 0.3, 0.3 + 19661 / 2**16),
+    ],
+)
+def test_a_choice_by_rounded_sums_pays_for_the_grid(scale: float, sensitivity: float, window: float) -> None:
+    """The noise may have to move by a window whose half is rounded up to the grid; of votes that is none, mostly."""
+    event = m.GapChoice(num_labels=3, scale=scale, sensitivity=sensitivity, noise="gaussian").event(ADD)
+    assert isinstance(event, GaussianNoisyMaxEvent)
+    assert scale / event.noise_multiplier == pytest.approx(window, rel=1e-12)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+@pytest.mark.parametrize("grid", [1.0, 4.0, 0.75])
+def test_rounded_sums_of_neighbors_choose_alike_within_the_window(
+    relation: NeighboringRelation, grid: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step of the proof: a gap that is chosen stays so if its noise alone grows by the window that is paid for."""
+    noise = np.zeros(0)
+
+    def rounded_sums(below: oracles.Array, *, sigma: float, generator: np.random.Generator) -> oracles.Array:
+        return np.asarray(grid * np.rint((below + noise) / grid))
+
+    monkeypatch.setattr(_gaps, "add_gaussian", rounded_sums)
+    monkeypatch.setattr(_gaps, "grid_of", lambda scale: grid)
+    draws = np.random.default_rng(0)
+    choice = m.GapChoice(num_labels=3, scale=4.0, sensitivity=0.7, noise="gaussian")
+    event = choice.event(relation)
+    assert isinstance(event, GaussianNoisyMaxEvent)
+    window, most = 4.0 / event.noise_multiplier, 0.7 * relation.count_window
+    for _ in range(2_000):
+        gaps, moved = draws.uniform(0, 6, 4), draws.choice([-most, most, 0.0, most / 3], 4)
+        noise = draws.normal(0, 4, 4)
+        chosen = int(choice(gaps, generator=draws))
+        noise[chosen] -= window * (1 + 1e-9)  # of distances, of which the least is chosen
+        assert choice(gaps + moved, generator=draws) == chosen
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)

@@ -16,6 +16,7 @@ from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
 from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
+from tests.mechanisms.scripted import Scripted
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 PANEL: dict[str, Any] = {"num_teachers": 100, "num_labels": 4}
@@ -396,6 +397,20 @@ def test_rows_that_pass_are_the_same_with_a_fallback() -> None:
     assert 0 < without.released.mean() < 1
     np.testing.assert_array_equal(without.members[without.released], behind.members[without.released])
     assert (behind.members.sum(axis=1) == 2).all()
+
+
+@pytest.mark.parametrize("by_root", [False, True])
+@pytest.mark.parametrize("fallback", [False, True])
+@pytest.mark.parametrize("zeros", [[0], [2], [1], [0, 1, 2, 3]])
+def test_no_uniform_number_exchanges_labels_that_passed(by_root: bool, fallback: bool, zeros: list[int]) -> None:
+    """The set that passed has k labels: none is peeled, whatever the numbers for it are, 0 among them."""
+    peel = np.full((1, 4), 0.5)
+    peel[0, zeros] = 0.0
+    generator = Scripted(np.full((1, 5), 0.5), np.full((1, 2), 0.5), peel)
+    options: dict[str, Any] = {"peel_by_root": by_root, "fallback": fallback, "test_noise": "laplace"}
+    mechanism = m.FixedTopKMechanism(**FIXED | {"sigma_test": 0.1} | options)
+    members, released, rounds = mechanism(COUNTS[:1], generator=generator)
+    assert released and rounds == 0 and members.tolist() == [[True, False, True, False]]
 
 
 @pytest.mark.parametrize("scale", [0.02, 0.3, 1.0, 8.0, 1e4])

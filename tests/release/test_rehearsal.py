@@ -20,7 +20,7 @@ from pate.aggregators import (
     StableTopK,
     TopStableTopK,
 )
-from pate.aggregators._base import Release
+from pate.aggregators._base import Need, Release
 
 
 def test_votes_are_made_up_and_noise_is_nobodys() -> None:
@@ -39,7 +39,9 @@ def test_votes_are_made_up_and_noise_is_nobodys() -> None:
     assert {tuple(key) for _, _, key in seen} == {(0, 0)}
 
     class Counted(Watched):
-        needs_ballots = True
+        @property
+        def needs(self) -> frozenset[Need]:
+            return frozenset({"ballots"})
 
         def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
             assert votes.ballots.shape == (votes.num_queries, 8, 3)
@@ -50,6 +52,16 @@ def test_votes_are_made_up_and_noise_is_nobodys() -> None:
     # more labels than half of the teachers
     rehearse(Watched(sigma_votes=1.0), Panel(4, 5))
     assert seen[-1][1][4:] == [[2, 1, 0, 0, 0], [4, 1, 2, 1, 0], [4, 1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("noise_std", [None, 0.0, -1.0, np.nan])
+def test_counts_without_a_deviation_of_their_noise_are_refused(noise_std: float | None) -> None:
+    class Untold(NoisyVotes):
+        def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
+            return super().aggregate(votes, generator=generator)._replace(noise_std=noise_std)
+
+    with pytest.raises(ValueError, match=r"^Expected noise_std > 0, of noisy counts, got noise_std="):
+        rehearse(Untold(sigma_votes=1.0), Panel(8, 3))
 
 
 def test_what_an_aggregator_refuses_is_raised() -> None:
@@ -101,7 +113,7 @@ def test_what_no_votes_would_have_answered_is_refused(aggregator: Aggregator) ->
 
 @pytest.mark.parametrize(
     "aggregator",
-    [each for each in HOPELESS if not each.needs_predictions and not each.needs_features],
+    [each for each in HOPELESS if each.needs.isdisjoint({"predictions", "features"})],
     ids=lambda each: type(each).__name__,
 )
 @pytest.mark.parametrize("noise", [0.45, 0.6])

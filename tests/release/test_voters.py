@@ -20,7 +20,7 @@ from pate._votes import Panel, rows_of
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation as Relation
-from pate.aggregators import NoisyVotes, Rounds, ScoreVotes
+from pate.aggregators import ClippedVotes, NoisyVotes, Rounds, ScoreVotes
 from pate.aggregators import _score_votes as score_votes
 from pate.data._records import Role
 from pate.student._data import StudentData
@@ -48,7 +48,7 @@ def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(copied: Path, cap
     assert label(copied, *words) == 0
     released, entry = ReleasedLabels.load(copied), read_ledger(copied / "ledger.sqlite").entries[-1]
     assert 3999 < epsilon_of(entry.events[Relation.REPLACE_RECORD], count=80, delta=1e-3) <= 4000
-    assert released.noise_std == 0 and released.mask.all() and released.noisy_counts is not None
+    assert released.linear and released.mask.all() and released.noisy_counts is not None
     votes, ids = finished_votes(Run(copied)).load()
     shares = votes.counts[rows_of(released.ids, np.array(ids))] / 10
     assert np.corrcoef(shares.ravel(), released.noisy_counts.ravel() / 10)[0, 1] > 0.8
@@ -119,23 +119,22 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     assert (sums[2].total != sums[6].total).any()
 
 
-@pytest.mark.parametrize(
-    ("aggregator", "queries", "message"),
-    [
-        (ScoreVotes(multiplier_scores=5.0), 1, "features of two public samples or more"),
-        (Rounds(rounds=(ScoreVotes(multiplier_scores=5.0),)), 20, "Expected votes with voters"),
-    ],
-)
-def test_what_cannot_be_released_is_refused_before_it_is_paid(
-    aggregator: Any, queries: int, message: str, copied: Path
-) -> None:
-    with pytest.raises(ValueError, match=f"^[^\n]*{message}[^\n]*$"):
-        label_stage(
-            Run(copied, overwrite=True),
-            finished_votes(Run(copied)),
-            LabelSettings(aggregator, num_queries=queries, delta=1e-3),
-        )
+def test_what_cannot_be_released_is_refused_before_it_is_paid(copied: Path) -> None:
+    settings = LabelSettings(ScoreVotes(multiplier_scores=5.0), num_queries=1, delta=1e-3)
+    with pytest.raises(ValueError, match=r"^[^\n]*features of two public samples or more[^\n]*$"):
+        label_stage(Run(copied, overwrite=True), finished_votes(Run(copied)), settings)
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
+
+
+@pytest.mark.parametrize("scores_last", [True, False])
+def test_voters_are_asked_by_a_part_of_a_composite(scores_last: bool, copied: Path) -> None:
+    parts = (ClippedVotes(multiplier_clipped=50.0), ScoreVotes(multiplier_scores=50.0))
+    aggregator = Rounds(rounds=parts if scores_last else parts[::-1])
+    run = Run(copied, overwrite=True)
+    label_stage(run, finished_votes(run), LabelSettings(aggregator, num_queries=40, delta=1e-3))
+    released = ReleasedLabels.load(run.root)
+    assert released.linear == scores_last and released.mask.all() and released.noisy_counts is not None
+    assert (released.noise_std is None) == scores_last
 
 
 @pytest.mark.parametrize("ballots", ["scores", "moments"])
@@ -176,7 +175,7 @@ def test_networks_leave_scores_which_are_labelled_for_a_target_alone(copied: Pat
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
     assert cli.main([*words, "--target_epsilon=4000", "--num_queries=80"]) == 0
     released = ReleasedLabels.load(run.root)
-    assert released.noise_std == 0 and released.noisy_counts is not None and len(released.ids) == 80
+    assert released.linear and released.noisy_counts is not None and len(released.ids) == 80
     shares = np.where(scores > 0, (scores - 1) / 254, 0).mean(axis=0)[rows_of(released.ids, np.array(ids))]
     assert np.corrcoef(shares.ravel(), released.noisy_counts.ravel() / 10)[0, 1] > 0.8
     # the student is the released model, and the page does not count what are no votes

@@ -45,7 +45,9 @@ def student_of_run(root: Path) -> LinearStudent:
     found = ReleasedLabels.load(root)
     public = StudentData(root).source.records(Role.PUBLIC)
     features = np.asarray(public.features[rows_of(found.ids, public.ids)], dtype=np.float64)
-    release = Release(found.labels, found.mask, noisy_counts=found.noisy_counts, noise_std=found.noise_std)
+    release = Release(
+        found.labels, found.mask, noisy_counts=found.noisy_counts, noise_std=found.noise_std, linear=found.linear
+    )
     return student_of(release, features, found.num_teachers)
 
 
@@ -113,7 +115,8 @@ def with_linear_answers(root: Path) -> LinearStudent:
         labels=decisions,
         mask=np.ones(decisions.shape, dtype=np.bool_),
         noisy_counts=10 * answers,
-        noise_std=0.0,
+        noise_std=None,
+        linear=True,
     )
     with labels_file(Run(root)).open("wb") as file:
         made.save(file, sealing_key(Run(root)))
@@ -124,7 +127,8 @@ def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
     expected = with_linear_answers(copied)
     assert expected.departs.tolist() == [True, True, False, False]
     data = StudentData(copied)
-    assert data.noise_std == 0
+    assert data.noise_std is None
+    assert ReleasedLabels.load(copied).linear
     shapes: dict[str, Any] = {"input_shape": data.input_shape, "label_names": data.label_names}
     student = Student(Linear, noise_std=data.noise_std, constants=data.constants, **shapes)
     trainer().fit(student, data)

@@ -2,19 +2,20 @@
 
 import csv
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
 import pate
-from scripts.reproduction import Claim, Effort, Finding, Verdict
+from scripts.reproduction import Claim, Effort, Finding, Reason, Verdict
 from scripts.reproduction.__main__ import MAKERS, main
-from scripts.reproduction.findings import keep, kept
+from scripts.reproduction.findings import Kept, keep, kept
 from scripts.reproduction.page import claims_table, page
 
 ROOT = Path(pate.__file__).parents[1]
-CLAIM = Claim(where="Table 1", published="0.3", ours="0.4", verdict=Verdict.REFUTED, why="three of ten are not four")
+CLAIM = Claim(where="Table 1", published="0.3", ours="0.4", reason=Reason.REFUTED, why="three of ten are not four")
 
 
 def finding(**changes: object) -> Finding:
@@ -106,11 +107,36 @@ def test_help_names_all_that_is_made(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_findings_are_complete() -> None:
     with pytest.raises(ValueError, match="why in one line"):
-        Claim(where="a", published="b", ours="c", verdict=Verdict.REFUTED, why="")
+        Claim(where="a", published="b", ours="c", reason=Reason.REFUTED, why="")
     with pytest.raises(ValueError, match="the columns"):
         finding(rows=[{"k": 1}, {"j": 1}])
     with pytest.raises(ValueError, match="a caption of a picture"):
         finding(picture=Figure())
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_verdict_follows_from_its_reason(reason: Reason) -> None:
+    claim = replace(CLAIM, reason=reason)
+    differs = {Reason.MISPRINT, Reason.OTHER_DATA, Reason.OWN_SETTING, Reason.OTHER_SIZE}
+    others = {
+        Reason.NONE: Verdict.REPRODUCED,
+        Reason.REFUTED: Verdict.REFUTED,
+        Reason.NOT_AT_HAND: Verdict.UNTESTABLE,
+    }
+    assert claim.verdict is (Verdict.DIFFERENT if reason in differs else others[reason])
+    made = Kept(
+        name="a", title="t", paper="P (1999)", method="m", claims=(claim,), caption="", seconds={}, full=False, seed=0
+    )
+    shown = f"**{claim.verdict}**" + (f": {reason}" if reason in differs else "")
+    assert f"| {shown} | {claim.why} |" in page([made], "found")
+    (row,) = csv.DictReader(claims_table([made]).splitlines())
+    assert (row["verdict"], row["reason"]) == (claim.verdict, reason)
+
+
+def test_what_was_tried_on_other_counts_is_not_reproduced_as_it_stands() -> None:
+    claims = [claim for made in kept(ROOT / "docs" / "reproduction") for claim in made.claims]
+    others = [claim for claim in claims if "other counts than theirs" in claim.why]
+    assert len(others) == 9 and all(claim.reason in (Reason.OTHER_DATA, Reason.NOT_AT_HAND) for claim in others)
 
 
 def test_the_page_is_what_was_made() -> None:

@@ -2,15 +2,18 @@
 
 import itertools
 import math
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._events import ComposedEvent, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling
+from pate.testing._laws import chi_square_p_value
 from scripts.reproduction import Verdict, one_shot_claims
 from scripts.reproduction import one_shot as o
 from scripts.reproduction.__main__ import main
@@ -71,22 +74,23 @@ def test_bounded_ranges_by_hand() -> None:
     assert one_way.bounded_range < either.bounded_range < 2
 
 
-def test_the_law_of_one_shot_noise_is_told_from_another() -> None:
-    generator = np.random.default_rng(3)
-    assert sum(o.peeling_law((3, 2, 2, 0), 2, 1.5).values()) == pytest.approx(1)
-    assert o.peeling_law((1, 0), 1, 1.0)[0,] == pytest.approx(1 / (1 + math.exp(-1)))
-    assert o.one_shot_p_value((3, 2, 2, 0), 2, 1.5, 20_000, generator) > 1e-3
-
-
-def test_another_law_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = o.peeling_law
-    monkeypatch.setattr(o, "peeling_law", lambda scores, k, scale: true(scores, k, 1.1 * scale))
-    assert o.one_shot_p_value((3, 2, 2, 0), 2, 1.5, 20_000, np.random.default_rng(3)) < 1e-6
+def test_noise_added_once_has_the_law_of_rounds() -> None:
+    """By integrals over the noise, by the product of rounds, and by draws; another scale has another law."""
+    scores, draws = (3, 2, 2, 0), 20_000
+    rounds, once = o.peeling_law(scores, 2, 1.5), o.one_shot_pairs(scores, 1.5)
+    assert sum(rounds.values()) == pytest.approx(1) and o.peeling_law((1, 0), 1, 1.0)[0,] == pytest.approx(expit(1))
+    assert list(once) == list(rounds)
+    np.testing.assert_allclose(list(once.values()), list(rounds.values()), atol=1e-11)
+    assert max(abs(o.one_shot_pairs(scores, 1.6)[pair] - chance) for pair, chance in once.items()) > 1e-3
+    drawn = GumbelPeeling(k=2, scale=1.5)(np.tile(scores, (draws, 1)), generator=np.random.default_rng(3))
+    seen = Counter(map(tuple, drawn.tolist()))
+    observed, expected = [seen[pair] for pair in once], draws * np.array(list(once.values()))
+    assert chi_square_p_value(np.array(observed), expected) > 1e-3
 
 
 @pytest.mark.slow
 def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = one_shot_claims.Grid((1, 10), (0.5, 1.0), ((2, 2), (3, 1)), 2000)
+    small = one_shot_claims.Grid((1, 10), (0.5, 1.0), ((2, 2), (3, 1)))
     monkeypatch.setattr(one_shot_claims, "QUICK", small)
     main(["one_shot_noises", "--output", str(tmp_path / "found")])
     (found,) = kept(tmp_path / "found")
@@ -94,5 +98,6 @@ def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert verdicts[:3] == [Verdict.REPRODUCED] * 3 and Verdict.REFUTED not in verdicts
     # of which the post alone was read
     assert verdicts[3] is Verdict.UNTESTABLE
+    assert verdicts[4] is Verdict.REPRODUCED and "equal to within 1e-9" in found.claims[4].ours
     assert found.claims[-1].ours.startswith("at epsilon 1: 1.490")
     assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".csv", ".json", ".png"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate.mechanisms import NoisyTopK, grade
-from scripts.reproduction import Claim, Effort, Verdict, shekelyan_figures
+from scripts.reproduction import Claim, Effort, Reason, Verdict, shekelyan_figures
 from scripts.reproduction.shekelyan import (
     CONTENDERS,
     GRADES,
@@ -24,7 +24,7 @@ from scripts.reproduction.shekelyan import (
     zipf_scores,
 )
 
-CLAIM = Claim(where="7.3", published="1 s", ours="2 s", verdict=Verdict.UNTESTABLE, why="another machine")
+CLAIM = Claim(where="7.3", published="1 s", ours="2 s", reason=Reason.NOT_AT_HAND, why="another machine")
 SCORES = np.concatenate((np.linspace(300, 200, 10), np.linspace(120, 0, 30)))
 
 
