@@ -111,9 +111,8 @@ class _TopK(Publication):
             self._text = json.dumps({"items": items, "ordered": ordered}, indent=2) + "\n"
 
     def settlement(self, entry: Entry) -> Settlement:
-        beside = self._ledger.resolve() == self._source.ledger_path.resolve()
         published = facts_of_top_k(self._settings, self._mechanism, self._histogram) | {
-            "ledger": "private data" if beside else "named",
+            "ledger": (entry.published or {}).get("ledger") or self._source.counted_by(self._ledger),
             "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
         }
         return Settlement(published=published)

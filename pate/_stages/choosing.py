@@ -12,6 +12,7 @@ import numpy as np
 
 from pate._data_file import load_data
 from pate._histogram import Histogram
+from pate._release.ledger_file import ledger_scope
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
@@ -81,6 +82,10 @@ class Candidates:
     def ledger_path(self) -> Path:
         """The ledger of the run."""
         return self.run.ledger_path
+
+    def counted_by(self, ledger: Path) -> str:
+        """Say which releases the ledger of the run counts."""
+        return ledger_scope(self.run)
 
     @property
     def files(self) -> tuple[Path, ...]:
