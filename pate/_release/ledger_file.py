@@ -117,8 +117,8 @@ def _may_write(path: Path) -> bool:
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
 
 
-def open_ledger(run: Run) -> Ledger:
-    """Open the run's ledger, which is created if the run has not used it yet.
+def open_ledger(run: Run, max_teachers_per_unit: int = 1) -> Ledger:
+    """Open the run's ledger, which is created if the run has not used it yet, for units that reach so many teachers.
 
     Raises:
         ValueError: if the ledger existed and is missing, is a copy of one that is still in its place, or is unusable.
@@ -129,7 +129,7 @@ def open_ledger(run: Run) -> Ledger:
         # data that were moved away leave no folder behind in which a new budget could begin
         place = f"a folder for the ledger, whose place is `ledger:` in {run.data_config}"
         expect(path.parent.is_dir(), place, path=str(path))
-    return Ledger(path, home=path.resolve())
+    return Ledger(path, home=path.resolve(), max_teachers_per_unit=max_teachers_per_unit)
 
 
 def expect_ledger(run: Run) -> None:

@@ -85,7 +85,9 @@ class _TopK(Publication):
         expect(same, "files that nobody writes while they are read", changed=str(self._source.path))
         self._mechanism = settings.mechanism_for(self._histogram)
         yield Terms(
-            ledger=Ledger(self._ledger, home=self._ledger.resolve()),
+            ledger=Ledger(
+                self._ledger, home=self._ledger.resolve(), max_teachers_per_unit=settings.max_teachers_per_unit
+            ),
             events=self._mechanism.events(),
             count=1,
             relation=settings.relation,

@@ -18,7 +18,7 @@ from pate._progress import step_bar
 from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
 from pate._runs.files import naming_output, write_json, write_text
 from pate.accounting._budget import Budget, BudgetExceededError
-from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests
+from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests, reaching
 from pate.accounting._filters import affordable
 from pate.accounting._history import Entry
 from pate.accounting._ledger import Ledger, read_ledger
@@ -32,7 +32,7 @@ class Terms:
     """What a publication asks of the ledger before its noise is drawn.
 
     Attributes:
-        ledger: the ledger of the private data.
+        ledger: the ledger of the private data, opened for units that reach as many teachers as is declared.
         events: the cost of one query under each relation.
         count: the largest number of queries that may be answered.
         relation: the relation of the guarantee that comes first.
@@ -161,7 +161,8 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
     try:
         book = ledger.book()
         if not any(entry.token == pending.token for entry in book.entries):
-            charges = [*book.charges(), (terms.events, terms.count)]
+            teachers = max(book.max_teachers_per_unit, ledger.max_teachers_per_unit)
+            charges = [*book.charges(teachers), *reaching([(terms.events, terms.count)], teachers)]
             expect_delta_beyond_tests(charges, terms.relation, terms.delta)
         return ledger.reserve(
             terms.events,
@@ -187,7 +188,9 @@ def _with_its_ledger(error: ValueError, terms: Terms) -> ValueError:
     if not (isinstance(error, BudgetExceededError) and earlier):
         return error if str(path) in str(error) else ValueError(f"{error} ({path})")
     # where the release alone is too much, other data are no way out
-    alone = budget is None or affordable(budget, terms.events[terms.relation].cost()) >= terms.count
+    reach = 1 if budget is None else budget.max_teachers_per_unit
+    once = terms.events[terms.relation].reaching(reach).cost()
+    alone = budget is None or affordable(budget, once) >= terms.count
     ways = "ask for less, take other data" if alone else "ask for less"
     return ValueError(
         f"{error}. The ledger {path} counts what runs on these private data released before ({', '.join(earlier)}),"
