@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pate._runs.files import read_array, read_arrays
 from pate._typing import FloatArray
 from pate._validation import expect, expect_count, expect_distinct, expect_positive
+from pate.accounting._place import is_ledger_of, one_ledger
 
 CountArray = NDArray[np.integer]
 
@@ -149,9 +150,8 @@ class HistogramSource(Protocol):
     def path(self) -> Path:
         """Where what users contributed lies."""
 
-    @property
-    def ledger_path(self) -> Path:
-        """Where a ledger of all releases of the private data lies."""
+    def counted_by(self, ledger: Path) -> str:
+        """Say which releases a ledger counts, as statements have it."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -212,7 +212,18 @@ class HistogramFiles:
 
     @property
     def ledger_path(self) -> Path:
-        """Where the ledger lies unless one is asked for: beside the data, whatever links to them there are."""
+        """Where the ledger lies unless one is asked for: beside the data, whatever links to them there are.
+
+        Raises ``ValueError`` if another ledger there may count them too.
+        """
+        return one_ledger(self._place)
+
+    def counted_by(self, ledger: Path) -> str:
+        """Say which releases a ledger counts: all of the private data, or those of whoever named it."""
+        return "private data" if is_ledger_of(ledger, self._place) else "named"
+
+    @property
+    def _place(self) -> Path:
         data = self.path.resolve() if self.path.is_symlink() else self.path
         return data.with_suffix(".ledger.sqlite")
 

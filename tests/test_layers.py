@@ -40,7 +40,7 @@ ALLOWED = {
     "voters": {"linear"},
     "votes": {"voters"},
     "checkpoints": {"runs"},
-    "histogram": {"runs"},
+    "histogram": {"accounting", "runs"},
     "networks": set(),
     "linear": set(),
     "models": set(),

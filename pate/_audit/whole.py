@@ -118,7 +118,7 @@ def audit(folder: Path, *, releases: int) -> Outcome:
     expect(isinstance(data, CanaryRecords), "a run with canaries among its records", data=type(data).__name__)
     assert isinstance(data, CanaryRecords)
     released, confidence, copies = ReleasedLabels.load(folder), 1 - 0.05 / _TESTS, data.canaries.copies
-    reserved = account(reaching(read_ledger(run.ledger_path).reserved(), copies), NeighboringRelation.REPLACE_RECORD)
+    reserved = account(read_ledger(run.ledger_path).reserved(copies), NeighboringRelation.REPLACE_RECORD)
     stated, delta = trade_off_of(reserved), released.delta
     values = np.where(released.mask, released.labels - 0.5, 0.0)
     if released.noisy_counts is not None:

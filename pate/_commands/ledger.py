@@ -14,7 +14,7 @@ from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement_words import FIXED_BEFOREHAND, describe_budget
+from pate.accounting._statement_words import FIXED_BEFOREHAND, describe_budget, describe_reach
 from pate.accounting._verification import verify_ledger
 
 
@@ -29,11 +29,13 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
         ValueError: if the file is not an intact ledger.
     """
     book = read_ledger(ledger)
+    most = book.max_teachers_per_unit
     print(f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)} queries")
     for entry in book.entries:
         state = "settled" if entry.settled else "reserved, counts in full"
         state += ", for less than reserved" if entry.realised is not None else ""
         state += ", SEEDED: not private" if entry.seeded else ""
+        state += f", made{units}" if (units := describe_reach(entry.max_teachers_per_unit, most)) else ""
         print(f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description} ({state})")
     _print_sum(book, _delta_of(book) if delta is None else delta)
 
@@ -62,15 +64,16 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None, released: Path
 
 def _print_sum(book: Book, delta: float) -> None:
     expect_open_unit(delta=delta)
-    reserved, paid = book.reserved(), book.charges()
+    reserved, paid, most = book.reserved(), book.charges(), book.max_teachers_per_unit
+    units = describe_reach(most, most)
     for relation in NeighboringRelation:
-        print(_sum_text(reserved, relation, delta))
+        print(_sum_text(reserved, relation, delta) + units)
     if len(book.entries) > 1:
         print(f"    The sums hold if {FIXED_BEFOREHAND}.")
     if any(entry.realised is not None for entry in book.entries):
         print("what happened cost less, no guarantee, because it was not fixed before the noise was drawn:")
         for relation in NeighboringRelation:
-            print(f"    {_sum_text(paid, relation, delta)}")
+            print(f"    {_sum_text(paid, relation, delta)}{units}")
     budget = describe_budget(book)
     if budget is not None:
         print(budget)

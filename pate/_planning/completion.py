@@ -125,7 +125,7 @@ def scale_to_target(aggregator: Aggregator, target: Target, panel: Panel, budget
         aggregator: noise in any proportion.
         target: what all queries may cost together, under the aggregator's own relation.
         panel: the numbers of teachers and labels.
-        budget: the budget of the ledger, under the same relation and at the same delta; None for none.
+        budget: the budget of the ledger, at the same delta, for the same relation and units; None for none.
 
     Raises:
         ValueError: if no noise meets the target, it exceeds the budget, or the aggregator cannot serve the panel.
@@ -136,8 +136,8 @@ def scale_to_target(aggregator: Aggregator, target: Target, panel: Panel, budget
         expect(target.epsilon <= budget.max_epsilon, most, target_epsilon=target.epsilon)
 
     def admitted(factor: float) -> bool:
-        query = candidate.scaled(factor).event(panel, relation).cost()
-        return budget is None or affordable(budget, query) >= target.num_queries
+        query = candidate.scaled(factor).event(panel, relation).reaching(target.max_teachers_per_unit)
+        return budget is None or affordable(budget, query.cost()) >= target.num_queries
 
     def meets(factor: float) -> bool:
         event = candidate.scaled(factor).event(panel, relation).reaching(target.max_teachers_per_unit)

@@ -32,12 +32,19 @@ def expect_possible(run: Run, settings: LabelSettings, panel: Panel, data: DataS
     count = len(ids) if settings.num_queries is None else settings.num_queries
     charge = aggregator.events(panel), count
     relation = aggregator.neighboring_relation
-    expect_payable_release(run.ledger_path, charge, relation=relation, delta=settings.delta, budget=settings.budget)
+    expect_payable_release(
+        run.ledger_path,
+        charge,
+        relation=relation,
+        delta=settings.delta,
+        budget=settings.budget,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+    )
     predictions = None
     if settings.predictions is not None:
         queries = np.array(ids)[drawn_rows(len(ids), count, seed=settings.query_seed)]
         predictions = read_predictions(settings.predictions, queries, data.label_names)
-    if aggregator.needs_features or aggregator.needs_voters:
+    if not aggregator.needs.isdisjoint({"features", "voters"}):
         expect_answers(aggregator, panel)  # what is left is rehearsed with the votes
     else:
         rehearse(aggregator, panel, predictions=predictions)

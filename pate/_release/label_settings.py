@@ -23,8 +23,9 @@ class LabelSettings:
         delta: the delta of the statement, above what the mechanism's tests cost, at most 1e-3 and below one over the
             number of teachers.
         num_queries: number of public samples to label; None for all that were voted on.
-        max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
-            take the total of all releases beyond it is refused before anything is spent. The first one given is final.
+        max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation, for units that reach
+            max_teachers_per_unit teachers. A release that would take the total of all releases beyond it, or is made
+            for units that reach more, is refused before anything is spent. The first one given is final.
         max_delta0: the part of delta that this budget sets aside for failures of tests, those of later releases too.
             None for a tenth, or for what this release would need if it were repeated until the budget is spent.
         budget_filter: the filter that keeps this budget, ``renyi``, ``gaussian`` or ``mixed``. None for the one that
@@ -36,8 +37,8 @@ class LabelSettings:
         target_epsilon: what this release may cost at most, at this delta and under the aggregator's relation: its noise
             is scaled by the one factor that meets it. None to use the noise as given.
         max_teachers_per_unit: how many teachers one unit (a record, a patient) may reach, as one in several silos does.
-            The target and the statement's figures are for such units; with more than 1 there is no ``max_epsilon``,
-            because ledgers count units that reach one teacher.
+            The target and the budget are for such units, and so are the figures of this statement and all later ones
+            of the ledger, unless another release declared more.
         predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples by a student of an
             earlier release, for an aggregator that needs them.
 
@@ -67,8 +68,6 @@ class LabelSettings:
             expect_count(0, noise_seed=self.noise_seed)
         expect_promise(self.delta)
         expect_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
-        alone = self.max_epsilon is None or self.max_teachers_per_unit == 1
-        expect(alone, "no max_epsilon with max_teachers_per_unit > 1", max_epsilon=self.max_epsilon)
         _ = self.budget  # which checks what it is made of
         if self.target_epsilon is None:
             expect(self.aggregator is not None, "--aggregator, or --target_epsilon, which finds one", aggregator=None)
@@ -101,4 +100,5 @@ class LabelSettings:
             neighboring_relation=self.relation,
             max_delta0=self.max_delta0,
             budget_filter=self.budget_filter,
+            max_teachers_per_unit=self.max_teachers_per_unit,
         )

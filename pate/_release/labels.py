@@ -99,7 +99,7 @@ class _Labels(Publication):
     def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> Iterator[Terms]:
         settings, panel, votes = self._settings, self.queries.panel, self._votes
         aggregator, relation = settings.mechanism, settings.mechanism.neighboring_relation
-        events, ledger = aggregator.events(panel), open_ledger(self._run)
+        events, ledger = aggregator.events(panel), open_ledger(self._run, settings.max_teachers_per_unit)
         rehearse(aggregator, panel, predictions=votes.predictions, features=votes.features, voters=votes.voters)
         with room_for_labels(self._run, self.queries) as self._room:
             yield Terms(

@@ -12,6 +12,7 @@ from pate._data_file import load_ledger
 from pate._runs import LABEL, Json, Run, first_stage, labels_file
 from pate._validation import expect
 from pate.accounting._ledger import Ledger
+from pate.accounting._place import is_ledger_of, one_ledger
 from pate.accounting._statement_words import AUDIT
 from pate.data._records import Role
 from pate.data._source import DataSource, located
@@ -48,7 +49,8 @@ def choose_ledger(root: Path, requested: Path | None, data: DataSource, *, overw
 
     Raises:
         ValueError: if the ledger asked for is not that with which the run was begun, unless the run is overwritten; if
-            it is overwritten with records that another ledger counts; or if the ledger beside the data is read-only.
+            it is overwritten with records that another ledger counts; if the ledger beside the data is read-only, or
+            another one there may count them too.
     """
 
     def same_records(inputs: Json) -> bool:
@@ -101,7 +103,7 @@ def ledger_setting(run: Run) -> str | None:
 def _ledger_beside(source: PrivateSource) -> Path | None:
     if source.ledger is None:
         return None
-    beside = source.ledger.absolute()
+    beside = one_ledger(source.ledger.absolute())
     if beside.exists():
         # a ledger that cannot be reached never leads to a new budget
         writable = _may_write(beside) and _may_write(beside.parent)
@@ -115,8 +117,8 @@ def _may_write(path: Path) -> bool:
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
 
 
-def open_ledger(run: Run) -> Ledger:
-    """Open the run's ledger, which is created if the run has not used it yet.
+def open_ledger(run: Run, max_teachers_per_unit: int = 1) -> Ledger:
+    """Open the run's ledger, which is created if the run has not used it yet, for units that reach so many teachers.
 
     Raises:
         ValueError: if the ledger existed and is missing, is a copy of one that is still in its place, or is unusable.
@@ -127,7 +129,7 @@ def open_ledger(run: Run) -> Ledger:
         # data that were moved away leave no folder behind in which a new budget could begin
         place = f"a folder for the ledger, whose place is `ledger:` in {run.data_config}"
         expect(path.parent.is_dir(), place, path=str(path))
-    return Ledger(path, home=path.resolve())
+    return Ledger(path, home=path.resolve(), max_teachers_per_unit=max_teachers_per_unit)
 
 
 def expect_ledger(run: Run) -> None:
@@ -148,8 +150,9 @@ def expect_ledger(run: Run) -> None:
 def ledger_scope(run: Run) -> str:
     """Say which releases the ledger of a run counts, as statements have it.
 
-    A ledger that the user named is that of the private data only if it lies where theirs does: others may count what
-    runs released that did not name it. With canaries among the records it is that of an audit, wherever it lies.
+    A ledger that the user named is that of the private data only if it lies where theirs does, and no other that may
+    count them lies there: others may count what runs released that did not name it. With canaries among the records it
+    is that of an audit, wherever it lies.
     """
     first = first_stage(run)
     data = run.begun(first).settings.get("data")
@@ -159,5 +162,4 @@ def ledger_scope(run: Run) -> str:
         return "run"
     state = run.state(first)
     beside = None if state is None else state.beside
-    same = beside is not None and Path(beside).resolve() == run.ledger.resolve()
-    return "private data" if same else "named"
+    return "private data" if beside is not None and is_ledger_of(run.ledger, Path(beside)) else "named"

@@ -84,7 +84,7 @@ def facts_of_top_k(
         "neighboring_relation": settings.relation.value,
         "delta": settings.delta,
         "contributions": histogram.bound,
-        "max_teachers_per_unit": 1,
+        "max_teachers_per_unit": settings.max_teachers_per_unit,
         "mechanism": {"class": type(mechanism).__name__}
         | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
         "num_items": len(histogram.items) if histogram.public else None,

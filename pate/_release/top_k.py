@@ -89,7 +89,9 @@ class _TopK(Publication):
         expect(same, "files that nobody writes while they are read", changed=str(self._source.path))
         self._mechanism = settings.mechanism_for(self._histogram)
         yield Terms(
-            ledger=Ledger(self._ledger, home=self._ledger.resolve()),
+            ledger=Ledger(
+                self._ledger, home=self._ledger.resolve(), max_teachers_per_unit=settings.max_teachers_per_unit
+            ),
             events=self._mechanism.events(),
             count=1,
             relation=settings.relation,
@@ -139,9 +141,8 @@ class _TopK(Publication):
             self._text = json.dumps({"items": items, "ordered": ordered}, indent=2) + "\n"
 
     def settlement(self, entry: Entry) -> Settlement:
-        beside = self._ledger.resolve() == self._source.ledger_path.resolve()
         published = facts_of_top_k(self._settings, self._mechanism, self._histogram) | {
-            "ledger": "private data" if beside else "named",
+            "ledger": (entry.published or {}).get("ledger") or self._source.counted_by(self._ledger),
             "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
         }
         return Settlement(published=published)

@@ -58,6 +58,8 @@ class TopKSettings:
             default, or what this release would need if it were repeated until the limit is reached.
         budget_filter: what keeps this limit, renyi, gaussian or mixed; by default the one that admits this release most
             often. A mixed one admits releases of all kinds at about their price alone, if there are hundreds.
+        max_teachers_per_unit: how many users one unit, such as a person of several accounts, may be. The target, the
+            limit and the statement's figures are for such units.
 
     Raises:
         ValueError: on numbers out of range, or unless either a target or a scale is given.
@@ -75,9 +77,10 @@ class TopKSettings:
     max_epsilon: float | None = None
     max_delta0: float | None = None
     budget_filter: FilterName | None = None
+    max_teachers_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        expect_count(1, k=self.k)
+        expect_count(1, k=self.k, max_teachers_per_unit=self.max_teachers_per_unit)
         expect_promise(self.delta)
         for name, kinds in (("mechanism", Choice), ("neighbors", Neighbors)):
             value = getattr(self, name)
@@ -112,6 +115,7 @@ class TopKSettings:
             neighboring_relation=self.relation,
             max_delta0=self.max_delta0,
             budget_filter=self.budget_filter,
+            max_teachers_per_unit=self.max_teachers_per_unit,
         )
 
     @property
@@ -165,7 +169,11 @@ class TopKSettings:
             return mechanism_of(self.scale)
         assert self.target_epsilon is not None
         target = Target(
-            epsilon=self.target_epsilon, delta=self.delta, num_queries=1, neighboring_relation=self.relation
+            epsilon=self.target_epsilon,
+            delta=self.delta,
+            num_queries=1,
+            neighboring_relation=self.relation,
+            max_teachers_per_unit=self.max_teachers_per_unit,
         )
         return mechanism_of(calibrate_scale(lambda scale: mechanism_of(scale).event(self.relation), target))
 

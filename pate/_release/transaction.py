@@ -18,9 +18,9 @@ from pate._progress import step_bar
 from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
 from pate._runs.files import naming_output, write_json, write_text
 from pate.accounting._budget import Budget, BudgetExceededError
-from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests
+from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests, reaching
 from pate.accounting._filters import affordable
-from pate.accounting._history import Entry
+from pate.accounting._history import Book, Entry, History
 from pate.accounting._ledger import Ledger, expect_payable, read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
@@ -32,7 +32,7 @@ class Terms:
     """What a publication asks of the ledger before its noise is drawn.
 
     Attributes:
-        ledger: the ledger of the private data.
+        ledger: the ledger of the private data, opened for units that reach as many teachers as is declared.
         events: the cost of one query under each relation.
         count: the largest number of queries that may be answered.
         relation: the relation of the guarantee that comes first.
@@ -161,8 +161,8 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
     try:
         book = ledger.book()
         if not any(entry.token == pending.token for entry in book.entries):
-            charges = [*book.charges(), (terms.events, terms.count)]
-            expect_delta_beyond_tests(charges, terms.relation, terms.delta)
+            charge = terms.events, terms.count
+            _expect_delta_left(book, charge, ledger.max_teachers_per_unit, terms.relation, terms.delta)
         return ledger.reserve(
             terms.events,
             count=terms.count,
@@ -181,8 +181,20 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
         raise _with_its_ledger(error, ledger.path, ledger.entries(), terms.budget, charge) from None
 
 
+def _expect_delta_left(book: Book, charge: Charge, teachers: int, relation: NeighboringRelation, delta: float) -> None:
+    """Raise ``ValueError`` if the tests of all releases, and of one more, cost ``delta`` for the units they reach."""
+    most = max(book.max_teachers_per_unit, teachers)
+    expect_delta_beyond_tests([*book.charges(most), *reaching([charge], most)], relation, delta)
+
+
 def expect_payable_release(
-    path: Path, charge: Charge, *, relation: NeighboringRelation, delta: float, budget: Budget | None
+    path: Path,
+    charge: Charge,
+    *,
+    relation: NeighboringRelation,
+    delta: float,
+    budget: Budget | None,
+    max_teachers_per_unit: int,
 ) -> None:
     """Raise ``ValueError`` if a ledger could not pay for a release that is yet to be made. Writes nothing.
 
@@ -192,15 +204,14 @@ def expect_payable_release(
         relation: the relation of its guarantee.
         delta: the delta of its statement.
         budget: the limit that it asks for, or None.
+        max_teachers_per_unit: how many teachers one unit may reach.
     """
-    events, count = charge
-    entries = read_ledger(path).entries if path.exists() else ()
+    book = read_ledger(path) if path.exists() else History().book()
     try:
-        paid = [before for entry in entries for before in entry.charges]
-        expect_delta_beyond_tests([*paid, charge], relation, delta)
-        expect_payable(path, events, count=count, budget=budget, delta=delta)
+        _expect_delta_left(book, charge, max_teachers_per_unit, relation, delta)
+        expect_payable(path, charge, budget=budget, delta=delta, max_teachers_per_unit=max_teachers_per_unit)
     except ValueError as error:
-        raise _with_its_ledger(error, path, entries, budget, charge) from None
+        raise _with_its_ledger(error, path, book.entries, budget, charge) from None
 
 
 def _with_its_ledger(
@@ -211,8 +222,11 @@ def _with_its_ledger(
     if not (isinstance(error, BudgetExceededError) and earlier):
         return error if str(path) in str(error) else ValueError(f"{error} ({path})")
     # where the release alone is too much, other data are no way out
-    events, count = charge
-    alone = budget is None or affordable(budget, events[budget.neighboring_relation].cost()) >= count
+    alone = True
+    if budget is not None:
+        events, count = charge
+        once = events[budget.neighboring_relation].reaching(budget.max_teachers_per_unit).cost()
+        alone = affordable(budget, once) >= count
     ways = "ask for less, take other data" if alone else "ask for less"
     return ValueError(
         f"{error}. The ledger {path} counts what runs on these private data released before ({', '.join(earlier)}),"

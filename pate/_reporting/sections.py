@@ -27,10 +27,16 @@ from pate._reporting.samples import data_uri, gallery
 from pate._runs import Json
 from pate._runs.released import ReleasedLabels
 from pate.accounting._base import event_from_dict
-from pate.accounting._charges import Charge, account
+from pate.accounting._charges import Charge, account, reaching
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement_words import FIXED_BEFOREHAND, by_relation, describe_budget, ledger_words
+from pate.accounting._statement_words import (
+    FIXED_BEFOREHAND,
+    by_relation,
+    describe_budget,
+    describe_reach,
+    ledger_words,
+)
 
 SUMMARY = {
     "macro_f1": "macro-F1",
@@ -111,12 +117,15 @@ def _statement(released: Released) -> Section:
 def _ledger(released: Released) -> Section:
     today, book = released.today, released.book
     whose = ledger_words(today.content)[0]
-    blocks: list[Block] = [Text(f"{whose}, with all its releases. Each was reserved before its noise was drawn.")]
+    teachers = today["max_teachers_per_unit"]
+    units = f" Epsilons are{describe_reach(teachers, teachers)}." if teachers > 1 else ""
+    text = f"{whose}, with all its releases. Each was reserved before its noise was drawn.{units}"
+    blocks: list[Block] = [Text(text)]
     if book is None:
         blocks.append(Text("The ledger is not available: these are its rows as listed in the statement.", "warning"))
     relation = NeighboringRelation(today["neighboring_relation"])
     delta = today["costs"][relation.value]["delta"]
-    reserved = [_charge(release) for release in today["releases"]]
+    reserved = reaching([_charge(release) for release in today["releases"]], teachers)
     rows = []
     for release, charge in zip(today["releases"], reserved, strict=True):
         when = str(release["at"]).replace("T", " ").replace("+00:00", " UTC")

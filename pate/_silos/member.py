@@ -22,6 +22,7 @@ from pate._votes import rows_of
 from pate._votes_file import read_votes
 from pate.accounting._budget import Budget
 from pate.accounting._ledger import Ledger
+from pate.accounting._place import one_ledger
 from pate.mechanisms._noise import private_generator
 from pate.mechanisms._noise_shares import summand
 
@@ -129,8 +130,7 @@ class Member:
 
     def _reserve(self, kept: Secrets) -> None:
         """Write the cost of the sum to the silo's own ledger, once, whatever the server counts."""
-        terms, beside = self.exchange.invitation, self.votes.resolve().with_suffix(".ledger.sqlite")
-        path = beside if self.ledger is None else self.ledger.resolve()
+        terms, path = self.exchange.invitation, self._ledger_path
         Ledger(path, home=path).reserve(
             terms.mechanism.events(terms.panel),
             count=len(terms.ids),
@@ -140,6 +140,12 @@ class Member:
             budget=self.budget,
             token=kept.public.sealing.hex(),
         )
+
+    @property
+    def _ledger_path(self) -> Path:
+        """The ledger that is named, or that of the votes. Raises ``ValueError`` if another may count them too."""
+        beside = self.votes.resolve().with_suffix(".ledger.sqlite")
+        return one_ledger(beside) if self.ledger is None else self.ledger.resolve()
 
     def _send(self, kind: str, make: Callable[[], bytes]) -> None:
         """Send what was kept, or else what ``make`` returns, which is kept first."""

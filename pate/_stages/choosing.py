@@ -12,6 +12,7 @@ import numpy as np
 
 from pate._data_file import load_data
 from pate._histogram import Histogram
+from pate._release.ledger_file import ledger_scope
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
@@ -19,6 +20,7 @@ from pate._stages.teachers_plan import load_plan
 from pate._stages.teachers_vote import expect_same_data
 from pate._typing import BoolArray, IntArray, UInt8Array
 from pate._validation import expect, expect_distinct
+from pate.accounting._ledger import read_ledger
 from pate.accounting._statement import Statement
 from pate.data._partition import assign_teachers
 from pate.data._records import Role
@@ -82,6 +84,10 @@ class Candidates:
         """The ledger of the run."""
         return self.run.ledger_path
 
+    def counted_by(self, ledger: Path) -> str:
+        """Say which releases the ledger of the run counts."""
+        return ledger_scope(self.run)
+
     @property
     def files(self) -> tuple[Path, ...]:
         """The files of the students."""
@@ -142,7 +148,8 @@ def choose_student(
 
     Args:
         candidates: the students and the run whose teachers choose.
-        target_epsilon: epsilon of this release at ``delta``, under ``REPLACE_RECORD``.
+        target_epsilon: epsilon of this release at ``delta``, under ``REPLACE_RECORD``, for units that reach as many
+            teachers as those of the ledger do.
         delta: the delta of the statement.
         output: the ``.csv`` or ``.json`` that is written, with its statement beside it.
         noise_seed: a seed in place of noise, for tests; such a choice is not private.
@@ -150,7 +157,15 @@ def choose_student(
     Raises:
         ValueError: in one line, as `release_top_k` does; nothing is spent then.
     """
-    settings = TopKSettings(k=1, target_epsilon=target_epsilon, delta=delta, neighbors="replace", noise_seed=noise_seed)
+    settings = TopKSettings(
+        k=1,
+        target_epsilon=target_epsilon,
+        delta=delta,
+        neighbors="replace",
+        noise_seed=noise_seed,
+        # what the labels that students learned from were released for
+        max_teachers_per_unit=read_ledger(candidates.ledger_path).max_teachers_per_unit,
+    )
     return release_top_k(candidates, settings, output=output, ledger=candidates.ledger_path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from pate._validation import expect, expect_open_unit, expect_positive
+from pate._validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.accounting._relation import NeighboringRelation
 
 FilterName = Literal["renyi", "gaussian", "mixed"]
@@ -27,6 +27,7 @@ class Budget:
         max_delta0: the part of ``delta`` set aside for failures, such as those of stability tests. None for a tenth of
             it, or for what the first release would need if it were repeated until the budget is spent, if that is more.
         filter: what keeps all releases within the budget. None for the filter that admits the first release most often.
+        max_teachers_per_unit: the number of teachers that a unit may reach in each release for which it holds.
     """
 
     max_epsilon: float
@@ -34,6 +35,7 @@ class Budget:
     neighboring_relation: NeighboringRelation
     max_delta0: float | None = None
     filter: FilterName | None = None
+    max_teachers_per_unit: int = 1
 
     @classmethod
     def declared(
@@ -44,6 +46,7 @@ class Budget:
         neighboring_relation: NeighboringRelation,
         max_delta0: float | None,
         budget_filter: FilterName | None,
+        max_teachers_per_unit: int,
     ) -> Budget | None:
         """Return the budget that a command declares; None without ``max_epsilon``, which the other options need."""
         if max_epsilon is not None:
@@ -53,6 +56,7 @@ class Budget:
                 neighboring_relation=neighboring_relation,
                 max_delta0=max_delta0,
                 filter=budget_filter,
+                max_teachers_per_unit=max_teachers_per_unit,
             )
         for name, value in (("max_delta0", max_delta0), ("budget_filter", budget_filter)):
             expect(value is None, f"max_epsilon with {name}", **{name: value})
@@ -62,6 +66,7 @@ class Budget:
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
         expect_positive(max_epsilon=self.max_epsilon)
         expect_open_unit(delta=self.delta)
+        expect_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
         filters = (None, *get_args(FilterName))
         expect(self.filter in filters, f"a filter among {', '.join(get_args(FilterName))}", filter=self.filter)
         if self.max_delta0 is not None:
@@ -69,6 +74,7 @@ class Budget:
         for name in ("max_epsilon", "delta", "max_delta0"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else float(value))  # JSON has no numpy scalars
+        object.__setattr__(self, "max_teachers_per_unit", int(self.max_teachers_per_unit))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from pate._json import distinct_keys
 from pate._typing import FloatArray
-from pate._validation import expect, expect_open_unit
+from pate._validation import expect, expect_count, expect_open_unit
 from pate.accounting._budget import Budget
 from pate.accounting._charges import (
     ROUNDING,
@@ -24,16 +25,17 @@ from pate.accounting._charges import (
     parse_events,
     plain_charges,
     plain_events,
+    reaching,
 )
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._filters import PrivacyFilter, describe_remainder, filter_from_dict, make_filter, refuse
 from pate.accounting._log import Head
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._totals import Totals, as_cost, charge_values
+from pate.accounting._totals import Totals, as_cost
 
 _LISTED = (
     *("release", "at", "run", "description", "events"),
-    *("count", "seeded", "settled", "realised", "published"),
+    *("count", "max_teachers_per_unit", "seeded", "settled", "realised", "published"),
 )  # of a release, in a statement
 _KINDS = ("budget", "home", "reserve", "settle", "state")
 _DECODER = json.JSONDecoder(object_pairs_hook=distinct_keys)
@@ -59,10 +61,12 @@ class Entry:
     """The text by which its owner finds the reservation again; None without one."""
     published: Mapping[str, Any] | None = None
     """What was published, in plain JSON types as `pate.accounting._statement` states it: known since it was settled."""
+    max_teachers_per_unit: int = 1
+    """How many teachers one unit may reach, as it was declared for this release."""
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """What the release costs: what was reserved, unless it was settled for less."""
+        """What the release costs a unit that reaches one teacher: what was reserved, unless it was settled for less."""
         return ((self.events, self.count),) if self.realised is None else self.realised
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,6 +84,7 @@ class Entry:
             fields["realised"] = tuple(charges)
         entry = cls(**fields | {"events": parse_events(name_of(fields["events"]))})
         expect_charged_count(1, entry.count)
+        expect_count(1, max_teachers_per_unit=entry.max_teachers_per_unit)
         for _, count in entry.realised or ():
             expect_charged_count(0, count)
         return entry
@@ -109,17 +114,33 @@ class Book:
         rows, digest = head
         return rows == 0 or (0 < rows <= len(self.digests) and self.digests[rows - 1] == digest)
 
-    def reserved(self) -> list[Charge]:
-        """Return what all releases reserved, oldest first: it was fixed before their noise."""
-        return [(entry.events, entry.count) for entry in self.entries]
+    @property
+    def max_teachers_per_unit(self) -> int:
+        """The number of teachers that a unit may reach in every release: the most that a release or the budget has.
 
-    def charges(self) -> list[Charge]:
-        """Return what all releases cost, oldest first."""
-        return [charge for entry in self.entries for charge in entry.charges]
+        That units of two releases are the same is known to nobody who reads a ledger. A unit that reaches as many
+        teachers of one release is covered in all others too, whichever number was declared for those.
+        """
+        budgeted = 1 if self.budget is None else self.budget.max_teachers_per_unit
+        return max([budgeted, *(entry.max_teachers_per_unit for entry in self.entries)])
+
+    def reserved(self, teachers: int | None = None) -> list[Charge]:
+        """Return what all releases reserved, oldest first: it was fixed before their noise.
+
+        It is that of a unit that reaches so many ``teachers`` in every release; None for `max_teachers_per_unit`.
+        """
+        charges = [(entry.events, entry.count) for entry in self.entries]
+        return reaching(charges, self.max_teachers_per_unit if teachers is None else teachers)
+
+    def charges(self, teachers: int | None = None) -> list[Charge]:
+        """Return what all releases cost, oldest first, for a unit as in `reserved`."""
+        charges = [charge for entry in self.entries for charge in entry.charges]
+        return reaching(charges, self.max_teachers_per_unit if teachers is None else teachers)
 
     def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        """Return the sum of all releases under ``relation`` on ``orders``."""
-        return cost_of_charges(self.charges(), relation, orders)
+        """Return the sum of all releases under ``relation`` on ``orders``, for units as the budget has them."""
+        teachers = None if self.budget is None else self.budget.max_teachers_per_unit
+        return cost_of_charges(self.charges(teachers), relation, orders)
 
 
 class History:
@@ -165,12 +186,15 @@ class History:
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
         for query in events:
-            charge_values(name_of(plain_events(query)), 1, self._totals.orders)
+            self._totals.charge(name_of(plain_events(query)), 1)
         self._totals.values()
 
-    def reserved(self, orders: FloatArray) -> FloatArray:
-        """Return what all releases reserved on ``orders`` ``[K]``, including those later settled for less."""
-        totals = Totals(orders)
+    def reserved(self, orders: FloatArray, teachers: int) -> FloatArray:
+        """Return what all releases reserved on ``orders`` ``[K]``, including those later settled for less.
+
+        It is that of a unit that reaches so many ``teachers``.
+        """
+        totals = Totals(orders, teachers)
         for name, entry in zip(self._names, self.entries, strict=True):
             totals.add(name, entry.count)
         return totals.values()
@@ -212,7 +236,9 @@ class History:
         expect(self.budget is None, "one budget", kind="budget")
         budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
         bounds.expect_follows(budget)
-        self._totals = self._totals.on_orders(orders_of_sums(bounds))
+        if "max_teachers_per_unit" in body["budget"]:  # earlier versions kept budgets for units that reach one
+            self._expect_covered(budget)
+        self._totals = self._totals.on_orders(orders_of_sums(bounds), budget.max_teachers_per_unit)
         self.budget, self.filter, self.declared_after = budget, bounds, len(self.entries)
 
     def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -225,6 +251,7 @@ class History:
         name = name_of(body["events"])
         fields = {field: body[field] for field in ("at", "run", "description", "count")}
         fields |= {"seeded": bool(body["seeded"]), "token": body.get("token"), "delta": delta}
+        fields["max_teachers_per_unit"] = self._expect_covered_by_budget(body.get("max_teachers_per_unit", 1))
         entry = Entry(release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields)
         self.entries.append(entry)
         self._names.append(name)
@@ -251,12 +278,13 @@ class History:
     def _fold_state(self, body: Mapping[str, Any]) -> None:
         entry, published = self.entry(body["release"], "the rows before"), body["published"]
         expect(entry.settled and isinstance(published, dict), "what was published as an object", published=published)
-        self.entries[entry.release - 1] = replace(entry, published=published)
+        self.entries[entry.release - 1] = replace(
+            entry, published=published, max_teachers_per_unit=_reach(entry, published)
+        )
 
     def _expect_within(self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int) -> None:
-        orders = self._totals.orders
-        reserved_values = charge_values(*reserved, orders)
-        total = np.sum([np.zeros(reserved_values.shape), *(charge_values(*charge, orders) for charge in paid)], axis=0)
+        reserved_values = self._totals.charge(*reserved)
+        total = np.sum([np.zeros(reserved_values.shape), *(self._totals.charge(*charge) for charge in paid)], axis=0)
         for relation, within in zip(
             NeighboringRelation, (total <= reserved_values * ROUNDING).all(axis=1), strict=True
         ):
@@ -264,33 +292,62 @@ class History:
 
     # the budget
 
+    def _expect_covered(self, budget: Budget) -> None:
+        most = max((entry.max_teachers_per_unit for entry in self.entries), default=1)
+        needed = f"a budget of max_teachers_per_unit >= {most}, as a release before it declared"
+        expect(budget.max_teachers_per_unit >= most, needed, max_teachers_per_unit=budget.max_teachers_per_unit)
+
+    def _expect_covered_by_budget(self, teachers: int) -> int:
+        expect_count(1, max_teachers_per_unit=teachers)
+        if self.budget is not None:
+            most = self.budget.max_teachers_per_unit
+            needed = f"max_teachers_per_unit <= {most}, the units for which the budget of the ledger holds"
+            expect(teachers <= most, needed, max_teachers_per_unit=teachers)
+        return teachers
+
     def reservation(
-        self, events: Events, count: int, budget: Budget | None, delta: float | None
+        self, events: Events, count: int, budget: Budget | None, *, delta: float | None, teachers: int
     ) -> list[dict[str, Any]]:
-        """Return the rows that reserve ``count`` times ``events``. Raises ``ValueError`` if the budget cannot pay."""
+        """Return the rows that reserve ``count`` times ``events``, stated for units that reach so many ``teachers``.
+
+        Raises ``ValueError`` if the budget cannot pay, or is not for such units.
+        """
         plain, rows = plain_events(events), []
         name, current, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
         if current is None and budget is not None:
             relation = budget.neighboring_relation
             # of the first release even if more followed: the choice of a budget may rest on what later ones showed
             first = self.entries[0].events if self.entries else events
-            current, bounds = budget, make_filter(budget, first[relation].cost())
-            totals = totals.on_orders(orders_of_sums(bounds))
+            reach = budget.max_teachers_per_unit
+            self._expect_covered(budget)
+            expect(
+                teachers <= reach,
+                f"max_teachers_per_unit <= {reach}, as the budget has",
+                max_teachers_per_unit=teachers,
+            )
+            once = first[relation].reaching(reach).cost()
+            known = bool(np.isfinite(once.rdp).any()) or math.isfinite(once.mu_squared)
+            expect(known, f"a first release of known cost for units that reach {reach} teachers", epsilon="unbounded")
+            current, bounds = budget, make_filter(budget, once)
+            totals = totals.on_orders(orders_of_sums(bounds), reach)
             # reserved, not settled: what a release cost in the end depends on its noise
-            before = restrict_to_filter(as_cost(self.reserved(totals.orders), relation), bounds)
+            before = restrict_to_filter(as_cost(self.reserved(totals.orders, reach), relation), bounds)
             if not bounds.admits(before):
                 refuse(current, bounds, before, when="before this release")
             rows.append({"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()})
         expect(budget in (None, current), f"the budget of the ledger, {_describe(current)}", budget=_describe(budget))
+        self._expect_covered_by_budget(teachers)
         if current is not None and bounds is not None:
             relation = current.neighboring_relation
             total = restrict_to_filter(as_cost(totals.values_after(name, count), relation), bounds)
             if not bounds.admits(total):
                 spent = restrict_to_filter(as_cost(totals.values(), relation), bounds)
-                remainder = describe_remainder(bounds, spent, events[relation].cost(bounds.orders), count)
+                query = events[relation].reaching(totals.teachers).cost(bounds.orders)
+                remainder = describe_remainder(bounds, spent, query, count)
                 refuse(current, bounds, total, remainder=remainder)
         stated_delta = current.delta if delta is None and current is not None else delta
         row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "delta": stated_delta}
+        row["max_teachers_per_unit"] = teachers
         return [*rows, row]
 
 
@@ -312,7 +369,15 @@ def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
 def _settled(entry: Entry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None) -> Entry:
     settled = object.__new__(Entry)  # `replace` takes five times as long, and a ledger has a hundred thousand
     vars(settled).update(vars(entry), settled=True, realised=charges, published=published)
+    vars(settled).update(max_teachers_per_unit=_reach(entry, published))
     return settled
+
+
+def _reach(entry: Entry, published: Mapping[str, Any] | None) -> int:
+    """Return for how many teachers a release is stated: of ledgers of version 1, what was published says so first."""
+    stated = 1 if published is None else published.get("max_teachers_per_unit", 1)
+    expect_count(1, max_teachers_per_unit=stated)
+    return max(entry.max_teachers_per_unit, int(stated))
 
 
 def _describe(budget: Budget | None) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pate._drafts import remove_abandoned
-from pate._validation import expect, expect_open_unit
+from pate._validation import expect, expect_count, expect_open_unit
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
 from pate.accounting._charges import Charge, Events, expect_charged_count, expect_events, plain_charges
@@ -36,14 +36,16 @@ class Ledger:
         path: the file, created if it is missing.
         home: the absolute path of the file now, with links resolved. The log records it, so that a copy can be told
             from a file that was moved. None to skip this check.
+        max_teachers_per_unit: how many teachers one unit may reach in the releases that are reserved here.
 
     Raises:
         ValueError: if the file exists but is not an intact ledger, if it cannot be written, or if it is a copy of a
             ledger that still lies in the recorded place: two copies would be two budgets.
     """
 
-    def __init__(self, path: Path, *, home: Path | None = None) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path, *, home: Path | None = None, max_teachers_per_unit: int = 1) -> None:
+        expect_count(1, max_teachers_per_unit=max_teachers_per_unit)
+        self.path, self.max_teachers_per_unit = Path(path), int(max_teachers_per_unit)
         self._alone = threading.Lock()
         with log.one_line(self.path):
             if not self.path.exists():
@@ -104,8 +106,8 @@ class Ledger:
             token: a text unique to this release, by which it is found again; None for none.
 
         Raises:
-            ValueError: if the ledger's budget cannot pay for the release, or differs from ``budget``, or if the token
-                is that of a release of another cost. Nothing is written then.
+            ValueError: if the ledger's budget cannot pay for the release, holds for units that reach fewer teachers, or
+                differs from ``budget``, or if the token is that of a release of another cost. Nothing is written then.
         """
         expect_charged_count(1, count)
         expect_events(events)
@@ -120,7 +122,13 @@ class Ledger:
                 same = (reserved.events, reserved.count, reserved.seeded) == (dict(events), int(count), bool(seeded))
                 expect(same, f"the cost that release {reserved.release} reserved with this token", reserved="another")
                 return reserved.release
-            bodies = self._history.reservation(events, int(count), budget, None if delta is None else float(delta))
+            bodies = self._history.reservation(
+                events,
+                int(count),
+                budget,
+                delta=None if delta is None else float(delta),
+                teachers=self.max_teachers_per_unit,
+            )
             bodies[-1] |= {"run": run, "description": description, "seeded": bool(seeded)}
             bodies[-1] |= {} if token is None else {"token": token}
             for body in bodies:
@@ -240,10 +248,12 @@ def read_ledger(path: Path, *, rows: int | None = None) -> Book:
     return _read_history(Path(path), rows=rows).book()
 
 
-def expect_payable(path: Path, events: Events, *, count: int, budget: Budget | None, delta: float) -> None:
+def expect_payable(
+    path: Path, charge: Charge, *, budget: Budget | None, delta: float, max_teachers_per_unit: int
+) -> None:
     """Raise ``ValueError`` as `Ledger.reserve` would, of a ledger that may be yet to be made. Writes nothing."""
-    history = _read_history(path) if path.exists() else History()
-    history.reservation(events, count, budget, delta)
+    history, (events, count) = _read_history(path) if path.exists() else History(), charge
+    history.reservation(events, count, budget, delta=delta, teachers=max_teachers_per_unit)
 
 
 def _read_history(path: Path, *, rows: int | None = None) -> History:

@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 from pate._drafts import draft_of
 from pate._validation import expect
+from pate._validation import one_line as escaped
 
-_APPLICATION, _VERSION = 0x70617465, 1  # "pate"
+_APPLICATION, _VERSION = 0x70617465, 2  # "pate"
+_READ = (1, _VERSION)  # rows of version 1 do not say how many teachers a unit reaches: readers of that one overlook it
 _TABLE = "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest TEXT NOT NULL)"
 _FINAL = tuple(
     f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is final'); END"
@@ -55,7 +57,7 @@ def one_line(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise ValueError(f"Expected a readable and writable ledger at {path}, got: {error}") from None
+        raise ValueError(f"Expected a readable and writable ledger at {path}, got: {escaped(str(error))}") from None
 
 
 @contextmanager
@@ -72,7 +74,8 @@ def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
         # the header shows it before any row is read
         marks = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         # an empty file, which SQLite takes for a new database, has no marks
-        expect(marks == (_APPLICATION, _VERSION), f"a ledger of version {_VERSION} at {path}", marks=marks)
+        known = marks in [(_APPLICATION, version) for version in _READ]
+        expect(known, f"a ledger of version {' or '.join(map(str, _READ))} at {path}", marks=marks)
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
         expect(journal == "delete", f"a ledger with PRAGMA journal_mode = delete at {path}", journal_mode=journal)
         yield connection
@@ -162,6 +165,7 @@ def append(connection: sqlite3.Connection, head: Head, text: str) -> Head:
     row = (after.rows, text, after.digest)
     added = connection.execute("INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", row).rowcount
     expect(added == 1, "a ledger to which rows can be added", rows=head.rows)
+    connection.execute(f"PRAGMA user_version = {_VERSION}")  # of the same transaction
     return after
 
 

@@ -33,7 +33,8 @@ class Statement:
 
     Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of the budget, and
     otherwise what all releases reserved. ``costs`` is what was finally settled, which may be less. Figures are for a
-    unit that reaches as many teachers as the release declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
+    unit that reaches as many teachers of each release as any of them, or the budget, declared; ``reach`` gives epsilons
+    for 1, 2 and 3 of them.
 
     Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
 
@@ -159,8 +160,7 @@ class Statement:
         relation = NeighboringRelation(self["neighboring_relation"])
         if self["guarantees"][relation.value]["fixed_by"] != "reservation":
             return 1.0  # nothing but its epsilon was fixed beforehand
-        charges = reaching(_listed(self.content).reserved(), self["max_teachers_per_unit"])
-        return account(charges, relation).get_delta(0.0)
+        return account(_listed(self.content).reserved(), relation).get_delta(0.0)
 
 
 def sha256(path: Path) -> str:
@@ -202,24 +202,23 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
     published = dict(entry.published or {})
     kind, ledger = published.pop("kind", None), published.pop("ledger", None)
     expect(kind in WORDS, f"release {release} settled, with what was published", published=entry.published)
-    delta, teachers, reserved = float(published["delta"]), published["max_teachers_per_unit"], book.reserved()
-    relations = list(NeighboringRelation)
+    delta, teachers, relations = float(published["delta"]), book.max_teachers_per_unit, list(NeighboringRelation)
+    published["max_teachers_per_unit"] = teachers
+    once = reaching([(entry.events, entry.count)], teachers)
     return {
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
         "release": entry.release,
         "guarantees": {
-            relation.value: _guarantee(book, relation, delta, teachers)
+            relation.value: _guarantee(book, relation, delta)
             | {"neighbors": WORDS[kind].neighbors(relation, published)}
             for relation in relations
         },
-        "this_release": {
-            relation.value: _figures([(entry.events, entry.count)], relation, delta, teachers) for relation in relations
-        },
-        "costs": {relation.value: _figures(book.charges(), relation, delta, teachers) for relation in relations},
+        "this_release": {relation.value: _figures(once, relation, delta) for relation in relations},
+        "costs": {relation.value: _figures(book.charges(), relation, delta) for relation in relations},
         "reach": [
             {"teachers": m}
-            | {relation.value: _figures(reserved, relation, delta, m)["epsilon"] for relation in relations}
+            | {relation.value: _figures(book.reserved(m), relation, delta)["epsilon"] for relation in relations}
             for m in sorted({*REACHED, teachers})
         ],
         "conversion": CONVERSION,
@@ -271,24 +270,27 @@ def _expect_coherent(book: Book, head: Head) -> None:
     if budget is not None and bounds is not None:
         bounds.expect_follows(budget)
         if after:
-            expect_filter_of_first(bounds, budget, book.entries[0].events[budget.neighboring_relation].cost())
-        total = cost_of_charges(book.charges(), budget.neighboring_relation, bounds.orders)
+            first = book.entries[0].events[budget.neighboring_relation].reaching(budget.max_teachers_per_unit)
+            expect_filter_of_first(bounds, budget, first.cost())
+        total = book.spent(budget.neighboring_relation, bounds.orders)
         within = bounds.admits(total)
         expect(
             within, f"releases within the budget: {bounds.describe_spent(total)}", epsilon=bounds.epsilon(budget, total)
         )
 
 
-def _figures(charges: Sequence[Charge], relation: NeighboringRelation, delta: float, teachers: int) -> dict[str, Any]:
-    """Return the epsilon of ``charges`` for a unit that reaches ``teachers`` teachers, and what proves it."""
-    return account(reaching(charges, teachers), relation).guarantee(delta=delta).to_dict()
+def _figures(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> dict[str, Any]:
+    """Return the epsilon of ``charges``, and what proves it."""
+    return account(charges, relation).guarantee(delta=delta).to_dict()
 
 
-def _guarantee(book: Book, relation: NeighboringRelation, delta: float, teachers: int) -> dict[str, Any]:
+def _guarantee(book: Book, relation: NeighboringRelation, delta: float) -> dict[str, Any]:
     """Return the guarantee that was fixed beforehand under ``relation``, and what fixed it."""
-    budget, bounds = book.budget, book.filter
-    if budget is not None and bounds is not None and budget.neighboring_relation is relation and teachers == 1:
+    budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
+    held = budget is not None and budget.neighboring_relation is relation
+    # in a ledger of version 1 a release may have been stated for units that reach more teachers
+    if budget is not None and bounds is not None and held and budget.max_teachers_per_unit == teachers:
         fixed: dict[str, Any] = {"epsilon": budget.max_epsilon, "delta": budget.delta, "delta0": bounds.max_delta0}
         later = f" declared after release {book.declared_after}" if book.declared_after else ""
         return fixed | {"fixed_by": f"budget{later}"}
-    return _figures(book.reserved(), relation, delta, teachers) | {"fixed_by": "reservation"}
+    return _figures(book.reserved(), relation, delta) | {"fixed_by": "reservation"}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pate.accounting._base import leaves
-from pate.accounting._charges import Charge, cost_of_charges, reaching
+from pate.accounting._charges import Charge, cost_of_charges
 from pate.accounting._events import PureDPEvent
 from pate.accounting._figures import epsilon_text, exact_text, meaning_of
 from pate.accounting._history import Book
@@ -121,15 +121,22 @@ def describe_keeping(declared_after: int) -> str:
     )
 
 
+def describe_reach(teachers: int, most: int) -> str:
+    """Return the clause that says for which units figures are; empty if none reaches more than one, the ``most``."""
+    return "" if most == 1 else f" for a unit that reaches {teachers} teacher{'s' * (teachers > 1)} at most"
+
+
 def describe_budget(book: Book) -> str | None:
     """Return the line that says what the budget of a ledger is, how it is kept and what is spent; None without one."""
     budget, bounds = book.budget, book.filter
     if budget is None or bounds is None:
         return None
     spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
+    units = describe_reach(budget.max_teachers_per_unit, book.max_teachers_per_unit)
     return (
         f"Budget: epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
-        f" {budget.neighboring_relation.value.upper()}; {describe_keeping(book.declared_after)} Spent are {spent}."
+        f" {budget.neighboring_relation.value.upper()}{units};"
+        f" {describe_keeping(book.declared_after)} Spent are {spent}."
     )
 
 
@@ -213,8 +220,7 @@ def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
 
 def _arithmetic(statement: Mapping[str, Any], book: Book) -> list[str]:
     """Return the lines that derive the figures under the statement's own relation."""
-    relation, teachers = NeighboringRelation(statement["neighboring_relation"]), statement["max_teachers_per_unit"]
-    reserved, paid = (reaching(charges, teachers) for charges in (book.reserved(), book.charges()))
+    relation, reserved, paid = NeighboringRelation(statement["neighboring_relation"]), book.reserved(), book.charges()
     guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
     as_reserved = all(entry.realised is None for entry in book.entries)
     if guarantee["fixed_by"] != "reservation":
@@ -306,9 +312,10 @@ def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
-    removed = relation is NeighboringRelation.ADD_REMOVE_TEACHER
+    removed, users = relation is NeighboringRelation.ADD_REMOVE_TEACHER, published["max_teachers_per_unit"]
     change = "is there or not" if removed else "is altered in any way"
-    return f"all that one user contributes {change} ({published['contributions']})"
+    who = "one user contributes" if users == 1 else f"{users} users at most contribute"
+    return f"all that {who} {change} ({published['contributions']})"
 
 
 def _published_top_k(statement: Mapping[str, Any]) -> list[str]:

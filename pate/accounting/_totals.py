@@ -33,14 +33,14 @@ _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
 
 
 class Totals:
-    """The sum of charges under either relation on ``orders`` ``[K]``.
+    """The sum of charges under either relation on ``orders`` ``[K]``, for units that reach ``teachers`` teachers.
 
     Charges are identified by the JSON text of their events, which `parse_events` reads. Values are arrays
     ``[2, K + 3 + W]``: for each relation the curve, ``-log_survival``, ``mu_squared``, ``rounds`` and weights.
     """
 
-    def __init__(self, orders: FloatArray) -> None:
-        self.orders = orders
+    def __init__(self, orders: FloatArray, teachers: int = 1) -> None:
+        self.orders, self.teachers = orders, teachers
         self._key = orders.tobytes()
         self._counts: dict[str, int] = {}
         self._sums: _Sums | None = None  # counts suffice until the sum is asked for
@@ -53,7 +53,7 @@ class Totals:
         if remaining == 0:
             del self._counts[events]
         if self._sums is not None:
-            terms = _terms(events, self._key)
+            terms = self._terms(events)
             lost = not self._sums.add(terms, count)
             if lost or (remaining == 0 and terms.has_infinite):
                 self._sums = None
@@ -65,8 +65,12 @@ class Totals:
     def values_after(self, events: str, count: int) -> FloatArray:
         """Return what `values` would be after adding ``count`` times ``events``."""
         sums = self._current_sums().copy()
-        sums.add(_terms(events, self._key), count)
+        sums.add(self._terms(events), count)
         return sums.values()
+
+    def charge(self, events: str, count: int) -> FloatArray:
+        """Return what ``count`` times ``events`` add, ``[2, K + 3 + W]``."""
+        return charge_values(events, count, self.orders, self.teachers)
 
     def add_each(self, changes: Sequence[tuple[str, int]]) -> FloatArray:
         """Add ``changes`` one after another, and return the sum after each, ``[N, 2, K + 3 + W]``.
@@ -74,7 +78,7 @@ class Totals:
         Exact to 1e-13 for blocks of a few hundred.
         """
         start = self.values()
-        terms = [_terms(events, self._key).value for events, _ in changes]
+        terms = [self._terms(events).value for events, _ in changes]
         counts = np.array([float(count) for _, count in changes])
         with np.errstate(invalid="ignore"):
             moves = np.stack([start, *(count * term for count, term in zip(counts.tolist(), terms, strict=True))])
@@ -92,9 +96,9 @@ class Totals:
                 self.add(events, count)
         return sums
 
-    def on_orders(self, orders: FloatArray) -> Totals:
-        """Return the same sum on other orders."""
-        other = Totals(orders)
+    def on_orders(self, orders: FloatArray, teachers: int) -> Totals:
+        """Return the sum of the same charges on other orders, for units that reach another number of teachers."""
+        other = Totals(orders, teachers)
         other._counts = dict(self._counts)
         return other
 
@@ -106,8 +110,11 @@ class Totals:
         if self._sums is None:
             self._sums = _Sums(self.orders.size)
             for events, count in self._counts.items():
-                self._sums.add(_terms(events, self._key), count)
+                self._sums.add(self._terms(events), count)
         return self._sums
+
+    def _terms(self, events: str) -> _Terms:
+        return _terms(events, self._key, self.teachers)
 
 
 def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
@@ -117,9 +124,9 @@ def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
     return Cost(row[:-BESIDE], 0.0 - survival, mu_squared, row[3 - BESIDE :], rounds)
 
 
-def charge_values(events: str, count: int, orders: FloatArray) -> FloatArray:
+def charge_values(events: str, count: int, orders: FloatArray, teachers: int = 1) -> FloatArray:
     """Return the values ``[2, K + 3 + W]`` of ``count`` times ``events``, as `Totals` has them."""
-    return _terms(events, orders.tobytes()).value * count if count else np.zeros((2, orders.size + BESIDE))
+    return _terms(events, orders.tobytes(), teachers).value * count if count else np.zeros((2, orders.size + BESIDE))
 
 
 class _Terms(NamedTuple):
@@ -131,9 +138,9 @@ class _Terms(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _terms(events: str, orders: bytes) -> _Terms:
+def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
-    costs = [parsed[relation].cost(grid) for relation in NeighboringRelation]
+    costs = [parsed[relation].reaching(teachers).cost(grid) for relation in NeighboringRelation]
     beside = ([0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.among_many] for cost in costs)
     value = np.stack([np.append(cost.rdp, rest) for cost, rest in zip(costs, beside, strict=True)])
     # an event of another package may state its cost on the default orders alone

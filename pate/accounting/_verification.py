@@ -62,7 +62,9 @@ class _Verifier:
         if declared is not None and bounds is None:
             self.check(None)
             self._expect_begun_within(declared)
-            self._totals = self._totals.on_orders(orders_of_sums(declared))
+            assert self.history.budget is not None
+            reach = self.history.budget.max_teachers_per_unit
+            self._totals = self._totals.on_orders(orders_of_sums(declared), reach)
         elif len(self._changes) >= _BLOCK:
             self.check(declared)
 
@@ -70,9 +72,11 @@ class _Verifier:
         """Raise ``ValueError`` unless ``bounds`` follow from the first release and admit all before the budget."""
         budget, entries = self.history.budget, self.history.entries
         assert budget is not None
+        reach, row = budget.max_teachers_per_unit, f"row {self.history.head.rows} of {self.path}"
         if entries:
-            expect_filter_of_first(bounds, budget, entries[0].events[budget.neighboring_relation].cost())
-        reserved, row = self.history.reserved(orders_of_sums(bounds)), f"row {self.history.head.rows} of {self.path}"
+            first = entries[0].events[budget.neighboring_relation].reaching(reach)
+            expect_filter_of_first(bounds, budget, first.cost())
+        reserved = self.history.reserved(orders_of_sums(bounds), reach)
         _expect_admitted(reserved[None], budget, bounds, [row])
 
     def check(self, bounds: PrivacyFilter | None) -> None:

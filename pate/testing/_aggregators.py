@@ -559,7 +559,7 @@ def _abstaining(contract: _Checked, relation: NeighboringRelation) -> Aggregator
     num_queries, k = _COINS.num_queries, _PRACTICE.num_labels // 2
     outlook = Outlook(panel=_PRACTICE, num_queries=num_queries, delta=1e-6, relation=relation, labels_per_sample=k)
     aggregator = contract().in_practice(outlook)
-    if aggregator is None or aggregator.needs_voters:
+    if aggregator is None or "voters" in aggregator.needs:
         return None
     agreement = np.linspace(0.5, 1, num_queries)[:, None]
     votes = _votes_of_probability(np.where(np.arange(_PRACTICE.num_labels) < k, agreement, 1 - agreement))

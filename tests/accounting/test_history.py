@@ -20,7 +20,7 @@ def test_a_row_holds_events_and_no_epsilon_that_another_theorem_would_change(pat
     reserve(ledger, gaussian(60), 1, BUDGET)
     rows = bodies(path)
     assert [entry.delta for entry in verify_ledger(path).entries] == [1e-3, 1e-4, 1e-5, BUDGET.delta]
-    reserved = {"kind", "at", "events", "count", "delta", "run", "description", "seeded"}
+    reserved = {"kind", "at", "events", "count", "delta", "max_teachers_per_unit", "run", "description", "seeded"}
     assert all(row.keys() == reserved for row in rows if row["kind"] == "reserve")
     # of ledgers that have sums by curves in their rows, the events are read
     older = [row | {"stated": {"delta": 1e-6, "replace_record": 9.0, "add_remove_teacher": None}} for row in rows]

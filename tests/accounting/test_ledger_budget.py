@@ -220,7 +220,7 @@ def test_malformed_budgets_raise() -> None:
 
 def test_any_number_holds_a_budget(path: Path) -> None:
     numbers: dict[str, Any] = {"max_epsilon": np.float32(2), "delta": np.float64(1e-6), "max_delta0": np.float32(0)}
-    budget = Budget(neighboring_relation=REPLACE, **numbers)
-    assert [type(value) for value in budget.to_dict().values()] == [float, float, str, float, type(None)]
+    budget = Budget(neighboring_relation=REPLACE, **numbers | {"max_teachers_per_unit": np.int8(1)})
+    assert [type(value) for value in budget.to_dict().values()] == [float, float, str, float, type(None), int]
     reserve(Ledger(path), gaussian(60), 1, budget)
     assert verify_ledger(path).budget == budget

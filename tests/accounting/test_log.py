@@ -14,7 +14,7 @@ from pate.accounting import _log as log
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._log import Head
 from pate.accounting._verification import verify_ledger
-from tests.accounting.ledgers import BUDGET, ONE_LINE, bodies, expect_stop, filled, gaussian, reserve
+from tests.accounting.ledgers import BUDGET, ONE_LINE, bodies, expect_stop, filled, forge, gaussian, reserve
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.01, 0.3, 0.5, 0.9, 0.999])
@@ -279,11 +279,27 @@ def test_reading_holds_no_lock(path: Path) -> None:
 
 
 def test_a_ledger_is_marked_as_one(path: Path) -> None:
-    """Files of this version stay readable: the marks are those of the first release."""
+    """Programs that do not know what is in its rows refuse it by its marks."""
     path = path.parent / "of" / "folders" / path.name
     reserve(Ledger(path), gaussian(60), 1)
     header = path.read_bytes()[:100]
-    assert header[68:72] == b"pate" and header[60:64] == (1).to_bytes(4, "big")
+    assert header[68:72] == b"pate" and header[60:64] == (2).to_bytes(4, "big")
+
+
+def test_a_ledger_of_the_first_version_is_read_and_marked_with_its_next_row(path: Path) -> None:
+    reserve(Ledger(path), gaussian(60), 1)
+    rows = [{name: value for name, value in body.items() if name != "max_teachers_per_unit"} for body in bodies(path)]
+    older = forge(path.with_name("older"), rows)
+    with closing(sqlite3.connect(older)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    before = older.read_bytes()
+    assert verify_ledger(older).entries == Ledger(path).entries() == Ledger(older).entries()
+    assert older.read_bytes() == before
+    reserve(Ledger(older), gaussian(60), 1)
+    assert older.read_bytes()[60:64] == (2).to_bytes(4, "big") and len(verify_ledger(older).entries) == 2
+    with closing(sqlite3.connect(older)) as connection:
+        connection.execute("PRAGMA user_version = 3")
+    expect_stop(older)
 
 
 @pytest.mark.parametrize(("mode", "writable"), [(0o400, False), (0o600, True), (0o420, True), (0o402, True)])

@@ -180,11 +180,11 @@ def test_each_step_of_a_release_moves_its_bar(monkeypatch: pytest.MonkeyPatch) -
 def test_a_list_has_its_ranks_from_one_and_is_paid_for_once(suffix: str) -> None:
     source = HistogramFiles(pairs=Path("pairs.csv"), items=Path("items.txt"))
     counts = [
-        release(f"one{suffix}")["ledger"]["counts"],
+        release(f"one{suffix}", ledger="named.sqlite")["ledger"]["counts"],
         release(f"two{suffix}", ledger=str(source.ledger_path))["ledger"]["counts"],
     ]
     assert counts == ["named", "private data"]
-    assert [entry.count for entry in read_ledger(Path("ledger.sqlite")).entries] == [1]
+    assert [entry.count for entry in read_ledger(Path("named.sqlite")).entries] == [1]
     text = Path(f"one{suffix}").read_text()
     if suffix == ".csv":
         header, *rows = text.splitlines()

@@ -12,12 +12,13 @@ from pate import cli
 from pate._pipeline import open_run
 from pate._runs import Run, read_key
 from pate._stages.choosing import Candidates, choose_student, figure_of
-from pate.accounting._ledger import read_ledger
+from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
 from pate.data import Arrays
 from pate.data._partition import assign_teachers
 from pate.mechanisms import GumbelPeeling
+from tests.accounting.ledgers import gaussian
 from tests.conftest import make_arrays
 
 Captured = pytest.CaptureFixture[str]
@@ -63,7 +64,7 @@ def test_most_teachers_count_for_the_better_one(copied: Path, students: tuple[Pa
     ledger = read_ledger(copied / "ledger.sqlite")
     statement.verify(ledger=copied / "ledger.sqlite", released=tmp_path / "choice.json")
     mechanism = GumbelPeeling(k=1, scale=statement["mechanism"]["scale"], sensitivity=1.0)
-    assert len(ledger.entries) == 2
+    assert len(ledger.entries) == 2 and statement["ledger"]["counts"] == "run"  # the ledger of this run
     for relation in NeighboringRelation:
         assert ledger.entries[1].events[relation] == mechanism.event(relation)
         guarantee = statement["guarantees"][relation.value]
@@ -72,6 +73,24 @@ def test_most_teachers_count_for_the_better_one(copied: Path, students: tuple[Pa
     assert own == pytest.approx(4, abs=1e-3) and own <= 4
     assert statement["this_release"]["add_remove_teacher"]["epsilon"] < own
     assert "each student that answers these records best" in statement.text
+
+
+def test_a_choice_is_made_for_the_units_that_labels_were_released_for(
+    copied: Path, students: tuple[Path, ...], tmp_path: Path
+) -> None:
+    """The target is met for them, in a ledger that has a release for units that reach two teachers."""
+    scales = []
+    for number, teachers in enumerate((1, 2)):
+        (copied / "ledger.sqlite").unlink()
+        ledger = Ledger(copied / "ledger.sqlite", max_teachers_per_unit=teachers)
+        ledger.reserve(gaussian(60), count=1, run="other", description="NoisyVotes", seeded=False)
+        words = [*map(str, students), "--run", str(copied), "--target_epsilon=4", "--delta=1e-3", "--noise_seed=1"]
+        assert cli.main(["choose", *words, "--output", str(tmp_path / f"choice{number}.json")]) == 0
+        statement = Statement.read(tmp_path / f"choice{number}.privacy.json")
+        assert statement["max_teachers_per_unit"] == teachers
+        assert statement["this_release"]["replace_record"]["epsilon"] == pytest.approx(4, abs=1e-3)
+        scales.append(statement["mechanism"]["scale"])
+    assert scales[1] == pytest.approx(2 * scales[0], rel=1e-4)
 
 
 @pytest.mark.parametrize("figure", ["accuracy", pytest.param("micro_f1", marks=pytest.mark.slow)])

@@ -179,8 +179,6 @@ def test_units_that_reach_several_teachers(place: Path) -> None:
     assert released.noise_std == pytest.approx(2 * (alone.noise_std or 0), rel=1e-4)
     assert "one patient of the private data, which reaches 2 teachers at most, is added" in released.describe()
     stated.verify(ledger=Path("votes.ledger.sqlite"), released=Path("runs/shared/public/labels.npz"))
-    with pytest.raises(ValueError, match=r"^Expected no max_epsilon with max_teachers_per_unit > 1, got max_epsilon=3"):
-        replace(wanted, max_epsilon=3.0)
     with pytest.raises(ValueError, match=r"^Expected an integer max_teachers_per_unit >= 1, got"):
         replace(settings(), max_teachers_per_unit=0)
 
