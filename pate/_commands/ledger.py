@@ -9,7 +9,7 @@ from pathlib import Path
 from pate._commands.parsing import call
 from pate._release.stating import verify_published
 from pate._validation import expect_open_unit
-from pate.accounting._charges import Charge, account
+from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._ledger import read_ledger
@@ -65,6 +65,10 @@ def _print_sum(book: Book, delta: float) -> None:
     reserved, paid = book.reserved(), book.charges()
     for relation in NeighboringRelation:
         print(_sum_text(reserved, relation, delta))
+    if (world := to_world(reserved)) != [*reserved]:
+        print("to those who take part, who know some of the noise. To the world, who knows none of it:")
+        for relation in NeighboringRelation:
+            print(f"    {_sum_text(world, relation, delta)}")
     if len(book.entries) > 1:
         print(f"    The sums hold if {FIXED_BEFOREHAND}.")
     if any(entry.realised is not None for entry in book.entries):

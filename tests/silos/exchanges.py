@@ -22,7 +22,7 @@ class Hospitals:
     """Silos and a server in one folder, whose files are those of `pate silo` and `pate label --silos`."""
 
     def __init__(
-        self, folder: Path, *, silos: int = 3, colluding: int = 0, dropouts: int = 1, queries: int = 4
+        self, folder: Path, *, silos: int = 3, colluding: int = 1, dropouts: int = 1, queries: int = 4
     ) -> None:
         self.folder = folder
         self.teachers = dict(list(TEACHERS.items())[:silos])
