@@ -36,7 +36,12 @@ def release(args: Sequence[str], preset: Preset = ALONE) -> StatedLabels:
     if options.silos is None:
         return pipeline.label(_settings(options), options.votes, unit=options.unit)
     request = SiloSum(
-        exchange=options.silos, teachers=options.teachers, without=options.without or (), wait=options.wait
+        exchange=options.silos,
+        teachers=options.teachers,
+        public_keys=options.public_keys,
+        signing_key=options.signing_key,
+        without=options.without or (),
+        wait=options.wait,
     )
     return pipeline._label_silos(_settings(options), request, unit=options.unit)
 

@@ -11,7 +11,7 @@ from pate._commands.parsing import Preset, parse, with_saved_data
 from pate._validation import expect
 from pate.data._source import DataSource
 
-_OPTIONS = ("votes", "unit", "data", "ledger", "teachers", "without")
+_OPTIONS = ("votes", "unit", "data", "ledger", "teachers", "public_keys", "signing_key", "without")
 
 
 def add_votes(parser: ArgumentParser) -> None:
@@ -59,6 +59,18 @@ def add_votes(parser: ArgumentParser) -> None:
         help="with --silos: the public number of teachers of each, as in --teachers.north 60 --teachers.south 80",
     )
     parser.add_argument(
+        "--public_keys",
+        type=Path | None,
+        default=None,
+        help="with --silos: a folder with NAME.pub, the public key of each silo, that `pate silo key` wrote",
+    )
+    parser.add_argument(
+        "--signing_key",
+        type=Path | None,
+        default=None,
+        help="with --silos: the server's own key, that `pate silo key` wrote, by which it signs. PRIVATE",
+    )
+    parser.add_argument(
         "--without",
         type=list[str] | None,
         default=None,
@@ -81,6 +93,8 @@ def parse_with_votes(parser: ArgumentParser, args: Sequence[str], preset: Preset
     if parsed.silos is not None:
         expect(parsed.votes is None, "--votes or --silos, not both", votes=str(parsed.votes))
         expect(parsed.teachers, "--teachers with a number for each silo", teachers=parsed.teachers)
+        keys = {"public_keys": parsed.public_keys, "signing_key": parsed.signing_key}
+        expect(None not in keys.values(), "--public_keys of the silos and the server's --signing_key", **keys)
     if parsed.votes is not None or parsed.silos is not None:
         return parse(parser, args, with_saved_data(args, preset))
     votes_options = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]

@@ -42,14 +42,11 @@ _Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
 def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
     """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
 
-    It lies beside ``path``, or in another ``folder`` of the same file system. Those that killed commands left of
-    ``path`` are deleted.
+    It lies beside ``path``, or in another ``folder`` of the same file system. Drafts of killed commands are deleted.
     """
     place = folder or path.parent
     path.parent.mkdir(parents=True, exist_ok=True)
-    for draft in place.glob(f".{escape(path.name)}.*"):
-        if (named := _DRAFT.fullmatch(draft.name)) and named[1] == path.name:
-            _remove_abandoned(draft)
+    clear_drafts(path, folder=place)
     beside = place / f".{path.name}.{secrets.token_hex(8)}"
     try:
         with _locked_draft(beside, mode) as file:
@@ -66,13 +63,21 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
             beside.unlink()
 
 
-def _locked_draft(draft: Path, mode: str) -> IO[Any]:
+def clear_drafts(path: Path, *, folder: Path | None = None) -> None:
+    """Delete the drafts that killed commands left of ``path``, beside it or in another ``folder``."""
+    for draft in (folder or path.parent).glob(f".{escape(path.name)}.*"):
+        if (named := _DRAFT.fullmatch(draft.name)) and named[1] == path.name:
+            _remove_abandoned(draft)
+
+
+def _locked_draft(draft: Path, mode: str, permissions: int = 0o666) -> IO[Any]:
     """Open a draft that nobody takes for abandoned until it is closed."""
     while True:
-        file: IO[Any] = draft.open(mode, encoding=None if "b" in mode else "utf-8")
+        made = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions)
+        file: IO[Any] = os.fdopen(made, mode, encoding=None if "b" in mode else "utf-8")
         with suppress(OSError):  # file systems without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file.fileno()).st_nlink:
+            fcntl.flock(made, fcntl.LOCK_EX)
+        if os.fstat(made).st_nlink:
             return file
         file.close()  # somebody deleted it before it was locked
 
@@ -132,9 +137,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 def write_json(path: Path, content: Json) -> None:
     """Write ``content`` as JSON, completely or not at all."""
-    with replacing(path, "w") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
+    write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -216,10 +219,11 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
 
 
 def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Create a file with ``content``, whole or not at all; one that is there stays as it is."""
+    """Create a file with ``content``, whole or not at all; one that is there stays as it is, drafts of it go."""
+    clear_drafts(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        with _locked_draft(beside, "wb", mode) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -40,6 +40,7 @@ class Labelling(Hospitals):
         """Run the server's command, which does what it can and says what it awaits."""
         words = ["label", "--silos", str(self.folder / "exchange"), "--run", str(self.folder / run), "--wait", "0"]
         words += [f"--teachers.{name}={number}" for name, number in self.teachers.items()]
+        words += ["--public_keys", str(self.folder / "keys"), "--signing_key", str(self.signing_key("server"))]
         words += ["--data", "Arrays", "--data.path", str(self.folder / "scans.npz"), "--unit", "patient"]
         return cli.main([*words, "--delta", "1e-6", "--aggregator", "SiloVotes", *self.more, *more])
 
