@@ -14,14 +14,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-import pate
-from pate._silos.exchange import AwaitedError, Exchange
-from pate._silos.invitation import Invitation
-from pate._silos.member import Consent, Member
-from pate._silos.server import Server, invite
-from pate._silos.signing import SigningKey, make_key, read_public_keys
-from pate.mechanisms import private_generator
-from pate.mechanisms._noise_shares import summand
+from pate._silos.exchange import AwaitedError
+from pate.aggregators import SiloVotes
+from scripts.measure_silos import Meeting
 
 NUM_TEACHERS = 50  # of each silo
 
@@ -32,54 +27,25 @@ def measure(*, silos: int, queries: int, labels: int, colluding: int, dropouts: 
     Raises ``AssertionError`` if the sum is another than that of the shares.
     """
     seconds = {}
+    mechanism = SiloVotes(sigma_silos=100.0, silos=silos, colluding=colluding, dropouts=dropouts)
     with TemporaryDirectory() as temporary:
-        folder, names = Path(temporary), [f"silo-{number:02d}" for number in range(silos)]
-        ids, label_names = np.char.mod("%05d", np.arange(queries)), tuple(np.char.mod("%02d", np.arange(labels)))
-        for name in (*names, "server"):
-            make_key(folder / name / "silo.pem", folder / "keys" / f"{name}.pub")
-        server_key = SigningKey.read(folder / "server" / "silo.pem")
-        terms = Invitation(
-            teachers=dict.fromkeys(names, NUM_TEACHERS),
-            keys=read_public_keys(folder / "keys", names),
-            server_key=server_key.public,
-            ids=ids.tolist(),
-            label_names=[str(name) for name in label_names],
-            sigma_silos=100.0,
-            colluding=colluding,
-            dropouts=dropouts,
-            delta=1e-6,
-        )
-        consent = Consent(digest=terms.digest, accepts=lambda _: True)
-        generator, members = np.random.default_rng(0), []
-        for name in names:
-            counts = generator.integers(0, NUM_TEACHERS + 1, (queries, labels))
-            votes = pate.NamedVotes(ids=ids, label_names=label_names, counts=counts, num_teachers=NUM_TEACHERS)
-            votes.save(folder / name / "votes.npz")
-            place = folder / name
-            members.append((name, place / "votes.npz", place / "private", place / "silo.pem", consent))
-        shared = folder / "exchange"
-        invite(Exchange(shared), terms)
-        gone = members[:1] if dropouts else []
+        meeting = Meeting(Path(temporary), mechanism, num_teachers=NUM_TEACHERS, queries=queries, labels=labels)
+        gone, stayed = (meeting.names[:1], meeting.names[1:]) if dropouts else ([], meeting.names)
         for step in ("keys", "shares", "masked", "unmasking"):
             started = time.process_time()
             if step == "unmasking":
                 with suppress(AwaitedError):  # of the silos, which are listed
-                    Server(Exchange(shared), server_key, [name for name, *_ in gone]).open()
-            for each in members:
-                # the first one masks in the third step, when all shares are there
-                if step in ("keys", "shares") or each not in gone:
-                    with suppress(AwaitedError):
-                        Member(Exchange(shared), *each).advance()
+                    meeting.server(*gone).open()
+            # the first one masks in the third step, when all shares are there
+            meeting.advance(meeting.names if step in ("keys", "shares") else stayed)
             seconds[step] = time.process_time() - started
         started = time.process_time()
-        total, num_silos = Server(Exchange(shared), server_key).open()
+        total, num_silos = meeting.server().open()
         seconds["sum"] = time.process_time() - started
         expected = np.zeros_like(total)
-        for each in members[len(gone) :]:
-            member = Member(Exchange(shared), *each)
-            noise = private_generator(member._secrets.noise_key)
-            expected += summand(member._counts(), terms.mechanism.share_sigma, noise)
-        assert np.array_equal(total, expected) and num_silos == silos - len(gone)
+        for name in stayed:
+            expected += meeting.share(name)
+        assert np.array_equal(total, expected) and num_silos == len(stayed)
     return seconds
 
 

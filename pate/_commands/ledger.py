@@ -14,7 +14,7 @@ from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement_words import FIXED_BEFOREHAND, describe_budget
+from pate.accounting._statement_words import FIXED_BEFOREHAND, WORLD, describe_budget
 from pate.accounting._verification import verify_ledger
 
 
@@ -66,7 +66,7 @@ def _print_sum(book: Book, delta: float) -> None:
     for relation in NeighboringRelation:
         print(_sum_text(reserved, relation, delta))
     if (world := to_world(reserved)) != [*reserved]:
-        print("to those who take part, who know some of the noise. To the world, who knows none of it:")
+        print(f"This holds against those who take part, who know some of the noise. {WORLD} it is")
         for relation in NeighboringRelation:
             print(f"    {_sum_text(world, relation, delta)}")
     if len(book.entries) > 1:

@@ -100,7 +100,7 @@ def _statement(released: Released) -> Section:
             Figure(
                 f"ε = {epsilon_text(figure['epsilon'])}",
                 f"to the world, at δ = {exact_text(figure['delta'])} under {name.upper()}",
-                "To those who know nothing of the noise; the figures before hold against those who took part.",
+                "If all who took part drew their noise and tell nobody; the figures before hold against them.",
             )
             for name, figure in by_relation(today.content, "world")
         ]

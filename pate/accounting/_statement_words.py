@@ -23,7 +23,7 @@ AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private recor
 """What stands at the top of all that an audit writes."""
 FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
 """What a sum of releases needs to be a guarantee without a budget."""
-WORLD = "To the world, who knows none of it, what is reserved costs"
+WORLD = "To the world, if all of them drew their noise and tell nobody,"
 """Begins the second figure of releases to whose noise several parties contribute."""
 
 _SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
@@ -167,7 +167,7 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
             f"{epsilon_text(figure['epsilon'])} under {name.upper()}"
             for name, figure in by_relation(statement, "world")
         )
-        yield f"This holds against those who take part, who know some of the noise. {WORLD} epsilon = {figures}."
+        yield f"This holds against those who take part, who know some of the noise. {WORLD} it is {figures}."
     unkept = [name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] != "budget"]
     for name, guarantee in guarantees:
         if guarantee["fixed_by"] == "budget":

@@ -40,8 +40,8 @@ class SiloVotes(Aggregator):
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a deviation that is not positive, fewer than two silos, or none that is sure to take part and
-            to tell nobody.
+        ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to take part and to
+            tell nobody, or so many that may drop out that a server could open a sum with less noise.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
@@ -58,6 +58,10 @@ class SiloVotes(Aggregator):
         expect_count(0, dropouts=self.dropouts)
         enough = f"one of {self.silos} silos that neither colludes nor drops out"
         expect(self.num_honest >= 1, enough, colluding=self.colluding, dropouts=self.dropouts)
+        # a server could show each silo another list of those in the sum, and open a part of it
+        whole = self.dropouts * (self.dropouts + 1) < self.silos - self.colluding or self.num_honest == 1
+        safe = "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough"
+        expect(whole, safe, silos=self.silos, colluding=self.colluding, dropouts=self.dropouts)
 
     @property
     def num_honest(self) -> int:

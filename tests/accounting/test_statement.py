@@ -38,7 +38,7 @@ from pate.accounting._gaussian import gaussian_epsilon
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import REACHED, Statement, expect_same
-from pate.accounting._statement_words import AUDIT, AUDITED, describe_keeping
+from pate.accounting._statement_words import AUDIT, AUDITED, WORLD, describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.accounting import oracles
 from tests.statements import PUBLISHED, edits
@@ -294,13 +294,13 @@ def test_a_release_of_several_parties_has_two_figures(tmp_path: Path, capsys: py
         stated = [made[part][relation.value]["epsilon"] for part in ("guarantees", "world")]
         assert stated == pytest.approx([gaussian_epsilon(1e-6, each) for each in mu], rel=1e-6)
         assert stated[0] > stated[1]
-    assert re.search(r"To the world, who knows none of it, what is reserved costs epsilon = [\d.]+ under", made.text)
+    assert re.search(rf"{WORLD} it is [\d.]+ under", made.text)
     forged = Statement(made.content | {"world": made.content["guarantees"]})
     with pytest.raises(ValueError, match=r"^Expected .*world"):
         forged.verify()
     assert cli.main(["ledger", "show", "--ledger", str(ledger.path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    place = next(number for number, line in enumerate(lines) if line.endswith("To the world, who knows none of it:"))
+    place = next(number for number, line in enumerate(lines) if line.endswith(f"{WORLD} it is"))
     assert "under REPLACE_RECORD" in lines[place + 1] and lines[place + 1] != f"    {lines[place - 2]}"
 
 

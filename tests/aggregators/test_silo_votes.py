@@ -32,7 +32,10 @@ class TestSiloVotes(AggregatorContract):
         return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 1.5 * np.sqrt(3 / 2))
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [{"silos": 1}, {"colluding": 3}, {"colluding": 0}, {"colluding": 1, "dropouts": 2}, {"dropouts": -1}]
+        return [
+            *({"silos": 1}, {"colluding": 3}, {"colluding": 0}, {"colluding": 1, "dropouts": 2}, {"dropouts": -1}),
+            {"silos": 5, "colluding": 1, "dropouts": 2},
+        ]
 
 
 class TestSoftSiloVotes(SoftReleaseContract):

@@ -322,7 +322,7 @@ def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
     tmp_path: Path, liars: tuple[int, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wherever they stand: three shares that fit what their dealers committed to are enough."""
-    hospitals = Hospitals(tmp_path, silos=5, dropouts=2)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     hospitals.reveal()
     names = [[*hospitals.teachers][place] for place in liars]
     lie(hospitals, *names)
@@ -333,7 +333,7 @@ def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
 def test_a_silo_that_lies_is_left_out_beside_one_that_dropped_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hospitals = Hospitals(tmp_path, silos=5, dropouts=2)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     hospitals.reveal("west")
     lie(hospitals, "north")
     expect_same(hospitals.server().open(), hospitals.curators(*[name for name in hospitals.teachers if name != "west"]))
@@ -345,7 +345,7 @@ def test_a_silo_that_lies_is_left_out_beside_one_that_dropped_out(
 
 def test_one_share_that_does_not_fit_is_enough_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also of a silo whose other shares are right, and which those that are enough do not need."""
-    hospitals = Hospitals(tmp_path, silos=5, dropouts=2)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     hospitals.reveal()
     shares = json.loads(hospitals.exchange.place("unmasking", "mercy").read_text())["shares"]
     hospitals.forge("unmasking", "mercy", shares=shares | {"south": shares["north"]})
@@ -356,7 +356,7 @@ def test_one_share_that_does_not_fit_is_enough_to_be_named(tmp_path: Path, capsy
 @pytest.mark.parametrize("which", ["own_mask", "pairs"])
 def test_rubbish_shares_are_found_before_anybody_has_paid(tmp_path: Path, which: str) -> None:
     """A silo that seals one share of another secret to another is refused by that one, and nothing of votes is sent."""
-    hospitals = Hospitals(tmp_path, silos=5, dropouts=2)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     hospitals.advance()
     exchange, south = hospitals.exchange, hospitals.member("south")._secrets
     dealer = replace(south)
