@@ -23,6 +23,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "teachers vote": ("teachers", "vote", "let the teachers vote on the public samples (PRIVATE)"),
     "forget": ("forget", "main", "make teachers and votes those without some private records (PRIVATE)"),
     "label": ("label", "main", "release labels through a private mechanism"),
+    "silo key": ("silo", "key", "make the key by which a silo, or the server, signs what it sends"),
     "silo": ("silo", "main", "take part in labels from silos that show their votes to nobody"),
     "student fit": ("student", "fit", "train the student on the released labels"),
     "student validate": ("student", "validate", "evaluate the student on held-out released labels"),

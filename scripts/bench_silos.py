@@ -14,13 +14,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-import pate
-from pate._silos.exchange import AwaitedError, Exchange
-from pate._silos.invitation import Invitation
-from pate._silos.member import Member
-from pate._silos.server import Server, invite
-from pate.mechanisms import private_generator
-from pate.mechanisms._noise_shares import summand
+from pate._silos.exchange import AwaitedError
+from pate.aggregators import SiloVotes
+from scripts.measure_silos import Meeting
 
 NUM_TEACHERS = 50  # of each silo
 
@@ -31,45 +27,25 @@ def measure(*, silos: int, queries: int, labels: int, colluding: int, dropouts: 
     Raises ``AssertionError`` if the sum is another than that of the shares.
     """
     seconds = {}
+    mechanism = SiloVotes(sigma_silos=100.0, silos=silos, colluding=colluding, dropouts=dropouts)
     with TemporaryDirectory() as temporary:
-        folder, names = Path(temporary), [f"silo-{number:02d}" for number in range(silos)]
-        ids, label_names = np.char.mod("%05d", np.arange(queries)), tuple(np.char.mod("%02d", np.arange(labels)))
-        terms = Invitation(
-            teachers=dict.fromkeys(names, NUM_TEACHERS),
-            ids=ids.tolist(),
-            label_names=[str(name) for name in label_names],
-            sigma_silos=100.0,
-            colluding=colluding,
-            dropouts=dropouts,
-        )
-        generator, members = np.random.default_rng(0), []
-        for name in names:
-            counts = generator.integers(0, NUM_TEACHERS + 1, (queries, labels))
-            votes = pate.NamedVotes(ids=ids, label_names=label_names, counts=counts, num_teachers=NUM_TEACHERS)
-            votes.save(folder / name / "votes.npz")
-            members.append((name, folder / name / "votes.npz", folder / name / "private"))
-        invite(Exchange(folder), terms)
-        gone = members[:1] if dropouts else []
+        meeting = Meeting(Path(temporary), mechanism, num_teachers=NUM_TEACHERS, queries=queries, labels=labels)
+        gone, stayed = (meeting.names[:1], meeting.names[1:]) if dropouts else ([], meeting.names)
         for step in ("keys", "shares", "masked", "unmasking"):
             started = time.process_time()
             if step == "unmasking":
                 with suppress(AwaitedError):  # of the silos, which are listed
-                    Server(Exchange(folder), [name for name, *_ in gone]).open()
-            for name, votes_file, state in members:
-                # the first one masks in the third step, when all shares are there
-                if step in ("keys", "shares") or (name, votes_file, state) not in gone:
-                    with suppress(AwaitedError):
-                        Member(Exchange(folder), name, votes_file, state).advance()
+                    meeting.server(*gone).open()
+            # the first one masks in the third step, when all shares are there
+            meeting.advance(meeting.names if step in ("keys", "shares") else stayed)
             seconds[step] = time.process_time() - started
         started = time.process_time()
-        total, num_silos = Server(Exchange(folder)).open()
+        total, num_silos = meeting.server().open()
         seconds["sum"] = time.process_time() - started
         expected = np.zeros_like(total)
-        for name, votes_file, state in members[len(gone) :]:
-            member = Member(Exchange(folder), name, votes_file, state)
-            noise = private_generator(member._secrets().noise_key)
-            expected += summand(member._counts(), terms.mechanism.share_sigma, noise)
-        assert np.array_equal(total, expected) and num_silos == silos - len(gone)
+        for name in stayed:
+            expected += meeting.share(name)
+        assert np.array_equal(total, expected) and num_silos == len(stayed)
     return seconds
 
 

@@ -56,9 +56,14 @@ CASES = (
     Case(f"{LABELS} run --num_queries 40 --overwrite"),
     Case(f"{LABELS} new --votes votes.npz --num_queries 20"),
     Case(
-        f"label --silos meeting --teachers.a 30 --teachers.b 30 --config recipe/data.yaml {TARGET} --run new --wait 0"
+        "label --silos meeting --teachers.north 30 --teachers.south 30 --public_keys hospitals/keys --signing_key"
+        f" hospitals/server/silo.pem --config recipe/data.yaml {TARGET} --run new --wait 0"
     ),
-    Case("silo hospitals/exchange --name north --votes hospitals/north/votes.npz --state north --wait 0"),
+    Case("silo key new/silo.pem keys/new.pub"),
+    Case(
+        "silo hospitals/exchange --name north --votes hospitals/north/votes.npz --state north --signing_key"
+        " hospitals/north/silo.pem --public_keys hospitals/keys --max_epsilon 50 --delta 1e-6 --wait 0"
+    ),
     Case("student fit --run run --config recipe/student.yaml", (STUDENT,)),
     Case("student fit --run run --config recipe/student.yaml --trainer.max_epochs 3 --overwrite"),
     Case("student validate --run run --model.fit descent"),

@@ -168,7 +168,9 @@ WRITTEN = [
     for page in sorted(LONG)
     for block in blocks_of((DOCS / page).read_text())
     if block.language in ("console", "bash")
-    for line in re.findall(r"^(?:\$ )?(?:torchrun .*--no-python )?(pate .+)", block.text, flags=re.MULTILINE)
+    for line in re.findall(
+        r"^(?:\$ )?(?:torchrun .*--no-python )?(pate (?![a-z ]+: ).+)", block.text, flags=re.MULTILINE
+    )
 ]
 
 

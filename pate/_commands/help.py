@@ -46,7 +46,9 @@ EXAMPLES: dict[str, str] = {
     "check": "pate check runs/mine",
     "pack": "pate pack runs/mine --output mine.zip",
     "audit": "pate audit configs/table --output audits/table --label.target_epsilon 4",
-    "silo": "pate silo exchange --name north --votes north/votes.npz --state north/private",
+    "silo": "pate silo exchange --name north --votes north/votes.npz --state north/private --signing_key"
+    " north/silo.pem --public_keys keys --max_epsilon 4 --delta 1e-6",
+    "silo key": "pate silo key north/silo.pem keys/north.pub",
     "topk": "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 --output top.csv",
     "faces": "pate faces --output data/faces --num 10000",
 }

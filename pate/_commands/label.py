@@ -53,8 +53,15 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
     if origin == "votes":
         return pipeline.label(settings, options.votes, unit=options.unit)
     expect(options.teachers, "--teachers with a number for each silo", teachers=options.teachers)
+    keys = {"public_keys": options.public_keys, "signing_key": options.signing_key}
+    expect(None not in keys.values(), "--public_keys of the silos and the server's --signing_key", **keys)
     request = SiloSum(
-        exchange=options.silos, teachers=options.teachers, without=options.without or (), wait=options.wait
+        exchange=options.silos,
+        teachers=options.teachers,
+        public_keys=options.public_keys,
+        signing_key=options.signing_key,
+        without=options.without or (),
+        wait=options.wait,
     )
     return pipeline._label_silos(settings, request, unit=options.unit)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from pate._commands.parsing import call
 from pate._release.stating import verify_published
 from pate._validation import expect_open_unit
-from pate.accounting._charges import Charge, account
+from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement_words import FIXED_BEFOREHAND, describe_budget, describe_reach
+from pate.accounting._statement_words import FIXED_BEFOREHAND, WORLD, describe_budget, describe_reach
 from pate.accounting._verification import verify_ledger
 
 
@@ -68,6 +68,10 @@ def _print_sum(book: Book, delta: float) -> None:
     units = describe_reach(most, most)
     for relation in NeighboringRelation:
         print(_sum_text(reserved, relation, delta) + units)
+    if (world := to_world(reserved)) != [*reserved]:
+        print(f"This holds against those who take part, who know some of the noise. {WORLD} it is")
+        for relation in NeighboringRelation:
+            print(f"    {_sum_text(world, relation, delta)}{units}")
     if len(book.entries) > 1:
         print(f"    The sums hold if {FIXED_BEFOREHAND}.")
     if any(entry.realised is not None for entry in book.entries):

@@ -1,7 +1,8 @@
-"""The command `pate silo`: the part of one silo in labels without a curator."""
+"""The commands `pate silo`, the part of one silo in labels without a curator, and `pate silo key`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +18,9 @@ def main(args: Sequence[str]) -> None:
     parser = new_parser(
         "silo",
         "Take part in labels from silos that show their votes to nobody: send keys, shares, the masked counts with a"
-        " share of the noise, and what unmasks the sum of all, each as soon as the others have sent what it needs. A"
-        " command that was killed goes on when it is given again, and sends the same.",
+        " share of the noise, and what unmasks the sum of all, each as soon as the others have sent what it needs."
+        " Nothing is sent unless the invitation is confirmed and its cost accepted, which is printed first. A command"
+        " that was killed goes on when it is given again, and sends the same.",
     )
     parser.add_argument("exchange", type=Path, help="folder that all silos and the server read and write")
     parser.add_argument("--name", required=True, help="the silo's name in the invitation")
@@ -29,7 +31,26 @@ def main(args: Sequence[str]) -> None:
         "--state",
         type=Path,
         required=True,
-        help="a folder of its own, one for each exchange, for its keys and its noise. PRIVATE; kept until the end",
+        help="a folder of its own, one for each exchange, for its keys and its noise; never in the exchange. PRIVATE;"
+        " kept until the end",
+    )
+    parser.add_argument(
+        "--signing_key",
+        type=Path,
+        required=True,
+        help="its key for all exchanges, that `pate silo key` wrote, by which it signs. PRIVATE",
+    )
+    parser.add_argument(
+        "--confirm",
+        type=str | None,
+        default=None,
+        help="the digest of the invitation, as the people of all other silos read it out. Without it: --public_keys",
+    )
+    parser.add_argument(
+        "--public_keys",
+        type=Path | None,
+        default=None,
+        help="in place of --confirm: a folder with NAME.pub, the public key of each silo, which it got from its people",
     )
     parser.add_argument(
         "--ledger",
@@ -42,7 +63,8 @@ def main(args: Sequence[str]) -> None:
         "--max_epsilon",
         type=float | None,
         default=None,
-        help="the budget of that ledger at --delta: votes are not sent to a sum that would take all sums beyond it",
+        help="the budget of that ledger at --delta: nothing is sent to a sum that would take all sums beyond it."
+        " Without a budget a person has to say yes at a terminal",
     )
     parser.add_argument("--delta", type=float | None, default=None, help="the delta of --max_epsilon")
     parser.add_argument(
@@ -61,22 +83,60 @@ def main(args: Sequence[str]) -> None:
     budget = None if options.delta is None else Budget(neighboring_relation=relation, **limits)
 
     from pate._silos.exchange import AwaitedError, Exchange, waiting
-    from pate._silos.member import Member
+    from pate._silos.member import Consent, Member
+    from pate._silos.signing import read_public_keys
 
-    member = Member(Exchange(options.exchange), options.name, options.votes, options.state, options.ledger, budget)
+    def say(line: str) -> None:
+        if line not in shown:
+            shown.add(line)
+            print(f"{options.name}: {line}", flush=True)
+
+    def accepts(_: str) -> bool:
+        if sys.stdin is None or not sys.stdin.isatty():
+            return False
+        return input(f"{options.name}: take part? (yes/no) ").strip().lower() == "yes"
+
     shown: set[str] = set()
+    exchange = Exchange(options.exchange)
 
     def advance() -> tuple[str, ...]:
         try:
             return member.advance()
         except AwaitedError as error:
-            for line in (*member.facts(), f"waiting for {error}"):
-                if line not in shown:
-                    shown.add(line)
-                    print(f"{options.name}: {line}", flush=True)
+            say(f"waiting for {error}")
             raise
 
+    def invited() -> Member:
+        try:
+            names = exchange.invitation.teachers
+        except AwaitedError as error:
+            say(f"waiting for {error}")
+            raise
+        known = None if options.public_keys is None else read_public_keys(options.public_keys, names)
+        consent = Consent(digest=options.confirm, public_keys=known, budget=budget, accepts=accepts)
+        keys = options.signing_key
+        return Member(exchange, options.name, options.votes, options.state, keys, consent, options.ledger)
+
     try:
-        print(f"{options.name}: done. In the sum: {', '.join(waiting(advance, options.wait))}")
+        member = waiting(invited, options.wait)
+        for fact in member.facts():
+            say(fact)
+        say(f"done. In the sum: {', '.join(waiting(advance, options.wait))}")
     except AwaitedError:
         print(f"{options.name}: the same command goes on from here")
+
+
+def key(args: Sequence[str]) -> None:
+    """Run `pate silo key`."""
+    parser = new_parser(
+        "silo key",
+        "Make the key by which a silo, or the server, signs all that it sends, once for all exchanges. The public key"
+        " is for all others, who should get it from a person they know. A private key that is there is kept.",
+    )
+    parser.add_argument("private", type=Path, help="file of the private key, never in an exchange. PRIVATE")
+    parser.add_argument("public", type=Path, help="file of the public key, NAME.pub for the silo NAME")
+    options = parser.parse_args(list(args))
+
+    from pate._silos.signing import make_key
+
+    print(f"{options.public}: {make_key(options.private, options.public)}")

@@ -34,6 +34,14 @@ _OPTIONS: dict[str, tuple[Any, str]] = {
         dict[str, int] | None,
         "with --silos: the public number of teachers of each, as in --teachers.north 60 --teachers.south 80",
     ),
+    "public_keys": (
+        Path | None,
+        "with --silos: a folder with NAME.pub, the public key of each silo, that `pate silo key` wrote",
+    ),
+    "signing_key": (
+        Path | None,
+        "with --silos: the server's own key, that `pate silo key` wrote, by which it signs. PRIVATE",
+    ),
     "without": (
         list[str] | None,
         "with --silos: names of silos that dropped out, which are left out of the sum, such as [west]",

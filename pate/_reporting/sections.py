@@ -101,6 +101,15 @@ def _statement(released: Released) -> Section:
         )
         for name, guarantee in by_relation(today.content, "guarantees")
     ]
+    if "world" in today.content:
+        figures += [
+            Figure(
+                f"ε = {epsilon_text(figure['epsilon'])}",
+                f"to the world, at δ = {exact_text(figure['delta'])} under {name.upper()}",
+                "If all who took part drew their noise and tell nobody; the figures before hold against them.",
+            )
+            for name, figure in by_relation(today.content, "world")
+        ]
     blocks += [Figures(tuple(figures)), Text(_COVERS)]
     later = len(today["releases"]) - len(statement["releases"])
     if later:

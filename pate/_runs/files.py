@@ -47,8 +47,7 @@ def make_folder(path: Path) -> None:
 def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
     """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
 
-    It lies beside ``path``, or in another ``folder`` of the same file system. Those that killed commands left of
-    ``path`` are deleted.
+    It lies beside ``path``, or in another ``folder`` of the same file system. Drafts of killed commands are deleted.
     """
     make_folder(path.parent)
     try:
@@ -108,9 +107,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 def write_json(path: Path, content: Json) -> None:
     """Write ``content`` as JSON, completely or not at all."""
-    with replacing(path, "w") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
+    write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,10 +1,11 @@
-"""The folder through which silos and server send each other files: each is written once, whole, by one of them.
+"""The folder through which silos and server send each other files: each is written once, whole, and signed.
 
 Everything in it is PUBLIC to all who take part: keys, shares that are sealed to one silo each, and masked vectors.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import time
@@ -16,16 +17,20 @@ from typing import TypeVar
 
 import numpy as np
 
+from pate._drafts import remove_abandoned
 from pate._json import read_json
-from pate._runs import Json, digest
+from pate._runs import Json
 from pate._runs.files import naming_output, read_arrays, write_once
 from pate._silos.invitation import AwaitedError as AwaitedError
-from pate._silos.invitation import Invitation
+from pate._silos.invitation import Invitation, sha256
 from pate._silos.masks import WordArray
-from pate._silos.secrets import SEED_BYTES, PublicKeys
+from pate._silos.secrets import PublicKeys
+from pate._silos.shares import SCALAR_BYTES
+from pate._silos.signing import SigningKey, is_signed
 from pate._validation import expect, expect_known
 
 INVITATION, SURVIVORS = "invitation.json", "survivors.json"
+SERVER = "the server"
 _POLL_SECONDS = 0.2
 _Result = TypeVar("_Result")
 
@@ -39,38 +44,39 @@ class Exchange:
 
     Raises:
         AwaitedError: by whatever reads a file that is not there yet.
-        ValueError: by whatever reads a file that is damaged, or belongs to another invitation.
+        ValueError: by whatever reads a file that is damaged, belongs to another invitation, or was signed by somebody
+            else than the one who is to send it.
     """
 
     folder: Path
 
     @cached_property
     def invitation(self) -> Invitation:
-        """The terms."""
-        return Invitation.of(self._bytes(INVITATION, "the invitation"))
+        """The terms, which nobody signs: their digest is confirmed, or the keys in them are known."""
+        return Invitation.of(self._bytes(self.folder / INVITATION, "the invitation"))
 
     @cached_property
     def roster(self) -> dict[str, PublicKeys]:
-        """The keys of all silos, in the order of the invitation."""
+        """The keys of all silos for this sum, in the order of the invitation."""
         self._await("keys")
         return {name: self._keys(name) for name in self.invitation.teachers}
 
     @cached_property
     def roster_digest(self) -> str:
-        """What all must find to be the same: were it not, somebody would stand between them."""
-        keys = [[name, *(key.hex() for key in keys)] for name, keys in self.roster.items()]
-        return digest(self.invitation.digest, json.dumps(keys))
+        """A digest of the invitation and all keys, to which everything that is sent later belongs."""
+        keys = [[name, keys.sealing.hex(), *map(_texts, keys[1:])] for name, keys in self.roster.items()]
+        return sha256(json.dumps([self.invitation.digest, keys]).encode())
 
-    @property
+    @cached_property
     def shares(self) -> dict[str, dict[str, bytes]]:
         """The sealed shares that each silo dealt, by name and recipient."""
         self._await("shares")
         return {name: self._shares(name) for name in self.invitation.teachers}
 
-    @property
+    @cached_property
     def survivors(self) -> tuple[str, ...]:
         """The silos in the sum, in the order of the invitation. Raises ``ValueError`` if there may not be so few."""
-        names = self._json(SURVIVORS, "the list of those in the sum", survivors=list)["survivors"]
+        names = self._json("survivors", SERVER, "the list of those in the sum", survivors=list)["survivors"]
         terms = self.invitation
         listed = names == [name for name in terms.teachers if name in names]
         expect(listed, f"survivors among {', '.join(terms.teachers)}, in this order", survivors=names)
@@ -80,27 +86,32 @@ class Exchange:
     def masked(self, name: str) -> WordArray:
         """Return the masked vector ``[Q C]`` of a silo."""
         path = self.place("masked", name)
-        arrays = read_arrays(path, ("masked", "context"), what="a masked vector of `pate silo`")
-        expect(str(arrays["context"]) == self.roster_digest, f"{path} for this invitation and these keys", of="others")
-        size, vector = len(self.invitation.ids) * len(self.invitation.label_names), arrays["masked"]
+        arrays = read_arrays(path, ("masked", "context", "signature"), what="a masked vector of `pate silo`")
+        vector, context = arrays["masked"], str(arrays["context"])
+        expect(context == self.roster_digest, f"{path} for this invitation and these keys", of="others")
+        size = len(self.invitation.ids) * len(self.invitation.label_names)
         fits = vector.dtype == np.uint64 and vector.shape == (size,)
         expect(fits, f"{size} words in {path}", shape=vector.shape, dtype=str(vector.dtype))
+        self._expect_signed("masked", name, self._of_vector(vector, context), str(arrays["signature"]))
         return vector
 
     def unmasking(self, name: str) -> dict[str, bytes] | None:
         """Return the shares that a silo revealed, by the silo whose they are; None if it has not yet."""
-        if not self.place("unmasking", name).is_file():
+        path = self.place("unmasking", name)
+        if not path.is_file():
             return None
-        content = self._json(f"unmasking/{name}.json", "", context=str, survivors=list, shares=dict)
+        content = self._json("unmasking", name, context=str, survivors=list, shares=dict)
         same = content["context"] == self.roster_digest and content["survivors"] == list(self.survivors)
-        expect(same, f"{self.place('unmasking', name)} for these survivors", survivors=content["survivors"])
-        shares = _bytes_by_name(content["shares"], self.invitation.teachers, self.place("unmasking", name))
-        fit = shares.keys() == self.invitation.teachers.keys() and {*map(len, shares.values())} == {SEED_BYTES}
-        expect(fit, f"a share of {SEED_BYTES} bytes of each silo in {self.place('unmasking', name)}", shares="others")
+        expect(same, f"{path} for these survivors", survivors=content["survivors"])
+        shares = _bytes_by_name(content["shares"], self.invitation.teachers, path)
+        fit = shares.keys() == self.invitation.teachers.keys() and {*map(len, shares.values())} == {SCALAR_BYTES}
+        expect(fit, f"a share of {SCALAR_BYTES} bytes of each silo in {path}", shares="others")
         return shares
 
     def place(self, kind: str, name: str) -> Path:
-        """Return the file of one silo."""
+        """Return the file of one silo, or of the server."""
+        if kind == "survivors":
+            return self.folder / SURVIVORS
         return self.folder / kind / f"{name}.{'npz' if kind == 'masked' else 'json'}"
 
     def absent(self, kind: str) -> list[str]:
@@ -111,64 +122,81 @@ class Exchange:
         """Write a file. Raises ``ValueError`` if another is in its place, which is never overwritten."""
         with naming_output(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_once(path, content)
+            remove_abandoned(path)
+            if not path.is_file():
+                write_once(path, content)
             same = path.read_bytes() == content
         expect(
             same, f"{path} as this command writes it. Each sum needs an exchange folder of its own", content="another"
         )
+
+    def message(self, kind: str, name: str, key: SigningKey, **content: object) -> bytes:
+        """Return the content of a file, signed, with the digest of the invitation."""
+        signed = {"invitation": self.invitation.digest, **content}
+        return json.dumps(signed | {"signature": key.sign(_text(kind, name, signed))}).encode()
+
+    def packed(self, name: str, key: SigningKey, vector: WordArray) -> bytes:
+        """Return the content of the file of a masked vector, signed."""
+        file, context = io.BytesIO(), self.roster_digest
+        signature = key.sign(_text("masked", name, self._of_vector(vector, context)))
+        np.savez(file, masked=vector, context=np.array(context), signature=np.array(signature))
+        return file.getvalue()
+
+    def _of_vector(self, vector: WordArray, context: str) -> Json:
+        """Return what is signed of a masked vector."""
+        words = hashlib.sha256(vector.astype("<u8", copy=False).tobytes()).hexdigest()
+        return {"invitation": self.invitation.digest, "context": context, "masked": words}
+
+    def _expect_signed(self, kind: str, name: str, content: Json, signature: str) -> None:
+        key = self.invitation.server_key if name == SERVER else self.invitation.keys[name]
+        signed = is_signed(_text(kind, name, content), signature, key)
+        expect(signed, f"{self.place(kind, name)} as {name} signed it", signature="another")
 
     def _await(self, kind: str) -> None:
         if absent := self.absent(kind):
             raise AwaitedError(f"{kind} of {', '.join(absent)}")
 
     def _keys(self, name: str) -> PublicKeys:
-        path, kinds = f"keys/{name}.json", dict.fromkeys(PublicKeys._fields, str)
-        content = self._json(path, "", **kinds)
-        keys = _bytes_by_name({kind: content[kind] for kind in kinds}, kinds, self.folder / path)
-        public = PublicKeys(**keys)
-        expect(public.are_valid(), f"keys of X25519 in {self.folder / path}", keys="others")
-        return public
+        path, content = self.place("keys", name), self._json("keys", name, sealing=str, own_mask=list, pairs=list)
+        try:
+            own_mask, pairs = (
+                tuple(bytes.fromhex(str(text)) for text in content[kind]) for kind in ("own_mask", "pairs")
+            )
+            keys = PublicKeys(bytes.fromhex(content["sealing"]), own_mask, pairs)
+        except ValueError as error:
+            raise ValueError(f"Expected what `pate` sends in {path}, got a damaged file ({error})") from None
+        expect(keys.are_valid(self.invitation.threshold), f"keys of X25519 and P-256 in {path}", keys="others")
+        return keys
 
     def _shares(self, name: str) -> dict[str, bytes]:
-        path = self.place("shares", name)
-        content = self._json(f"shares/{name}.json", "", context=str, shares=dict)
+        path, content = self.place("shares", name), self._json("shares", name, context=str, shares=dict)
         expect(content["context"] == self.roster_digest, f"{path} for the keys that are here", keys="others")
         shares = _bytes_by_name(content["shares"], self.invitation.teachers, path)
         expect([*shares] == [*self.invitation.teachers], f"a share for each silo in {path}", shares=[*shares])
         return shares
 
-    def _json(self, place: str, what: str, **kinds: type) -> Json:
-        """Return what a file holds, which is of these kinds by name."""
-        path = self.folder / place
+    def _json(self, kind: str, name: str, what: str = "", **kinds: type) -> Json:
+        """Return what a file holds, which is of these kinds by name, once its signature is checked."""
+        path = self.place(kind, name)
         try:
-            content: Json = read_json(self._bytes(place, what))
-            expect_known("keys", content, ["invitation", *kinds])
-            fits = all(isinstance(content.get(name), kind) for name, kind in kinds.items())
-            expect(fits, f"{', '.join(kinds)}", keys=[*content])
+            content: Json = read_json(self._bytes(path, what))
+            expect_known("keys", content, ["invitation", "signature", *kinds])
+            fits = all(isinstance(content.get(key), each) for key, each in (kinds | {"signature": str}).items())
+            expect(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
         except (ValueError, TypeError) as error:
             raise ValueError(f"Expected what `pate` sends in {path}, got a damaged file ({error})") from None
         same = content.get("invitation") == self.invitation.digest
         expect(same, f"{path} for the invitation in {self.folder}", invitation="another")
+        self._expect_signed(kind, name, content, content.pop("signature"))
         return content
 
-    def _bytes(self, place: str, what: str) -> bytes:
+    def _bytes(self, path: Path, what: str) -> bytes:
         try:
-            return (self.folder / place).read_bytes()
+            return path.read_bytes()
         except FileNotFoundError:
             raise AwaitedError(what) from None
         except OSError as error:
-            raise ValueError(f"Expected {self.folder / place} that can be read ({error.strerror})") from None
-
-    def message(self, **content: object) -> bytes:
-        """Return the content of a file with the digest of the invitation."""
-        return json.dumps({"invitation": self.invitation.digest, **content}).encode()
-
-
-def packed(vector: WordArray, context: str) -> bytes:
-    """Return the content of the file of a masked vector."""
-    file = io.BytesIO()
-    np.savez(file, masked=vector, context=np.array(context))
-    return file.getvalue()
+            raise ValueError(f"Expected {path} that can be read ({error.strerror})") from None
 
 
 def waiting(step: Callable[[], _Result], seconds: float | None) -> _Result:
@@ -185,6 +213,30 @@ def waiting(step: Callable[[], _Result], seconds: float | None) -> _Result:
             if end is not None and time.monotonic() >= end:
                 raise
         time.sleep(_POLL_SECONDS)
+
+
+def expect_private(folder: Path, **places: Path) -> None:
+    """Raise ``ValueError`` unless files and folders lie outside of the exchange, wherever links lead."""
+    shared = folder.resolve()
+    for option, place in places.items():
+        place = place.resolve()
+        inside = any(_is_same(each, shared) for each in (place, *place.parents))
+        expect(not inside, f"a place outside of {folder}, which all others read", **{option: str(place)})
+        around = any(_is_same(place, each) for each in shared.parents)
+        expect(not around, f"a place that does not hold {folder}, which all others read", **{option: str(place)})
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    return first == second or (first.exists() and second.exists() and first.samefile(second))
+
+
+def _text(kind: str, name: str, content: Mapping[str, object]) -> bytes:
+    """Return what is signed: by whom, and in which place it is sent, beside the content."""
+    return json.dumps(["pate silos", kind, name, content], sort_keys=True).encode()
+
+
+def _texts(points: tuple[bytes, ...]) -> list[str]:
+    return [point.hex() for point in points]
 
 
 def _bytes_by_name(texts: Mapping[str, object], names: Mapping[str, object], path: Path) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,20 @@ from functools import cached_property
 from pathlib import Path
 
 from pate._json import read_json
-from pate._runs import digest
-from pate._validation import expect, expect_count, expect_distinct, expect_known, expect_label_names
+from pate._validation import (
+    expect,
+    expect_count,
+    expect_distinct,
+    expect_known,
+    expect_label_names,
+    expect_open_unit,
+)
 from pate._votes import Panel
 from pate.aggregators._silo_votes import SiloVotes
 
 _NAME = re.compile(r"[\w-][\w.-]*")
-_KEYS = ("teachers", "ids", "label_names", "sigma_silos", "colluding", "dropouts")
+_KEY = re.compile(r"[0-9a-f]{64}")
+_FIELDS = ("teachers", "keys", "server_key", "ids", "label_names", "sigma_silos", "colluding", "dropouts", "delta")
 
 
 class AwaitedError(Exception):
@@ -30,12 +38,16 @@ class SiloSum:
     Attributes:
         exchange: the folder through which they send.
         teachers: the nominal number of teachers of each silo, by its name.
+        public_keys: a folder with the public key of each silo, by its name.
+        signing_key: the file of the server's private key. PRIVATE.
         without: silos that are left out if they have not sent their masked vectors.
         wait: for how many seconds others are waited for; None for as long as it takes.
     """
 
     exchange: Path
     teachers: Mapping[str, int]
+    public_keys: Path
+    signing_key: Path
     without: Sequence[str] = ()
     wait: float | None = None
 
@@ -46,23 +58,29 @@ class Invitation:
 
     Args:
         teachers: the nominal number of teachers of each silo, by its name.
+        keys: the public key by which each silo signs, in hexadecimal (Ed25519).
+        server_key: the public key by which the server signs.
         ids: ``[Q]``, ids of the queries in their order.
         label_names: names of the ``C`` labels.
         sigma_silos: as in `SiloVotes`.
         colluding: as in `SiloVotes`.
         dropouts: how many silos may fall silent once all have dealt their shares.
+        delta: at which the sum is to be stated.
 
     Raises:
-        ValueError: if a name is no file's name, numbers are out of range, or so many may drop out that not more than
-            half would be left, or nobody who is honest.
+        ValueError: if two silos have the same key, a name is no file's name, numbers are out of range, or so many may
+            drop out that not more than half would be left, or nobody who is honest.
     """
 
     teachers: Mapping[str, int]
+    keys: Mapping[str, str]
+    server_key: str
     ids: Sequence[str]
     label_names: Sequence[str]
     sigma_silos: float
     colluding: int
     dropouts: int
+    delta: float
 
     def __post_init__(self) -> None:
         strange = [name for name in self.teachers if not _NAME.fullmatch(name)]
@@ -70,6 +88,11 @@ class Invitation:
         expect_count(2, silos=len(self.teachers))
         for number in self.teachers.values():
             expect_count(1, teachers=number)
+        expect([*self.keys] == [*self.teachers], "a key for each silo", keys=[*self.keys])
+        for key in (*self.keys.values(), self.server_key):
+            expect(isinstance(key, str) and _KEY.fullmatch(key), "public keys of 64 hexadecimal digits", key=key)
+        expect_distinct("keys", self.keys.values())  # or one would sign for two
+        expect_open_unit(delta=self.delta)
         for name in ("ids", "label_names"):
             names = getattr(self, name)
             texts = isinstance(names, list | tuple) and names and all(isinstance(text, str) for text in names)
@@ -108,15 +131,15 @@ class Invitation:
 
     @cached_property
     def digest(self) -> str:
-        """The digest that everything sent on this invitation has in it."""
-        return digest(self.content)
+        """The digest (SHA-256) that people confirm, and that everything sent on this invitation has in it."""
+        return sha256(self.content)
 
     def __str__(self) -> str:
         mechanism = self.mechanism
         return (
             f"{len(self.label_names)} labels of {len(self.ids)} samples, from {', '.join(self.teachers)}."
             f" The noise of a count is {self.sigma_silos:.4g} votes or more, of each silo {mechanism.share_sigma:.4g},"
-            f" though {self.colluding} tell what they drew and {self.dropouts} drop out"
+            f" though {self.colluding} know what they drew and {self.dropouts} drop out"
         )
 
     @classmethod
@@ -124,9 +147,10 @@ class Invitation:
         """Return the invitation in a file. Raises ``ValueError`` if it is not one that this program wrote."""
         try:
             values = read_json(content)
-            expect_known("keys", values, _KEYS)
+            expect_known("keys", values, _FIELDS)
             numbers = all(type(values[name]) is int for name in ("colluding", "dropouts"))
-            expect(numbers and isinstance(values["sigma_silos"], float), "numbers", type="others")
+            numbers = numbers and all(type(values[name]) is float for name in ("sigma_silos", "delta"))
+            expect(numbers, "numbers", type="others")
             invitation = cls(**values)
             expect(invitation.content == content, "the content that `pate label --silos` wrote", content="another")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -134,3 +158,8 @@ class Invitation:
                 f"Expected an invitation.json of `pate label --silos`, got a damaged one ({error})"
             ) from None
         return invitation
+
+
+def sha256(content: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal: nobody finds two contents of the same one."""
+    return hashlib.sha256(content).hexdigest()

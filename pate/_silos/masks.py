@@ -16,7 +16,8 @@ _ITEM = 8  # bytes of a word
 
 def mask_of(seed: bytes, size: int) -> WordArray:
     """Return the mask ``[size]`` of a seed: the key stream of ChaCha20 (RFC 8439), which no second sum may use."""
-    stream = ChaCha20.new(key=seed, nonce=bytes(8)).encrypt(bytes(_ITEM * size))
+    # a nonce of 12 bytes makes it that of the RFC; one of 8 makes it the older one
+    stream = ChaCha20.new(key=seed, nonce=bytes(12)).encrypt(bytes(_ITEM * size))
     return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
 
 
@@ -29,7 +30,7 @@ def masked(summand: WordArray, secrets: Secrets, roster: Mapping[str, PublicKeys
     total = summand + _own_mask(secrets.own_mask_seed, summand.size)
     for other, keys in roster.items():
         if other != secrets.name:
-            total += _pair_mask(secrets.pairs_seed, secrets.name, other, keys, secrets.context, summand.size)
+            total += _pair_mask(secrets.pairs_key, secrets.name, other, keys, secrets.context, summand.size)
     return total
 
 
@@ -37,7 +38,7 @@ def unmasked(
     vectors: Iterable[WordArray],
     *,
     own_mask_seeds: Iterable[bytes],
-    pairs_seeds: Mapping[str, bytes],
+    pairs_keys: Mapping[str, bytes],
     roster: Mapping[str, PublicKeys],
     context: str,
 ) -> WordArray:
@@ -46,7 +47,7 @@ def unmasked(
     Args:
         vectors: ``[n]`` of each silo that is in the sum, read one at a time.
         own_mask_seeds: rebuilt, of each silo in the sum.
-        pairs_seeds: rebuilt, by the names of the silos of the roster that are not in the sum.
+        pairs_keys: rebuilt, by the names of the silos of the roster that are not in the sum.
         roster: the keys of all silos.
         context: the digest of the invitation.
     """
@@ -56,11 +57,11 @@ def unmasked(
         total += vector
     for seed in own_mask_seeds:
         total -= _own_mask(seed, total.size)
-    for dropped, seed in pairs_seeds.items():
+    for dropped, key in pairs_keys.items():
         for other, keys in roster.items():
-            if other not in pairs_seeds:
+            if other not in pairs_keys:
                 # what the one that dropped out would have added
-                total += _pair_mask(seed, dropped, other, keys, context, total.size)
+                total += _pair_mask(key, dropped, other, keys, context, total.size)
     return total
 
 
@@ -68,7 +69,7 @@ def _own_mask(own_mask_seed: bytes, size: int) -> WordArray:
     return mask_of(derived(own_mask_seed, "own mask"), size)
 
 
-def _pair_mask(pairs_seed: bytes, name: str, other: str, keys: PublicKeys, context: str, size: int) -> WordArray:
+def _pair_mask(pairs_key: bytes, name: str, other: str, keys: PublicKeys, context: str, size: int) -> WordArray:
     """Return what ``name`` adds for the pair; the other adds its negative."""
-    mask = mask_of(agreed_seed(pairs_seed, name, other, keys, context), size)
+    mask = mask_of(agreed_seed(pairs_key, name, other, keys, context), size)
     return mask if name < other else np.negative(mask)

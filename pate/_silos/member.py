@@ -4,29 +4,55 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from pate._drafts import remove_abandoned
 from pate._json import read_json
 from pate._runs import digest
 from pate._runs.files import naming_output, write_once
-from pate._silos.exchange import INVITATION, SURVIVORS, Exchange, packed
+from pate._silos.exchange import SERVER, Exchange, expect_private
+from pate._silos.invitation import Invitation
 from pate._silos.masks import masked
-from pate._silos.secrets import ROOT_BYTES, Secrets
+from pate._silos.secrets import ROOT_BYTES, Secrets, Share
+from pate._silos.signing import SigningKey
 from pate._typing import IntArray
 from pate._validation import expect
 from pate._votes import rows_of
 from pate._votes_file import read_votes
 from pate.accounting._budget import Budget
-from pate.accounting._ledger import Ledger
+from pate.accounting._charges import Charge, account, reaching, to_world
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._place import one_ledger
+from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._noise import private_generator
 from pate.mechanisms._noise_shares import summand
 
 _STATE = "secrets.json"
+_RELATION = NeighboringRelation.REPLACE_RECORD
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consent:
+    """What the people of a silo agree to, without which it sends nothing.
+
+    Attributes:
+        digest: the digest of the invitation, which the people of all other silos read out as theirs; or
+        public_keys: the keys of all silos, in hexadecimal, that they gave each other before.
+        budget: what all sums in which the silo takes part may cost together by its ledger. None for the budget that the
+            ledger has, or for a yes.
+        accepts: asks for a yes to what it is told, where there is no budget.
+    """
+
+    digest: str | None = None
+    public_keys: Mapping[str, str] | None = None
+    budget: Budget | None = None
+    accepts: Callable[[str], bool] = lambda _: False
 
 
 @dataclass(frozen=True)
@@ -41,50 +67,54 @@ class Member:
         name: the name of the silo.
         votes: the file of its votes. PRIVATE.
         state: a folder of its own for this exchange, made if it is missing. PRIVATE.
+        signing_key: the file of the key by which it signs. PRIVATE.
+        consent: what its people agreed to.
         ledger: the ledger of the silo's private data; None for that beside the votes.
-        budget: what all sums in which it took part may cost together by this ledger, or None.
     """
 
     exchange: Exchange
     name: str
     votes: Path
     state: Path
+    signing_key: Path
+    consent: Consent
     ledger: Path | None = None
-    budget: Budget | None = None
 
     def advance(self) -> tuple[str, ...]:
         """Send all that can be sent now, and return the names of the silos in the sum once its part is done.
 
         Raises:
             AwaitedError: if others have to send something first.
-            ValueError: if the votes do not fit the invitation, the ledger cannot pay for the sum, or somebody sent
-                another file than before; nothing of the votes is sent then, and no share revealed.
+            ValueError: if nobody agreed to the invitation or its cost, the votes do not fit it, the ledger cannot pay
+                for the sum, or somebody sent another file than before, or one that is not theirs; nothing of the votes
+                is sent then, and no share revealed.
         """
-        exchange, name, terms = self.exchange, self.name, self.exchange.invitation
-        expect(name in terms.teachers, f"a silo among {', '.join(terms.teachers)}", name=name)
-        kept = self._secrets()
-        public = {kind: key.hex() for kind, key in kept.public._asdict().items()}
-        self._send("keys", lambda: exchange.message(**public))
+        exchange, name, terms, kept, key = self.exchange, self.name, self._terms, self._secrets, self._key
+        public = kept.public._asdict()
+        keys = {"sealing": public.pop("sealing").hex()}
+        points = {kind: [point.hex() for point in points] for kind, points in public.items()}
+        self._send("keys", lambda: exchange.message("keys", name, key, **keys, **points))
         roster, context = exchange.roster, exchange.roster_digest
         expect(roster[name] == kept.public, f"the keys of {name} in {exchange.folder}", keys="others")
 
         def deal() -> bytes:
-            shares = {holder: share.hex() for holder, share in kept.deal(terms.threshold, roster).items()}
-            return exchange.message(context=context, shares=shares)
+            shares = {holder: share.hex() for holder, share in kept.deal(roster).items()}
+            return exchange.message("shares", name, key, context=context, shares=shares)
 
         self._send("shares", deal)
-        dealt = exchange.shares
-        held = {sender: kept.open(sender, roster[sender], shares[name]) for sender, shares in dealt.items()}
-        ended = (exchange.folder / SURVIVORS).is_file()
+        held = self._held
+        ended = exchange.place("survivors", SERVER).is_file()
         if ended:
             left = f"{name} among the survivors, who were listed before its masked vector came"
             expect(name in exchange.survivors, left, survivors=list(exchange.survivors))
 
         def mask() -> bytes:
             expect(not ended, "a list of survivors after all masked vectors alone", before_that_of=name)
-            self._reserve(kept)
-            words = summand(self._counts(), terms.mechanism.share_sigma, private_generator(kept.noise_key))
-            return packed(masked(words.ravel(), kept, roster), context)
+            counts = self._counts()
+            self._expect_same_votes()
+            self._reserve()
+            words = summand(counts, terms.mechanism.share_sigma, private_generator(kept.noise_key))
+            return exchange.packed(name, key, masked(words.ravel(), kept, roster))
 
         self._send("masked", mask)
         survivors = exchange.survivors
@@ -93,52 +123,140 @@ class Member:
             shares = {
                 sender: (share.own_mask if sender in survivors else share.pairs).hex() for sender, share in held.items()
             }
-            return exchange.message(context=context, survivors=survivors, shares=shares)
+            return exchange.message("unmasking", name, key, context=context, survivors=survivors, shares=shares)
 
         self._send("unmasking", reveal)
         exchange.unmasking(name)  # raises if it answered another list before
         return survivors
 
     def facts(self) -> Iterator[str]:
-        """Yield what a person should know before the masked vector is sent, as far as it is known by now."""
-        exchange = self.exchange
-        if (exchange.folder / INVITATION).is_file():
-            yield str(exchange.invitation)
-            if not exchange.absent("keys"):
-                yield f"the digest of all keys, the same at each silo, is {exchange.roster_digest}"
+        """Yield what a person should know before anything is sent. Raises `AwaitedError` without an invitation."""
+        terms = self.exchange.invitation
+        yield str(terms)
+        yield f"the digest of the invitation, the same at each silo, is {terms.digest}"
+        yield self._cost
 
+    @property
+    def _cost(self) -> str:
+        terms, budget = self.exchange.invitation, self.consent.budget
+        delta = terms.delta if budget is None else budget.delta
+        parties, world = (
+            epsilon_text(account(charges, _RELATION).get_epsilon(delta=delta))
+            for charges in ([self._charge], to_world([self._charge]))
+        )
+        known = "each of which knows" if terms.colluding == 1 else f"{terms.colluding} of which put together"
+        return (
+            f"taking part costs epsilon = {parties} against the other silos, {known} what it drew, and {world} against"
+            f" the world, at delta = {exact_text(delta)} under {_RELATION.value.upper()}"
+        )
+
+    @cached_property
+    def _terms(self) -> Invitation:
+        """The invitation, once it is known to be that of all silos, and its cost to be agreed to."""
+        exchange, name, consent, terms = self.exchange, self.name, self.consent, self.exchange.invitation
+        expect(name in terms.teachers, f"a silo among {', '.join(terms.teachers)}", name=name)
+        places = {
+            "state": self.state,
+            "votes": self.votes,
+            "signing_key": self.signing_key,
+            "ledger": self._ledger_path,
+        }
+        expect_private(exchange.folder, **places)
+        expect(self._key.public == terms.keys[name], f"the key of {name} in the invitation", signing_key="another")
+        agreed = consent.digest is not None or consent.public_keys is not None
+        ways = "--confirm with the digest of the invitation, once all others read out the same, or --public_keys"
+        expect(agreed, ways, confirm=None)
+        if consent.digest is not None:
+            same = consent.digest == terms.digest
+            expect(same, f"the invitation that was confirmed, of digest {consent.digest}", digest=terms.digest)
+        if consent.public_keys is not None:
+            others = [each for each, key in consent.public_keys.items() if terms.keys.get(each) != key]
+            expect(not others, f"an invitation with the keys that {name} knows", others=others)
+            unknown = [each for each in terms.keys if each not in consent.public_keys]
+            expect(not unknown, f"keys that {name} knows of all silos", unknown=unknown)
+        self._expect_accepted()
+        return terms
+
+    @cached_property
+    def _key(self) -> SigningKey:
+        return SigningKey.read(self.signing_key)
+
+    @cached_property
     def _secrets(self) -> Secrets:
         """Return the secrets, which are drawn when they are first needed."""
         terms, path = self.exchange.invitation, self.state / _STATE
-        fingerprint = digest(self.votes) if self.votes.is_file() else None
         if not path.is_file():
             self._counts()  # votes that do not fit are refused first
-            drawn = secrets.token_bytes(ROOT_BYTES).hex()
+            drawn, fingerprint = secrets.token_bytes(ROOT_BYTES).hex(), digest(self.votes)
             kept = {"invitation": terms.digest, "name": self.name, "votes": fingerprint, "root": drawn}
             self._keep(path, json.dumps(kept).encode())
+        remove_abandoned(path)
+        self._expect_same_votes()
+        return Secrets(bytes.fromhex(self._kept["root"]), terms.digest, self.name, terms.threshold)
+
+    @property
+    def _kept(self) -> Mapping[str, str]:
+        """The file of secrets. Raises ``ValueError`` if it is another exchange's."""
+        path = self.state / _STATE
         try:
             content = read_json(path.read_text())
-            invitation, name, votes = (content[key] for key in ("invitation", "name", "votes"))
-            root = bytes.fromhex(content["root"])
+            kept = {name: str(content[name]) for name in ("invitation", "name", "votes", "root")}
+            bytes.fromhex(kept["root"])
         except (ValueError, KeyError, TypeError):
             # what is in it is not to be printed
             raise ValueError(f"Expected secrets that `pate silo` wrote, got a damaged {path}") from None
-        own = f"{self.state} for this exchange and this silo alone"
-        expect((invitation, name) == (terms.digest, self.name), own, state="another's")
-        expect(votes == fingerprint, f"the votes with which {self.name} began", votes="others")
-        return Secrets(root, terms.digest, self.name)
+        same = (kept["invitation"], kept["name"]) == (self.exchange.invitation.digest, self.name)
+        expect(same, f"{self.state} for this exchange and this silo alone", state="another's")
+        return kept
 
-    def _reserve(self, kept: Secrets) -> None:
+    def _expect_same_votes(self) -> None:
+        fingerprint = digest(self.votes) if self.votes.is_file() else None
+        expect(self._kept["votes"] == fingerprint, f"the votes with which {self.name} began", votes="others")
+
+    @cached_property
+    def _held(self) -> dict[str, Share]:
+        """The shares that all silos dealt to this one. Raises ``ValueError`` if one does not fit."""
+        roster, dealt = self.exchange.roster, self.exchange.shares
+        return {sender: self._secrets.open(sender, roster, shares[self.name]) for sender, shares in dealt.items()}
+
+    @property
+    def _charge(self) -> Charge:
+        terms = self.exchange.invitation
+        return terms.mechanism.events(terms.panel), len(terms.ids)
+
+    def _expect_accepted(self) -> None:
+        """Raise ``ValueError`` unless a budget or a person accepts the cost, or the ledger has it already."""
+        path, budget, charges = self._ledger_path, self.consent.budget, [self._charge]
+        if path.is_file():
+            book = read_ledger(path)
+            if (self.state / _STATE).is_file() and any(entry.token == self._token for entry in book.entries):
+                return
+            budget, most = budget or book.budget, book.max_teachers_per_unit
+            charges = [*book.charges(), *reaching(charges, most)]
+        if budget is None:
+            ways = "--max_epsilon with --delta, a budget in the ledger, or a yes at a terminal"
+            expect(self.consent.accepts(self._cost), f"{ways}: {self._cost}", max_epsilon=None)
+            return
+        total = account(charges, budget.neighboring_relation).get_epsilon(delta=budget.delta)
+        limit = f"epsilon <= {exact_text(budget.max_epsilon)} with all earlier sums"
+        expect(total <= budget.max_epsilon, limit, epsilon=epsilon_text(total))
+
+    @property
+    def _token(self) -> str:
+        return self._secrets.public.sealing.hex()
+
+    def _reserve(self) -> None:
         """Write the cost of the sum to the silo's own ledger, once, whatever the server counts."""
-        terms, path = self.exchange.invitation, self._ledger_path
+        (events, count), path, budget = self._charge, self._ledger_path, self.consent.budget
         Ledger(path, home=path).reserve(
-            terms.mechanism.events(terms.panel),
-            count=len(terms.ids),
+            events,
+            count=count,
             run=self.exchange.folder.resolve().name,
-            description=type(terms.mechanism).__name__,
+            description=type(self.exchange.invitation.mechanism).__name__,
             seeded=False,
-            budget=self.budget,
-            token=kept.public.sealing.hex(),
+            budget=budget,
+            delta=self.exchange.invitation.delta if budget is None else None,
+            token=self._token,
         )
 
     @property
@@ -151,6 +269,7 @@ class Member:
         """Send what was kept, or else what ``make`` returns, which is kept first."""
         place = self.exchange.place(kind, self.name)
         kept = self.state / f"{kind}{place.suffix}"
+        remove_abandoned(kept)
         if not kept.is_file():
             self._keep(kept, make())
         self.exchange.send(place, kept.read_bytes())

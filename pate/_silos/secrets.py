@@ -1,9 +1,9 @@
 """What one silo keeps to itself, what it tells all others, and the shares from which enough of them rebuild a secret.
 
-A silo has four secrets, all derived from one root that is drawn once: the key by which shares are sealed to it, the
-seed of its key for masks of pairs, the seed of a mask of its own, and the key of its noise. The seeds of both masks are
-shared among all silos (Shamir (1979)): of a silo that is in the sum, the others rebuild the seed of its own mask, of
-one that dropped out the seed of its key for pairs, and never both of the same silo.
+A silo has four secrets, all derived from one root that is drawn once: the key by which shares are sealed to it, its key
+for masks of pairs, the seed of a mask of its own, and the key of its noise. Those of both masks are shared among all
+silos (`pate._silos.shares`): of a silo that is in the sum, the others rebuild the seed of its own mask, of one that
+dropped out the key for pairs, and never both of the same silo.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
+from functools import cached_property
 from typing import NamedTuple
 
+from pate._silos.shares import SCALAR_BYTES, commitment, is_share, private_key, public_key, scalar, share
 from pate._validation import expect
 
 try:
@@ -21,15 +22,14 @@ try:
     from Crypto.Hash import SHA512
     from Crypto.Protocol.DH import import_x25519_public_key, key_agreement
     from Crypto.Protocol.KDF import HKDF
-    from Crypto.Protocol.SecretSharing import Shamir
     from Crypto.PublicKey import ECC
     from Crypto.Random import get_random_bytes
 except ImportError:
     raise ValueError("Expected the package pycryptodome, got none: pip install 'pate[silos]'") from None
 
-SEED_BYTES = 16  # what Shamir's shares of GF(2^128) hold, and as strong as X25519 is
 ROOT_BYTES = 32
 _NONCE_BYTES, _TAG_BYTES = 24, 16
+_OWN_MASK, _PAIRS = "own mask", "masks of pairs"
 
 
 class PublicKeys(NamedTuple):
@@ -37,26 +37,28 @@ class PublicKeys(NamedTuple):
 
     Attributes:
         sealing: X25519 key by which shares are sealed to it.
-        pairs: X25519 key by which it agrees with each other silo on the mask that both share.
-        commitment: a hash of the seed of its own mask, by which a rebuilt one is recognised.
+        own_mask: commitments to the shares of the seed of its own mask, points of P-256; the first is to the seed.
+        pairs: commitments to the shares of its key for pairs. The first is the public key by which it agrees with each
+            other silo on the mask that both share.
     """
 
     sealing: bytes
-    pairs: bytes
-    commitment: bytes
+    own_mask: tuple[bytes, ...]
+    pairs: tuple[bytes, ...]
 
-    def are_valid(self) -> bool:
-        """Whether both are X25519 keys that two can agree with, and the commitment is a digest."""
+    def are_valid(self, threshold: int) -> bool:
+        """Whether two can agree by these keys, and the commitments are those of secrets of ``threshold`` shares."""
         try:
-            for key in (self.sealing, self.pairs):
-                import_x25519_public_key(key)
+            import_x25519_public_key(self.sealing)
+            for point in (*self.own_mask, *self.pairs):
+                public_key(point)
         except ValueError:
             return False
-        return len(self.commitment) == sha256().digest_size
+        return len(self.own_mask) == len(self.pairs) == threshold
 
 
 class Share(NamedTuple):
-    """What one silo holds of the secrets of another: a share of either seed, `SEED_BYTES` each. PRIVATE."""
+    """What one silo holds of the secrets of another: a share of either, `SCALAR_BYTES` each. PRIVATE."""
 
     own_mask: bytes
     pairs: bytes
@@ -70,69 +72,79 @@ class Secrets:
         root: `ROOT_BYTES` from the operating system's entropy, of no other sum.
         context: the digest of the invitation, for which alone they serve.
         name: the name of the silo.
+        threshold: how many shares rebuild a secret.
     """
 
     root: bytes = field(repr=False)
     context: str
     name: str
+    threshold: int
 
     @property
     def own_mask_seed(self) -> bytes:
         """The seed of the mask that it shares with nobody."""
-        return self._derived("own mask", SEED_BYTES)
+        return self._coefficients(_OWN_MASK)[0]
 
     @property
-    def pairs_seed(self) -> bytes:
-        """The seed of its key for masks of pairs."""
-        return self._derived("masks of pairs", SEED_BYTES)
+    def pairs_key(self) -> bytes:
+        """Its private key for masks of pairs."""
+        return self._coefficients(_PAIRS)[0]
 
     @property
     def noise_key(self) -> int:
         """The key of the generator of its noise."""
         return int.from_bytes(self._derived("noise", 32), "big")
 
-    @property
+    @cached_property
     def public(self) -> PublicKeys:
         """What it tells all others."""
-        pairs = public_of_pairs(self.pairs_seed, self.context, self.name)
-        commitment = commitment_to(self.own_mask_seed, self.context, self.name)
-        return PublicKeys(_public(self._sealing), pairs, commitment)
+        own_mask, pairs = (tuple(map(commitment, self._coefficients(kind))) for kind in (_OWN_MASK, _PAIRS))
+        sealing: bytes = self._sealing.public_key().export_key(format="raw")
+        return PublicKeys(sealing, own_mask, pairs)
 
-    @property
-    def _sealing(self) -> bytes:
-        return self._derived("sealing", 32)
+    def deal(self, roster: Mapping[str, PublicKeys]) -> dict[str, bytes]:
+        """Return shares of both secrets, for each silo of ``roster``, this one included, and sealed to it.
 
-    def deal(self, threshold: int, roster: Mapping[str, PublicKeys]) -> dict[str, bytes]:
-        """Return shares of both seeds, one for each silo of ``roster``, this one included, and sealed to it.
-
-        Any ``threshold`` of them rebuild the seeds, and fewer say nothing of them.
+        Any `threshold` of them rebuild the secrets, and fewer say nothing of them.
         """
-        own = Shamir.split(threshold, len(roster), self.own_mask_seed)
-        pairs = Shamir.split(threshold, len(roster), self.pairs_seed)
+        own_mask, pairs = self._coefficients(_OWN_MASK), self._coefficients(_PAIRS)
         sealed = {}
-        for recipient, (_, own_share), (_, pairs_share) in zip(roster, own, pairs, strict=True):
+        for place, recipient in enumerate(roster):
             key = self._share_key(self.name, recipient, roster[recipient])
             cipher = ChaCha20_Poly1305.new(key=key, nonce=get_random_bytes(_NONCE_BYTES))
-            content, tag = cipher.encrypt_and_digest(own_share + pairs_share)
+            content, tag = cipher.encrypt_and_digest(share(own_mask, place) + share(pairs, place))
             sealed[recipient] = cipher.nonce + content + tag
         return sealed
 
-    def open(self, sender: str, keys: PublicKeys, sealed: bytes) -> Share:
-        """Return the share that ``sender``, of those ``keys``, sealed to this silo.
+    def open(self, sender: str, roster: Mapping[str, PublicKeys], sealed: bytes) -> Share:
+        """Return the share that ``sender`` sealed to this silo.
 
-        Raises ``ValueError`` if it is not from that silo, for this one and for this sum, as it was sent.
+        Raises ``ValueError`` if it is not from that silo, for this one and for this sum, as it was sent, or if it does
+        not fit what that silo committed to.
         """
+        keys, place = roster[sender], [*roster].index(self.name)
         nonce, content, tag = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:-_TAG_BYTES], sealed[-_TAG_BYTES:]
         try:
             cipher = ChaCha20_Poly1305.new(key=self._share_key(sender, self.name, keys), nonce=nonce)
             shares = cipher.decrypt_and_verify(content, tag)
-            expect(len(shares) == 2 * SEED_BYTES, "two shares", bytes=len(shares))
         except ValueError:
             raise ValueError(f"Expected a share that {sender} sealed to {self.name}, got a changed one") from None
-        return Share(shares[:SEED_BYTES], shares[SEED_BYTES:])
+        own_mask, pairs = shares[:SCALAR_BYTES], shares[SCALAR_BYTES:]
+        fit = is_share(own_mask, place, keys.own_mask) and is_share(pairs, place, keys.pairs)
+        expect(fit, f"a share of {sender} that fits what {sender} committed to", share="another")
+        return Share(own_mask, pairs)
+
+    @property
+    def _sealing(self) -> ECC.EccKey:
+        return ECC.construct(curve="Curve25519", seed=self._derived("sealing", 32))
 
     def _share_key(self, sender: str, recipient: str, other: PublicKeys) -> bytes:
-        return derived(_agreed(self._sealing, other.sealing), "share", self.context, sender, recipient)
+        theirs = import_x25519_public_key(other.sealing)
+        agreed: bytes = key_agreement(static_priv=self._sealing, static_pub=theirs, kdf=bytes)
+        return derived(agreed, "share", self.context, sender, recipient)
+
+    def _coefficients(self, purpose: str) -> list[bytes]:
+        return [scalar(self._derived(f"{purpose} {number}", 64)) for number in range(self.threshold)]
 
     def _derived(self, purpose: str, size: int) -> bytes:
         return derived(self.root, purpose, self.context, self.name, size=size)
@@ -143,35 +155,8 @@ def derived(secret: bytes, *purpose: str, size: int = 32) -> bytes:
     return HKDF(secret, size, b"pate silos", SHA512, context=json.dumps(purpose).encode())
 
 
-def agreed_seed(pairs_seed: bytes, name: str, other: str, keys: PublicKeys, context: str) -> bytes:
-    """Return the seed of the mask that ``name``, of this ``pairs_seed``, shares with ``other``, of these ``keys``."""
-    agreed = _agreed(derived(pairs_seed, "key of pairs", context, name), keys.pairs)
+def agreed_seed(pairs_key: bytes, name: str, other: str, keys: PublicKeys, context: str) -> bytes:
+    """Return the seed of the mask that ``name``, of this private key, shares with ``other``, of these public ones."""
+    ours, theirs = private_key(pairs_key), public_key(keys.pairs[0])
+    agreed: bytes = key_agreement(static_priv=ours, static_pub=theirs, kdf=bytes)
     return derived(agreed, "mask", context, *sorted((name, other)))
-
-
-def public_of_pairs(pairs_seed: bytes, context: str, name: str) -> bytes:
-    """Return the public key for masks of pairs that belongs to a seed."""
-    return _public(derived(pairs_seed, "key of pairs", context, name))
-
-
-def commitment_to(own_mask_seed: bytes, context: str, name: str) -> bytes:
-    """Return the hash by which the seed of a silo's own mask is recognised."""
-    return sha256(derived(own_mask_seed, "commitment", context, name)).digest()
-
-
-def rebuilt(shares: Mapping[int, bytes]) -> bytes:
-    """Return the seed of which ``shares``, by the place of their holder in the roster, are as many as are needed."""
-    return Shamir.combine([(place + 1, share) for place, share in shares.items()])
-
-
-def _public(private: bytes) -> bytes:
-    """Return the public X25519 key of a private one."""
-    key: bytes = ECC.construct(curve="Curve25519", seed=private).public_key().export_key(format="raw")
-    return key
-
-
-def _agreed(private: bytes, public: bytes) -> bytes:
-    """Return what two X25519 keys agree on."""
-    ours = ECC.construct(curve="Curve25519", seed=private)
-    agreed: bytes = key_agreement(static_priv=ours, static_pub=import_x25519_public_key(public), kdf=bytes)
-    return agreed

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pate._silos.exchange import INVITATION, SURVIVORS, AwaitedError, Exchange
+from pate._silos.exchange import INVITATION, SERVER, AwaitedError, Exchange
 from pate._silos.invitation import Invitation
 from pate._silos.masks import WordArray, unmasked
-from pate._silos.secrets import commitment_to, public_of_pairs, rebuilt
+from pate._silos.shares import is_share, rebuilt
+from pate._silos.signing import SigningKey
 from pate._validation import expect, expect_known
+
+Revealed = Mapping[str, Mapping[str, bytes]]
+"""The shares that silos revealed, by their name and the silo whose they are."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,12 @@ class Server:
 
     Args:
         exchange: the folder that all share.
+        key: by which it signs the list of those in the sum.
         without: silos that are left out if they have not sent their masked vectors.
     """
 
     exchange: Exchange
+    key: SigningKey
     without: Collection[str] = ()
 
     def survivors(self) -> tuple[str, ...]:
@@ -34,7 +39,7 @@ class Server:
             ValueError: if more are left out than may drop out.
         """
         exchange, terms = self.exchange, self.exchange.invitation
-        if (exchange.folder / SURVIVORS).is_file():
+        if exchange.place("survivors", SERVER).is_file():
             return exchange.survivors
         expect_known("--without", self.without, terms.teachers)
         _ = exchange.roster, exchange.shares  # of all: none can drop out before
@@ -58,55 +63,62 @@ class Server:
             ValueError: if what they reveal does not fit what they sent before, and no others are enough.
         """
         exchange, terms, survivors = self.exchange, self.exchange.invitation, self.survivors()
-        names = json.dumps({"invitation": terms.digest, "survivors": survivors})
-        exchange.send(exchange.folder / SURVIVORS, names.encode())
-        revealed, refusals = {}, []
+        expect(self.key.public == terms.server_key, "the signing key of the invitation", signing_key="another")
+        listed = exchange.message("survivors", SERVER, self.key, survivors=survivors)
+        exchange.send(exchange.place("survivors", SERVER), listed)
+        revealed: dict[str, dict[str, bytes]] = {}
+        refusals: list[str] = []
         for name in survivors:
             try:
                 if (shares := exchange.unmasking(name)) is not None:
                     revealed[name] = shares
             except ValueError as error:
                 refusals.append(str(error))  # others may be enough
-        if len(revealed) < terms.threshold:
-            if refusals:
-                raise ValueError(refusals[0])
-            silent = [name for name in survivors if name not in revealed]
-            raise AwaitedError(f"unmasking of {', '.join(silent)} ({terms.threshold} of all are enough)")
-        seeds = {}
-        for name in terms.teachers:
-            seeds[name], liar = self._seed(name, revealed)
-            if liar is not None:
-                refusals.append(
-                    f"Expected shares as they were dealt in {exchange.place('unmasking', liar)}, got others"
-                )
-        for refusal in dict.fromkeys(refusals):
+        silent = len(survivors) - len(revealed) - len(refusals)
+        self._expect_enough(revealed, silent, refusals)
+        for name in [name for name, shares in revealed.items() if not self._fit(name, shares)]:
+            # it signed them, and everybody can compare them with what their dealers signed
+            place = exchange.place("unmasking", name)
+            refusals.append(f"Expected shares as they were dealt in {place}, got others that {name} signed")
+            del revealed[name]
+        self._expect_enough(revealed, silent, refusals)
+        for refusal in refusals:
             print(f"pate label: {refusal}. The shares of others are enough", file=sys.stderr)
+        secrets = {name: self._rebuilt(name, revealed) for name in terms.teachers}
         total = unmasked(
             map(exchange.masked, survivors),
-            own_mask_seeds=[seeds[name] for name in survivors],
-            pairs_seeds={name: seed for name, seed in seeds.items() if name not in survivors},
+            own_mask_seeds=[secrets[name] for name in survivors],
+            pairs_keys={name: secret for name, secret in secrets.items() if name not in survivors},
             roster=exchange.roster,
             context=terms.digest,
         )
         return total.reshape(len(terms.ids), len(terms.label_names)), len(survivors)
 
-    def _seed(self, name: str, revealed: Mapping[str, Mapping[str, bytes]]) -> tuple[bytes, str | None]:
-        """Return the seed of a silo, and the holder whose share had to be left out, if there is one."""
-        exchange, terms, holders = self.exchange, self.exchange.invitation, [*revealed]
-        places = {holder: place for place, holder in enumerate(terms.teachers)}
-        for first in range(len(holders)):  # so that each is left out once, where there are more than needed
-            chosen = [*holders[first:], *holders[:first]][: terms.threshold]
-            seed = rebuilt({places[holder]: revealed[holder][name] for holder in chosen})
-            keys, context = exchange.roster[name], terms.digest
-            fits = (
-                commitment_to(seed, context, name) == keys.commitment
-                if name in exchange.survivors
-                else public_of_pairs(seed, context, name) == keys.pairs
-            )
-            if fits:  # the choice before differed by one holder, and did not fit
-                return seed, holders[first - 1] if first else None
-        who = ", ".join(holders)
-        raise ValueError(f"Expected shares of {name}'s secret, from {who}, as it dealt them, got shares='others'")
+    def _expect_enough(self, revealed: Revealed, silent: int, refusals: Sequence[str]) -> None:
+        """Raise `AwaitedError`, or ``ValueError`` if nobody else can come, unless these shares are enough."""
+        exchange, threshold = self.exchange, self.exchange.invitation.threshold
+        if len(revealed) >= threshold:
+            return
+        if len(revealed) + silent < threshold:
+            raise ValueError(refusals[0])
+        absent = [name for name in exchange.survivors if not exchange.place("unmasking", name).is_file()]
+        raise AwaitedError(f"unmasking of {', '.join(absent)} ({threshold} of all are enough)")
+
+    def _fit(self, holder: str, shares: Mapping[str, bytes]) -> bool:
+        """Whether the shares that a silo revealed are those that it was dealt."""
+        place = [*self.exchange.invitation.teachers].index(holder)
+        return all(is_share(share, place, self._commitments(name)) for name, share in shares.items())
+
+    def _commitments(self, name: str) -> tuple[bytes, ...]:
+        """Return what a silo committed to, of that secret which is revealed of it."""
+        keys = self.exchange.roster[name]
+        return keys.own_mask if name in self.exchange.survivors else keys.pairs
+
+    def _rebuilt(self, name: str, revealed: Revealed) -> bytes:
+        """Return the secret of a silo, from as many shares as are needed."""
+        places = {holder: place for place, holder in enumerate(self.exchange.invitation.teachers)}
+        chosen = [*revealed][: self.exchange.invitation.threshold]
+        return rebuilt({places[holder]: revealed[holder][name] for holder in chosen})
 
 
 def invite(exchange: Exchange, terms: Invitation) -> None:

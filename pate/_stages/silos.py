@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from pate._planning.completion import resolve_settings
 from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
-from pate._silos.exchange import Exchange, waiting
+from pate._silos.exchange import Exchange, expect_private, waiting
 from pate._silos.invitation import Invitation, SiloSum
 from pate._silos.server import Server, invite
+from pate._silos.signing import SigningKey, read_public_keys
 from pate._validation import expect
 from pate._vote_store import VoteManifest
 from pate._votes import Ballots, Panel
@@ -71,7 +72,7 @@ class InvitedSum:
 
     @property
     def identity(self) -> str:
-        """The digest of all keys, from which all masks follow, and beside them all noise."""
+        """The digest of all keys, from which all masks follow, and of which each silo's noise is drawn anew."""
         return self.server.exchange.roster_digest
 
     def open(self) -> tuple[NDArray[np.uint64], int]:
@@ -103,13 +104,18 @@ def invited(
     manifest = VoteManifest(
         num_teachers=panel.num_teachers, label_names=names, made_by={}, chunks={}, ids=ids.tolist(), ballots="masked"
     )
+    expect_private(request.exchange, signing_key=request.signing_key)
+    key, teachers = SigningKey.read(request.signing_key), dict(sorted(request.teachers.items()))
     terms = Invitation(
-        teachers=dict(sorted(request.teachers.items())),
+        teachers=teachers,
+        keys=read_public_keys(request.public_keys, teachers),
+        server_key=key.public,
         ids=queries_on(manifest, complete).ids.tolist(),
         label_names=list(names),
         sigma_silos=float(mechanism.sigma_silos),
         colluding=mechanism.colluding,
         dropouts=mechanism.dropouts,
+        delta=float(complete.delta),
     )
-    server = Server(Exchange(request.exchange), request.without)
+    server = Server(Exchange(request.exchange), key, request.without)
     return complete, MaskedSilos(ids, tuple(names), None, (), terms), InvitedSum(server, terms, request.wait)

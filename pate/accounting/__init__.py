@@ -19,6 +19,7 @@ from pate.accounting._events import FailureEvent as FailureEvent
 from pate.accounting._events import GaussianEvent as GaussianEvent
 from pate.accounting._events import GaussianNoisyMaxEvent as GaussianNoisyMaxEvent
 from pate.accounting._events import GaussianThresholdEvent as GaussianThresholdEvent
+from pate.accounting._events import PartiesEvent as PartiesEvent
 from pate.accounting._events import PureDPEvent as PureDPEvent
 from pate.accounting._events import RenyiCurveEvent as RenyiCurveEvent
 from pate.accounting._events import RepeatedEvent as RepeatedEvent

@@ -99,6 +99,10 @@ class Event(ABC):
         """Return the event for two teachers or more; a kind that knows its windows overrides what holds for any."""
         return GroupEvent(event=self, teachers=teachers, neighboring_relation=self.neighboring_relation)
 
+    def to_world(self) -> Event:
+        """Return the event of the same release for those who know nothing of its noise: the event itself, mostly."""
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; `event_from_dict` is the inverse."""
         return {"type": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
@@ -160,6 +164,14 @@ class CompositeEvent(Event):
         wider = (RepeatedEvent(event=event.reaching(teachers), count=count) for event, count in self.parts())
         return ComposedEvent(events=tuple(wider))
 
+    def to_world(self) -> Event:
+        parts = tuple(self.parts())
+        seen = [event.to_world() for event, _ in parts]
+        if seen == [event for event, _ in parts]:
+            return self
+        repeated = (RepeatedEvent(event=event, count=count) for event, (_, count) in zip(seen, parts, strict=True))
+        return ComposedEvent(events=tuple(repeated))
+
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedEvent(CompositeEvent):
@@ -193,6 +205,40 @@ class ComposedEvent(CompositeEvent):
 
     def parts(self) -> Iterable[tuple[Event, int]]:
         return ((event, 1) for event in self.events)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartiesEvent(CompositeEvent):
+    """A release to whose noise several parties contribute, so that each knows its own contribution.
+
+    Attributes:
+        parties: the release as the parties see it, who know some of the noise. It is what the release costs.
+        world: the release as everybody else sees it. It costs no more.
+    """
+
+    parties: Event
+    world: Event
+
+    def __post_init__(self) -> None:
+        for name in ("parties", "world"):
+            event = getattr(self, name)
+            expect(isinstance(event, Event), f"{name} to be an Event", **{name: event})
+        super().__post_init__()
+        same = self.world.neighboring_relation is self.neighboring_relation
+        expect(same, "one neighboring relation for all events", world=self.world.neighboring_relation)
+        most, least = self.parties.cost(), self.world.cost()
+        cheaper = bool((least.rdp <= most.rdp).all()) and least.mu_squared <= most.mu_squared
+        cheaper = cheaper and least.log_survival >= most.log_survival
+        expect(cheaper, "a world to which the release costs no more than to its parties", world=self.world)
+
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        return ((self.parties, 1),)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, parties=self.parties.reaching(teachers), world=self.world.reaching(teachers))
+
+    def to_world(self) -> Event:
+        return self.world
 
 
 def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:

@@ -51,6 +51,15 @@ def reaching(charges: Sequence[Charge], teachers: int) -> list[Charge]:
     return [(wider[id(events)], count) for events, count in charges]
 
 
+def to_world(charges: Sequence[Charge]) -> list[Charge]:
+    """Return ``charges`` as they are to those who know nothing of the noise (`Event.to_world`)."""
+    seen: dict[int, Events] = {}
+    for events, _ in charges:
+        if id(events) not in seen:
+            seen[id(events)] = {name: event.to_world() for name, event in events.items()}
+    return [(seen[id(events)], count) for events, count in charges]
+
+
 def expect_delta_beyond_tests(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> None:
     """Raise ``ValueError`` unless the stability tests in ``charges`` under ``relation`` cost less than ``delta``."""
     expect_open_unit(delta=delta)

@@ -22,6 +22,7 @@ from pate.accounting._base import ComposedEvent as ComposedEvent
 from pate.accounting._base import CompositeEvent as CompositeEvent
 from pate.accounting._base import Event as Event
 from pate.accounting._base import GroupEvent as GroupEvent
+from pate.accounting._base import PartiesEvent as PartiesEvent
 from pate.accounting._base import RepeatedEvent as RepeatedEvent
 from pate.accounting._base import event_from_dict as event_from_dict
 from pate.accounting._base import leaves as leaves

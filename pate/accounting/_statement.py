@@ -15,7 +15,7 @@ from typing import Any
 from pate._json import read_json
 from pate._validation import expect
 from pate.accounting._budget import Budget
-from pate.accounting._charges import ROUNDING, Charge, account, cost_of_charges, reaching
+from pate.accounting._charges import ROUNDING, Charge, account, cost_of_charges, reaching, to_world
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._filters import expect_filter_of_first, filter_from_dict
 from pate.accounting._history import Book, Entry
@@ -204,7 +204,10 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
     expect(kind in WORDS, f"release {release} settled, with what was published", published=entry.published)
     delta, teachers, relations = float(published["delta"]), book.max_teachers_per_unit, list(NeighboringRelation)
     published["max_teachers_per_unit"] = teachers
-    once = reaching([(entry.events, entry.count)], teachers)
+    once, world = reaching([(entry.events, entry.count)], teachers), to_world(book.reserved())
+    outside = {}
+    if world != book.reserved():
+        outside = {"world": {relation.value: _figures(world, relation, delta) for relation in relations}}
     return {
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
@@ -215,6 +218,7 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
             for relation in relations
         },
         "this_release": {relation.value: _figures(once, relation, delta) for relation in relations},
+        **outside,
         "costs": {relation.value: _figures(book.charges(), relation, delta) for relation in relations},
         "reach": [
             {"teachers": m}

@@ -23,6 +23,8 @@ AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private recor
 """What stands at the top of all that an audit writes."""
 FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
 """What a sum of releases needs to be a guarantee without a budget."""
+WORLD = "To the world, if all of them drew their noise and tell nobody,"
+"""Begins the second figure of releases to whose noise several parties contribute."""
 
 _SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
 CONVERSION = (
@@ -168,8 +170,14 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the sentences that say on what the epsilons of all releases rest."""
+    """Yield the sentences that say against whom the epsilons of all releases hold, and on what they rest."""
     guarantees = by_relation(statement, "guarantees")
+    if "world" in statement:
+        figures = " and ".join(
+            f"{epsilon_text(figure['epsilon'])} under {name.upper()}"
+            for name, figure in by_relation(statement, "world")
+        )
+        yield f"This holds against those who take part, who know some of the noise. {WORLD} it is {figures}."
     unkept = [name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] == "reservation"]
     for name, guarantee in guarantees:
         if guarantee["fixed_by"] != "reservation":

@@ -10,7 +10,7 @@ import numpy as np
 
 from pate._validation import expect, expect_count
 from pate._votes import Panel, Votes
-from pate.accounting._events import ComposedEvent, Event, FailureEvent, GaussianEvent
+from pate.accounting._events import ComposedEvent, Event, FailureEvent, GaussianEvent, PartiesEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release
 from pate.mechanisms._noise_shares import decode, expect_room, failure, share_sigma, summand
@@ -21,39 +21,47 @@ class SiloVotes(Aggregator):
     """Release noisy counts of all labels, where each silo adds a share of the noise to the counts of its teachers.
 
     Choose it if no party may see the votes of all silos: it releases what `NoisyVotes` does, from masked counts that
-    `pate silo` sends and `pate label --silos` adds up. The guarantee holds against ``colluding`` silos that tell each
-    other their shares, and if ``dropouts`` others never send theirs. If none does either, there is more noise than is
-    stated, by the factor ``sqrt(silos / (silos - colluding - dropouts))`` for those outside.
+    `pate silo` sends and `pate label --silos` adds up.
+
+    Each silo knows the share that it drew, and subtracts it from the sum. So there are two figures. The cost, which
+    targets and budgets are met by, is the cost to ``colluding`` silos that put their shares together, if ``dropouts``
+    others never send theirs. To everybody else (`Event.to_world`) the noise is ``sqrt((silos - dropouts) / (silos -
+    colluding - dropouts))`` times as wide.
 
     Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
-    ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and honest silo (docs/privacy.md,
+    ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and silo (docs/privacy.md,
     "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians instead).
 
     Args:
         sigma_silos: standard deviation of the noise that the honest silos add together to each count, in votes.
         silos: number of silos, at least 2.
-        colluding: number of silos that may tell each other, or the server, what they drew.
+        colluding: number of silos that may put together what they drew, or tell the server; at least 1.
         dropouts: number of silos that may fail to send their counts.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a deviation that is not positive, fewer than two silos, or none that is sure to take part and
-            to tell nobody.
+        ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to take part and to
+            tell nobody, or so many that may drop out that a server could open a sum with less noise.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
 
     sigma_silos: float
     silos: int
-    colluding: int = 0
+    colluding: int = 1
     dropouts: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_count(2, silos=self.silos)
-        expect_count(0, colluding=self.colluding, dropouts=self.dropouts)
+        expect_count(1, colluding=self.colluding)  # a silo knows what it drew itself
+        expect_count(0, dropouts=self.dropouts)
         enough = f"one of {self.silos} silos that neither colludes nor drops out"
         expect(self.num_honest >= 1, enough, colluding=self.colluding, dropouts=self.dropouts)
+        # a server could show each silo another list of those in the sum, and open a part of it
+        whole = self.dropouts * (self.dropouts + 1) < self.silos - self.colluding or self.num_honest == 1
+        safe = "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough"
+        expect(whole, safe, silos=self.silos, colluding=self.colluding, dropouts=self.dropouts)
 
     @property
     def num_honest(self) -> int:
@@ -65,13 +73,23 @@ class SiloVotes(Aggregator):
         """The standard deviation of the noise of each silo, in votes."""
         return share_sigma(self.sigma_silos, self.num_honest)
 
+    @property
+    def world_sigma(self) -> float:
+        """The standard deviation of the noise to whoever knows none of the shares, in votes."""
+        return self.share_sigma * math.sqrt(self.silos - self.dropouts)
+
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         expect_room(panel.num_teachers, sigma=self.share_sigma)
         stated = self.relation_of(relation)
-        noise_multiplier = self.sigma_silos / math.sqrt(panel.num_labels)
-        noise = GaussianEvent(neighboring_relation=stated, noise_multiplier=noise_multiplier)
-        delta = panel.num_labels * failure(self.num_honest)
-        return ComposedEvent(events=(noise, FailureEvent(neighboring_relation=stated, delta=delta, tail="constant")))
+        delta = panel.num_labels * failure(self.silos)
+        failing = FailureEvent(neighboring_relation=stated, delta=delta, tail="constant")
+
+        def release(sigma: float) -> Event:
+            multiplier = sigma / math.sqrt(panel.num_labels)
+            noise = GaussianEvent(neighboring_relation=stated, noise_multiplier=multiplier)
+            return ComposedEvent(events=(noise, failing))
+
+        return PartiesEvent(parties=release(self.sigma_silos), world=release(self.world_sigma))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a whole batch of queries from the silos' sum, or with shares of noise from ``generator``."""

@@ -467,7 +467,9 @@ class SoftReleaseContract(Contract):
         The means are releases of `aggregate` with next to no noise, on all ballots.
         """
         aggregator = self.make(relation)
-        event = aggregator.event(Panel(self.num_teachers, self.num_labels))
+        event = aggregator.event(
+            Panel(self.num_teachers, self.num_labels)
+        ).to_world()  # which sees nothing but the release
         (gaussian,) = (leaf for leaf, _ in leaves(event) if isinstance(leaf, GaussianEvent))
         pairs = neighbors(Panel(self.num_teachers, self.num_labels), relation)
         rows = {ballots: row for row, ballots in enumerate({member for pair in pairs for member in pair})}

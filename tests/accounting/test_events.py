@@ -18,6 +18,7 @@ from pate.accounting._events import (
     GaussianNoisyMaxEvent,
     GaussianThresholdEvent,
     GroupEvent,
+    PartiesEvent,
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
@@ -310,6 +311,33 @@ class TestRepeatedEvent(EventContract):
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"count": 0}, {"count": 1.5}, {"event": None}, {"event": {"type": "PureDPEvent"}}, {"event": "x"}]
+
+
+class TestPartiesEvent(EventContract):
+    def event(self, noise: float, relation: NeighboringRelation) -> Event:
+        parties, world = (TestGaussianEvent().event(factor * noise, relation) for factor in (1, 1.5))
+        return PartiesEvent(parties=parties, world=world)
+
+    def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return TestGaussianEvent().laws(noise, relation)
+
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return TestGaussianEvent().laws_of_two(noise, relation)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        cheaper = GaussianEvent(noise_multiplier=0.1, neighboring_relation=REPLACE)
+        other = GaussianEvent(noise_multiplier=100.0, neighboring_relation=TEACHER)
+        return [{"parties": None}, {"world": "x"}, {"world": cheaper}, {"world": other}]
+
+    def test_the_world_is_found_wherever_it_is_nested(self) -> None:
+        event, alone = self.event(2.0, REPLACE), GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE)
+        world = GaussianEvent(noise_multiplier=6.0, neighboring_relation=REPLACE)
+        assert event.to_world() == world and event.reaching(3).to_world() == world.reaching(3)
+        nested = ComposedEvent(events=(RepeatedEvent(event=event, count=3), alone))
+        seen = [(leaf, times) for leaf, times in leaves(nested.to_world())]
+        assert seen == [(world, 3), (alone, 1)]
+        plain = RepeatedEvent(event=alone, count=2)
+        assert plain.to_world() is plain and alone.to_world() is alone
 
 
 class TestComposedEvent(EventContract):

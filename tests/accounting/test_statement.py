@@ -16,16 +16,19 @@ import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
+from pate import cli
 from pate._settings import encode
 from pate._votes import Panel
 from pate.accounting._budget import Budget
 from pate.accounting._charges import account, expect_delta_beyond_tests
+from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
     FailureEvent,
     GaussianEvent,
+    PartiesEvent,
     PureDPEvent,
     StabilityTestEvent,
 )
@@ -35,7 +38,7 @@ from pate.accounting._gaussian import gaussian_epsilon
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import REACHED, Statement, expect_same
-from pate.accounting._statement_words import AUDIT, AUDITED, describe_keeping
+from pate.accounting._statement_words import AUDIT, AUDITED, WORLD, describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.accounting import oracles
 from tests.statements import PUBLISHED, edits
@@ -266,6 +269,39 @@ def test_units_that_reach_more_teachers(tmp_path: Path, teachers: int) -> None:
         assert rows[3] > rows[2] > rows[1]
     assert ("which reaches" in made.text) == (teachers > 1)
     assert f"    {teachers} " in made.text and "for a patient that reaches m teachers" in made.text
+
+
+def test_a_release_of_several_parties_has_two_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Against those who know some of the noise, which is the guarantee, and to the world, next to other releases."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+
+    def wider(event: Event) -> Event:
+        assert isinstance(event, GaussianEvent)
+        return replace(event, noise_multiplier=1.5 * event.noise_multiplier)
+
+    shared = {each: PartiesEvent(parties=event, world=wider(event)) for each, event in GAUSSIAN.items()}
+    released(ledger, GAUSSIAN, 7, max_teachers_per_unit=2)
+    assert "world" not in statement(ledger).content and "the world" not in statement(ledger).text
+    released(ledger, shared, 50, max_teachers_per_unit=2)
+    made = statement(ledger, 2)
+    made.verify(ledger=ledger.path)
+    for relation in NeighboringRelation:
+        parties, world = (
+            account([(seen, 50), (GAUSSIAN, 7)], relation)
+            for seen in (GAUSSIAN, {each: wider(event) for each, event in GAUSSIAN.items()})
+        )
+        mu = [2 * math.sqrt(float(total.rdp[0] * 2 / DEFAULT_ORDERS[0])) for total in (parties, world)]
+        stated = [made[part][relation.value]["epsilon"] for part in ("guarantees", "world")]
+        assert stated == pytest.approx([gaussian_epsilon(1e-6, each) for each in mu], rel=1e-6)
+        assert stated[0] > stated[1]
+    assert re.search(rf"{WORLD} it is [\d.]+ under", made.text)
+    forged = Statement(made.content | {"world": made.content["guarantees"]})
+    with pytest.raises(ValueError, match=r"^Expected .*world"):
+        forged.verify()
+    assert cli.main(["ledger", "show", "--ledger", str(ledger.path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = next(number for number, line in enumerate(lines) if line.endswith(f"{WORLD} it is"))
+    assert "under REPLACE_RECORD" in lines[place + 1] and lines[place + 1] != f"    {lines[place - 2]}"
 
 
 def test_what_no_event_knows_is_unbounded(tmp_path: Path) -> None:

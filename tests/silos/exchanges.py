@@ -1,6 +1,9 @@
 """Small exchanges for tests."""
 
+import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -8,8 +11,9 @@ import pate
 from pate._silos.exchange import AwaitedError, Exchange
 from pate._silos.invitation import Invitation
 from pate._silos.masks import WordArray
-from pate._silos.member import Member
+from pate._silos.member import Consent, Member
 from pate._silos.server import Server, invite
+from pate._silos.signing import SigningKey, make_key, read_public_keys
 from pate._typing import IntArray
 from pate.mechanisms._noise import private_generator
 from pate.mechanisms._noise_shares import summand
@@ -22,7 +26,7 @@ class Hospitals:
     """Silos and a server in one folder, whose files are those of `pate silo` and `pate label --silos`."""
 
     def __init__(
-        self, folder: Path, *, silos: int = 3, colluding: int = 0, dropouts: int = 1, queries: int = 4
+        self, folder: Path, *, silos: int = 3, colluding: int = 1, dropouts: int = 1, queries: int = 4
     ) -> None:
         self.folder = folder
         self.teachers = dict(list(TEACHERS.items())[:silos])
@@ -33,13 +37,18 @@ class Hospitals:
             ballots = generator.integers(0, 2, size=(queries, number, len(LABELS)), dtype=np.uint8)
             self.counts[name] = ballots.sum(axis=1, dtype=np.int64)
             pate.NamedVotes(ids=np.array(self.ids), label_names=LABELS, ballots=ballots).save(self.votes(name))
+        for name in (*self.teachers, "server"):
+            make_key(self.signing_key(name), folder / "keys" / f"{name}.pub")
         self.terms = Invitation(
             teachers=self.teachers,
+            keys=read_public_keys(folder / "keys", self.teachers),
+            server_key=SigningKey.read(self.signing_key("server")).public,
             ids=self.ids[::-1],
             label_names=LABELS,
             sigma_silos=3.0,
             colluding=colluding,
             dropouts=dropouts,
+            delta=1e-6,
         )
         invite(self.exchange, self.terms)
 
@@ -51,8 +60,16 @@ class Hospitals:
     def votes(self, name: str) -> Path:
         return self.folder / name / "votes.npz"
 
-    def member(self, name: str) -> Member:
-        return Member(self.exchange, name, self.votes(name), self.folder / name / "private")
+    def signing_key(self, name: str) -> Path:
+        return self.folder / name / "silo.pem"
+
+    def consent(self, **changes: Any) -> Consent:
+        """Return what people agree to who heard the digest of the invitation from all others."""
+        return Consent(**{"digest": self.exchange.invitation.digest, "accepts": lambda _: True, **changes})
+
+    def member(self, name: str, **changes: Any) -> Member:
+        state, consent = self.folder / name / "private", self.consent(**changes)
+        return Member(self.exchange, name, self.votes(name), state, self.signing_key(name), consent)
 
     def advance(self, *names: str, rounds: int = 1) -> list[str]:
         """Let silos do what they can, by turns, and return what each awaits in the end, or whom it knows in the sum."""
@@ -65,8 +82,24 @@ class Hospitals:
                     awaited.append(str(error))
         return awaited
 
+    def forge(self, kind: str, name: str, *, by: str | None = None, **changes: Any) -> None:
+        """Change what a silo sent, as itself would that cheats, or another that signs in its name."""
+        path, key = self.exchange.place(kind, name), SigningKey.read(self.signing_key(by or name))
+        content = json.loads(path.read_text()) | changes
+        del content["invitation"], content["signature"]
+        path.write_bytes(self.exchange.message(kind, name, key, **content))
+
+    def reveal(self, *without: str) -> None:
+        """Go as far as all silos that are not left out have revealed their shares."""
+        self.advance(rounds=3)
+        for name in without:
+            self.exchange.place("masked", name).unlink()
+        with suppress(AwaitedError):
+            self.server(*without).open()
+        self.advance(*[name for name in self.teachers if name not in without])
+
     def server(self, *without: str) -> Server:
-        return Server(self.exchange, without)
+        return Server(self.exchange, SigningKey.read(self.signing_key("server")), without)
 
     def curators(self, *names: str) -> tuple[WordArray, int]:
         """Return the sum of some silos that a curator would have, who saw their counts and their noise."""
@@ -74,6 +107,6 @@ class Hospitals:
         rows = [self.ids.index(query) for query in terms.ids]
         words = np.zeros((len(rows), len(LABELS)), dtype=np.uint64)
         for name in names or self.teachers:
-            noise = private_generator(self.member(name)._secrets().noise_key)
+            noise = private_generator(self.member(name)._secrets.noise_key)
             words += summand(self.counts[name][rows], terms.mechanism.share_sigma, noise)
         return words, len(names or self.teachers)

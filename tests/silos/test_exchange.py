@@ -14,10 +14,12 @@ import pytest
 
 import pate
 from pate._runs import files
-from pate._silos.exchange import AwaitedError, Exchange, waiting
+from pate._silos.exchange import SERVER, AwaitedError, Exchange, waiting
 from pate._silos.invitation import Invitation
 from pate._silos.masks import WordArray
+from pate._silos.secrets import Secrets
 from pate._silos.server import invite
+from pate._silos.signing import SigningKey
 from pate.accounting._budget import Budget
 from pate.accounting._charges import account
 from pate.accounting._ledger import Ledger
@@ -129,9 +131,9 @@ def test_a_silo_that_comes_late_reveals_nothing(tmp_path: Path) -> None:
     for name in ("north", "south"):
         revealed, held = hospitals.exchange.unmasking(name), hospitals.member(name)
         assert revealed is not None
-        exchange, secrets = held.exchange, held._secrets()
+        exchange, secrets = held.exchange, held._secrets
         for sender, share in revealed.items():
-            shares = secrets.open(sender, exchange.roster[sender], exchange.shares[sender][name])
+            shares = secrets.open(sender, exchange.roster, exchange.shares[sender][name])
             assert share == (shares.pairs if sender == "west" else shares.own_mask)
 
 
@@ -200,16 +202,15 @@ def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
         hospitals.server().open()
     hospitals.advance("north")
     before = hospitals.exchange.place("unmasking", "north").read_bytes()
-    survivors = hospitals.exchange.folder / "survivors.json"
     names = [*hospitals.teachers]
-    survivors.write_bytes(hospitals.exchange.message(survivors=names[:3]))
+    hospitals.forge("survivors", SERVER, by="server", survivors=names[:3])
     with pytest.raises(ValueError, match=r"^Expected .*unmasking/north.json for these survivors, got survivors="):
         hospitals.advance("north")
     assert hospitals.exchange.place("unmasking", "north").read_bytes() == before
-    survivors.write_bytes(hospitals.exchange.message(survivors=names[:2]))
+    hospitals.forge("survivors", SERVER, by="server", survivors=names[:2])
     with pytest.raises(ValueError, match=r"^Expected 3 survivors or more, got survivors="):
         hospitals.advance("south")
-    survivors.write_bytes(hospitals.exchange.message(survivors=[*names[1:], "north"]))
+    hospitals.forge("survivors", SERVER, by="server", survivors=[*names[1:], "north"])
     with pytest.raises(ValueError, match=r"^Expected survivors among north, south, west, east, in this order"):
         hospitals.advance("south")
     assert not hospitals.exchange.place("unmasking", "south").exists()
@@ -238,7 +239,7 @@ def test_a_file_that_was_changed_is_refused(
     elif path.suffix == ".json":
         content = json.loads(path.read_text())
         place = content["shares"] if kind != "keys" else content
-        last = [*place][-1]
+        last = next(iter(place)) if kind != "keys" else "sealing"
         place[last] = f"{int(place[last][0], 16) ^ 1:x}{place[last][1:]}"
         path.write_text(json.dumps(content))
     else:
@@ -248,9 +249,12 @@ def test_a_file_that_was_changed_is_refused(
         line = r"pate label: Expected .*unmasking/south\.json.*\. The shares of others are enough\n"
         assert re.fullmatch(line, capsys.readouterr().err)
         hospitals.exchange.place(kind, "west").unlink()
-    read = hospitals.server().open if kind in ("masked", "unmasking") else hospitals.member("west").advance
-    with pytest.raises(ValueError, match=r"^Expected "):
-        read()
+        with pytest.raises(AwaitedError, match=r"^unmasking of west"):
+            hospitals.server().open()
+    else:
+        read = hospitals.server().open if kind == "masked" else hospitals.member("west").advance
+        with pytest.raises(ValueError, match=r"^Expected .*south\.(json|npz)"):
+            read()
     with pytest.raises(ValueError, match=r"^Expected "):
         hospitals.advance("south")
 
@@ -265,56 +269,119 @@ def test_damaged_secrets_are_refused_in_one_line(tmp_path: Path, content: bytes)
         hospitals.advance("north")
 
 
-@pytest.mark.parametrize("key", [bytes(32), b"\1" + bytes(31), bytes(31)])
+@pytest.mark.parametrize("key", [bytes(32), b"\1" + bytes(31), bytes(31), b"\4" + bytes(64), b"\0"])
 @pytest.mark.parametrize("kind", ["sealing", "pairs"])
 def test_a_key_with_which_all_agree_on_the_same_is_refused(tmp_path: Path, kind: str, key: bytes) -> None:
     hospitals = Hospitals(tmp_path)
     hospitals.advance()
-    path = hospitals.exchange.place("keys", "south")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {kind: key.hex()}))
+    points = json.loads(hospitals.exchange.place("keys", "south").read_text())["pairs"]
+    changes: dict[str, Any] = {kind: key.hex() if kind == "sealing" else [key.hex(), *points[1:]]}
+    hospitals.forge("keys", "south", **changes)
+    refusal = r"^Expected keys of X25519 and P-256 in .*keys/south.json, got keys='others'$"
     for reader in ("north", "west"):
-        with pytest.raises(ValueError, match=r"^Expected keys of X25519 in .*keys/south.json, got keys='others'$"):
+        with pytest.raises(ValueError, match=refusal):
             hospitals.advance(reader)
     assert hospitals.exchange.absent("masked") == ["north", "south", "west"]
 
 
-@pytest.mark.parametrize("share", [None, "", "00", "00" * 17])
+@pytest.mark.parametrize("share", [None, "", "00", "00" * 33])
 def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     hospitals = Hospitals(tmp_path)
     hospitals.advance(rounds=3)
     with pytest.raises(AwaitedError):
         hospitals.server().open()
     hospitals.advance()
-    path = hospitals.exchange.place("unmasking", "north")
-    content = json.loads(path.read_text())
-    del content["shares"]["west"]
-    content["shares"] |= {} if share is None else {"west": share}
-    path.write_text(json.dumps(content))
+    shares = json.loads(hospitals.exchange.place("unmasking", "north").read_text())["shares"]
+    del shares["west"]
+    hospitals.forge("unmasking", "north", shares=shares | ({} if share is None else {"west": share}))
     hospitals.server().open()  # two of three are enough
-    line = r"pate label: Expected a share of 16 bytes of each silo in .*unmasking/north\.json, got [^\n]*enough\n"
+    line = r"pate label: Expected a share of 32 bytes of each silo in .*unmasking/north\.json, got [^\n]*enough\n"
     assert re.fullmatch(line, capsys.readouterr().err)
-    hospitals.exchange.place("unmasking", "west").unlink()
-    with pytest.raises(ValueError, match=r"^Expected a share of 16 bytes of each silo in .*unmasking/north.json, got"):
+    hospitals.forge("unmasking", "west", shares={})
+    with pytest.raises(ValueError, match=r"^Expected a share of 32 bytes of each silo in .*unmasking/north.json, got"):
         hospitals.server().open()
+
+
+def lie(hospitals: Hospitals, *liars: str) -> None:
+    """Let silos sign shares that nobody dealt to them."""
+    for name in liars:
+        shares = json.loads(hospitals.exchange.place("unmasking", name).read_text())["shares"]
+        hospitals.forge("unmasking", name, shares={each: f"{number + 1:064x}" for number, each in enumerate(shares)})
+
+
+def blamed(printed: str) -> list[str]:
+    """Return the silos of which lines say that they signed others' shares, each line one."""
+    line = r"pate label: Expected shares as they were dealt in [^\n]*, got others that (\w+) signed\. [^\n]*enough"
+    lines = printed.splitlines()
+    assert all(re.fullmatch(line, each) for each in lines), printed
+    return [re.sub(line, r"\1", each) for each in lines]
+
+
+@pytest.mark.parametrize("liars", [liars for size in (1, 2) for liars in combinations(range(5), size)])
+def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
+    tmp_path: Path, liars: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever they stand: three shares that fit what their dealers committed to are enough."""
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    hospitals.reveal()
+    names = [[*hospitals.teachers][place] for place in liars]
+    lie(hospitals, *names)
+    expect_same(hospitals.server().open(), hospitals.curators())
+    assert blamed(capsys.readouterr().err) == names
 
 
 def test_a_silo_that_lies_is_left_out_beside_one_that_dropped_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hospitals = Hospitals(tmp_path, silos=5, dropouts=2)
-    hospitals.advance(rounds=3)
-    hospitals.exchange.place("masked", "west").unlink()
-    with pytest.raises(AwaitedError):
-        hospitals.server("west").open()
-    others = [name for name in hospitals.teachers if name != "west"]
-    hospitals.advance(*others)
-    path = hospitals.exchange.place("unmasking", "north")
-    content = json.loads(path.read_text())
-    content["shares"] = dict.fromkeys(content["shares"], "00" * 16)
-    path.write_text(json.dumps(content))
-    expect_same(hospitals.server().open(), hospitals.curators(*others))
-    line = r"pate label: Expected shares as they were dealt in .*unmasking/north\.json[^\n]*enough\n"
-    assert re.fullmatch(line, capsys.readouterr().err)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    hospitals.reveal("west")
+    lie(hospitals, "north")
+    expect_same(hospitals.server().open(), hospitals.curators(*[name for name in hospitals.teachers if name != "west"]))
+    assert blamed(capsys.readouterr().err) == ["north"]
+    lie(hospitals, "mercy")
+    with pytest.raises(ValueError, match=r"^Expected shares as they were dealt in .*north.json, got others that north"):
+        hospitals.server().open()
+
+
+def test_one_share_that_does_not_fit_is_enough_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of a silo whose other shares are right, and which those that are enough do not need."""
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    hospitals.reveal()
+    shares = json.loads(hospitals.exchange.place("unmasking", "mercy").read_text())["shares"]
+    hospitals.forge("unmasking", "mercy", shares=shares | {"south": shares["north"]})
+    expect_same(hospitals.server().open(), hospitals.curators())
+    assert blamed(capsys.readouterr().err) == ["mercy"]
+
+
+@pytest.mark.parametrize("which", ["own_mask", "pairs"])
+def test_rubbish_shares_are_found_before_anybody_has_paid(tmp_path: Path, which: str) -> None:
+    """A silo that seals one share of another secret to another is refused by that one, and nothing of votes is sent."""
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    hospitals.advance()
+    exchange, south = hospitals.exchange, hospitals.member("south")._secrets
+    dealer = replace(south)
+    public = dealer.public
+    sealed = dealer.deal(exchange.roster)
+    # of a secret whose commitments nobody has seen
+    strange = Secrets(bytes(32), south.context, "south", south.threshold)
+    coefficients = {kind: south._coefficients(kind) for kind in ("own mask", "masks of pairs")}
+    name = "own mask" if which == "own_mask" else "masks of pairs"
+    coefficients[name] = strange._coefficients(name)
+    object.__setattr__(dealer, "_coefficients", coefficients.__getitem__)
+    rubbish = dealer.deal(exchange.roster)["west"]
+    assert dealer.public == public
+    shares = {holder: share.hex() for holder, share in (sealed | {"west": rubbish}).items()}
+    for name in ("north", "west", "east", "mercy", "south"):
+        if name == "south":
+            signing_key = SigningKey.read(hospitals.signing_key("south"))
+            message = exchange.message("shares", "south", signing_key, context=exchange.roster_digest, shares=shares)
+            exchange.send(exchange.place("shares", "south"), message)
+        else:
+            hospitals.advance(name)
+    with pytest.raises(ValueError, match=r"^Expected a share of south that fits what south committed to"):
+        hospitals.advance("west")
+    assert "west" in exchange.absent("masked")
+    assert not hospitals.votes("west").with_suffix(".ledger.sqlite").exists()
 
 
 def test_another_invitation_is_refused(tmp_path: Path) -> None:
@@ -374,19 +441,18 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
     assert (paid.events, paid.count, paid.run) == (cost, 40, "exchange")
     hospitals.advance()
     hospitals.folder = tmp_path / "again"
-    invite(hospitals.exchange, hospitals.terms)
     for name in hospitals.teachers:
         shutil.copytree(tmp_path / name, hospitals.folder / name, ignore=lambda *_: ["private", "votes.ledger.sqlite"])
+    invite(hospitals.exchange, hospitals.terms)
     hospitals.advance("south", "west")
-    north = replace(hospitals.member("north"), budget=budget, ledger=ledger.path)
-    with pytest.raises(AwaitedError):
-        north.advance()
-    hospitals.advance("south", "west")
-    with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier releases, got"):
-        north.advance()
-    assert "north" in hospitals.exchange.absent("masked") and len(ledger.entries()) == 1
-    with pytest.raises(AwaitedError):
-        replace(north, budget=None).advance()
+    with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier sums, got"):
+        replace(hospitals.member("north", budget=budget), ledger=ledger.path).advance()
+    assert hospitals.exchange.absent("keys") == ["north"] and len(ledger.entries()) == 1
+    more = replace(budget, max_epsilon=2 * epsilon)
+    for _ in range(2):
+        with pytest.raises(AwaitedError):
+            replace(hospitals.member("north", budget=more), ledger=ledger.path).advance()
+        hospitals.advance("south", "west")
     assert "north" not in hospitals.exchange.absent("masked") and len(ledger.entries()) == 2
 
 
@@ -399,24 +465,31 @@ def test_lost_secrets_are_refused(tmp_path: Path) -> None:
 
 
 def test_terms_that_protect_nobody_are_refused() -> None:
+    keys = {name: f"{number:064x}" for number, name in enumerate("abc")}
     terms: dict[str, Any] = {
         "teachers": {"a": 1, "b": 1, "c": 1},
+        "keys": keys,
+        "server_key": "f" * 64,
+        "delta": 1e-6,
         "ids": ["x"],
         "label_names": ["y"],
         "sigma_silos": 1.0,
     }
-    for colluding, dropouts in ((2, 0), (1, 1), (0, 1)):
+    for colluding, dropouts in ((2, 0), (1, 1)):
         Invitation(**terms, colluding=colluding, dropouts=dropouts)
-    for colluding, dropouts in ((3, 0), (2, 1), (0, 2)):
-        with pytest.raises(ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither)"):
+    for colluding, dropouts in ((3, 0), (2, 1), (1, 2), (0, 1)):
+        with pytest.raises(ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither|an integer)"):
             Invitation(**terms, colluding=colluding, dropouts=dropouts)
     for names in ([1], [None], [], "ab", None, [["a"]]):
         for which in ("ids", "label_names"):
             with pytest.raises(ValueError, match=rf"^Expected a list of texts, at least one, as {which}, got"):
-                Invitation(**{**terms, which: names}, colluding=0, dropouts=0)
+                Invitation(**{**terms, which: names}, colluding=1, dropouts=0)
     for name in ("../a", "a/b", "", ".a"):
         with pytest.raises(ValueError, match=r"^Expected silos with names of letters"):
-            Invitation(**{**terms, "teachers": {name: 1, "b": 1}}, colluding=0, dropouts=0)
+            Invitation(**{**terms, "teachers": {name: 1, "b": 1}}, colluding=1, dropouts=0)
+    for changed in ({"keys": {"a": keys["a"]}}, {"keys": keys | {"b": keys["a"]}}, {"keys": keys | {"b": "x"}}):
+        with pytest.raises(ValueError, match=r"^Expected (a key for each silo|keys that occur once|public keys)"):
+            Invitation(**{**terms, **changed}, colluding=1, dropouts=0)
 
 
 def test_waiting_ends_when_others_have_sent_or_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

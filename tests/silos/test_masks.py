@@ -4,18 +4,23 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from Crypto.Cipher import ChaCha20
 from scipy.stats import chisquare
 
 from pate._silos import masks
 from pate._silos.masks import WordArray, mask_of, masked, unmasked
-from pate._silos.secrets import PublicKeys, Secrets, commitment_to, public_of_pairs, rebuilt
+from pate._silos.secrets import PublicKeys, Secrets
+from pate._silos.shares import commitment, is_share, rebuilt
 
 CONTEXT = "the digest of an invitation"
 NAMES = ("north", "south", "west", "east")
 
 
+THRESHOLD = 3
+
+
 def secrets_of(name: str, number: int = 0) -> Secrets:
-    return Secrets(np.random.default_rng([number, *name.encode()]).bytes(32), CONTEXT, name)
+    return Secrets(np.random.default_rng([number, *name.encode()]).bytes(32), CONTEXT, name, THRESHOLD)
 
 
 def setting(names: tuple[str, ...], number: int = 0) -> tuple[dict[str, Secrets], dict[str, PublicKeys]]:
@@ -36,11 +41,8 @@ def test_the_sum_is_that_of_all_summands_for_every_small_case(num_silos: int) ->
             for value, silo in zip(summands, secrets.values(), strict=True)
         ]
         seeds = [silo.own_mask_seed for silo in secrets.values()]
-        total = unmasked(vectors, own_mask_seeds=seeds, pairs_seeds={}, roster=roster, context=CONTEXT)
+        total = unmasked(vectors, own_mask_seeds=seeds, pairs_keys={}, roster=roster, context=CONTEXT)
         np.testing.assert_array_equal(total, words(sum(summands), 7 * sum(summands)))
-
-
-THRESHOLD = 3
 
 
 @pytest.mark.parametrize("dropped", [(), *combinations(NAMES, 1)])
@@ -48,14 +50,14 @@ THRESHOLD = 3
 def test_whoever_drops_out_the_rest_is_summed(dropped: tuple[str, ...], silent: tuple[str, ...]) -> None:
     """From shares that silos hold of each other, of any that are enough."""
     secrets, roster = setting(NAMES)
-    dealt = {name: silo.deal(THRESHOLD, roster) for name, silo in secrets.items()}
+    dealt = {name: silo.deal(roster) for name, silo in secrets.items()}
     survivors = [name for name in NAMES if name not in dropped]
     answering = [name for name in survivors if name not in silent]
     if len(answering) < THRESHOLD:
         return
     shares = {
         name: {
-            place: secrets[holder].open(name, roster[name], dealt[name][holder])
+            place: secrets[holder].open(name, roster, dealt[name][holder])
             for place, holder in enumerate(NAMES)
             if holder in answering
         }
@@ -63,13 +65,13 @@ def test_whoever_drops_out_the_rest_is_summed(dropped: tuple[str, ...], silent: 
     }
     own = {name: rebuilt({place: share.own_mask for place, share in shares[name].items()}) for name in survivors}
     pairs = {name: rebuilt({place: share.pairs for place, share in shares[name].items()}) for name in dropped}
-    assert all(commitment_to(seed, CONTEXT, name) == roster[name].commitment for name, seed in own.items())
-    assert all(public_of_pairs(seed, CONTEXT, name) == roster[name].pairs for name, seed in pairs.items())
+    assert all(commitment(seed) == roster[name].own_mask[0] for name, seed in own.items())
+    assert all(commitment(key) == roster[name].pairs[0] for name, key in pairs.items())
     values = {name: words(10**place, -(10**place)) for place, name in enumerate(NAMES)}
     total = unmasked(
         (masked(values[name], secrets[name], roster) for name in survivors),
         own_mask_seeds=own.values(),
-        pairs_seeds=pairs,
+        pairs_keys=pairs,
         roster=roster,
         context=CONTEXT,
     )
@@ -79,8 +81,8 @@ def test_whoever_drops_out_the_rest_is_summed(dropped: tuple[str, ...], silent: 
 def test_fewer_shares_than_the_threshold_rebuild_another_seed() -> None:
     secrets, roster = setting(NAMES)
     north = secrets["north"]
-    dealt = north.deal(THRESHOLD, roster)
-    shares = [secrets[name].open("north", roster["north"], dealt[name]).own_mask for name in NAMES]
+    dealt = north.deal(roster)
+    shares = [secrets[name].open("north", roster, dealt[name]).own_mask for name in NAMES]
     for holders in (holders for size in (1, 2) for holders in combinations(range(4), size)):
         assert rebuilt({place: shares[place] for place in holders}) != north.own_mask_seed
     for holders in combinations(range(4), THRESHOLD):
@@ -89,7 +91,7 @@ def test_fewer_shares_than_the_threshold_rebuild_another_seed() -> None:
 
 def test_a_share_is_for_one_silo_from_one_silo_and_as_it_was_sent() -> None:
     secrets, roster = setting(NAMES)
-    dealt = secrets["north"].deal(THRESHOLD, roster)
+    dealt = secrets["north"].deal(roster)
     changed = bytes([*dealt["south"][:30], dealt["south"][30] ^ 1, *dealt["south"][31:]])
     for holder, sender, sealed in (
         ("south", "north", changed),
@@ -98,10 +100,27 @@ def test_a_share_is_for_one_silo_from_one_silo_and_as_it_was_sent() -> None:
         ("south", "west", dealt["south"]),
     ):
         with pytest.raises(ValueError, match=f"^Expected a share that {sender} sealed to {holder}, got a changed one$"):
-            secrets[holder].open(sender, roster[sender], sealed)
-    other_sum = Secrets(secrets["south"].root, "another invitation", "south")
+            secrets[holder].open(sender, roster, sealed)
+    other_sum = Secrets(secrets["south"].root, "another invitation", "south", THRESHOLD)
     with pytest.raises(ValueError, match="got a changed one"):
-        other_sum.open("north", roster["north"], dealt["south"])
+        other_sum.open("north", roster, dealt["south"])
+
+
+def test_a_share_fits_its_place_and_its_commitments_alone() -> None:
+    secrets, roster = setting(NAMES)
+    coefficients = secrets["north"]._coefficients("own mask")
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+    # the polynomial, by its definition
+    numbers = [int.from_bytes(coefficient, "big") for coefficient in coefficients]
+    for place in (0, 1, 2, 3, 11, 39):
+        value = sum(number * (place + 1) ** power for power, number in enumerate(numbers)) % order
+        right = value.to_bytes(32, "big")
+        assert is_share(right, place, roster["north"].own_mask)
+        for wrong, at in ((right, place + 1), (((value + 1) % order).to_bytes(32, "big"), place), (bytes(32), place)):
+            assert not is_share(wrong, at, roster["north"].own_mask)
+        assert not is_share(right, place, roster["north"].pairs)
+        # the same number modulo the order is no other share
+        assert not is_share((value + order).to_bytes(33, "big"), place, roster["north"].own_mask)
 
 
 def p_of_uniform(vectors: WordArray) -> float:
@@ -120,7 +139,7 @@ def views(summand: int, known: str) -> WordArray:
         if known == "own":
             vector -= masks._own_mask(north.own_mask_seed, 8)
         elif known == "pairs":
-            vector -= masks._pair_mask(north.pairs_seed, "north", "south", roster["south"], CONTEXT, 8)
+            vector -= masks._pair_mask(north.pairs_key, "north", "south", roster["south"], CONTEXT, 8)
         seen.append(vector)
     return np.concatenate(seen)
 
@@ -142,12 +161,20 @@ def test_masks_of_a_pair_cancel_and_serve_one_sum() -> None:
     own = [masks._own_mask(silo.own_mask_seed, 3) for silo in secrets.values()]
     np.testing.assert_array_equal(pair[0] - own[0], np.negative(pair[1] - own[1]))
     assert not np.array_equal(pair[0] - own[0], words(0, 0, 0))
-    again = [Secrets(silo.root, "another sum", silo.name) for silo in secrets.values()]
+    again = [Secrets(silo.root, "another sum", silo.name, THRESHOLD) for silo in secrets.values()]
     other = masked(words(0, 0, 0), again[0], {silo.name: silo.public for silo in again})
     assert not np.intersect1d(pair[0], other).size
 
 
-def test_the_stream_is_that_of_chacha20() -> None:
-    """The first block for a key of zeros, of RFC 7539, appendix A.1."""
-    first = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28")
-    np.testing.assert_array_equal(mask_of(bytes(32), 2), np.frombuffer(first, dtype="<u8"))
+def test_the_stream_is_that_of_the_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 8439, appendix A.1: the first block for a key and a nonce of zeros, and a nonce of 96 bits as it asks."""
+    nonces, real = [], ChaCha20.new
+
+    def new(*, key: bytes, nonce: bytes) -> object:
+        nonces.append(len(nonce))
+        return real(key=key, nonce=nonce)
+
+    monkeypatch.setattr(ChaCha20, "new", new)
+    first = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
+    np.testing.assert_array_equal(mask_of(bytes(32), 4), np.frombuffer(first, dtype="<u8"))
+    assert nonces == [12]

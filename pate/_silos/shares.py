@@ -1,0 +1,100 @@
+"""Shares of a secret which everybody can compare with what their dealer committed to (Feldman (1987), on P-256).
+
+A secret is the value at 0 of a polynomial modulo the order of the group, a share its value at the place of its holder.
+The dealer publishes the multiples of the group's generator by all coefficients, which bind it and from which the secret
+cannot be computed unless discrete logarithms can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from pate._validation import expect
+
+try:
+    from Crypto.PublicKey import ECC
+    from Crypto.PublicKey.ECC import EccKey
+except ImportError:
+    raise ValueError("Expected the package pycryptodome, got none: pip install 'pate[silos]'") from None
+
+SCALAR_BYTES = 32
+CURVE = "P-256"
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of the group (FIPS 186-4, D.1.2.3)
+
+
+def scalar(entropy: bytes) -> bytes:
+    """Return a number of 1 to the order less 1 from uniform bytes, `SCALAR_BYTES` and 16 of them or more."""
+    return _packed(int.from_bytes(entropy, "big") % (_ORDER - 1) + 1)
+
+
+def commitment(secret: bytes) -> bytes:
+    """Return the point that commits to a secret: a public key that it is the private one of."""
+    point: bytes = private_key(secret).public_key().export_key(format="SEC1")
+    return point
+
+
+def is_committed(secret: bytes, point: bytes) -> bool:
+    """Whether a point commits to a secret."""
+    return any(secret) and commitment(secret) == point
+
+
+def share(coefficients: Sequence[bytes], place: int) -> bytes:
+    """Return the share of the holder at a ``place``, counted from 0; the first coefficient is the secret."""
+    total = 0
+    for coefficient in reversed(coefficients):
+        total = (total * (place + 1) + int.from_bytes(coefficient, "big")) % _ORDER
+    return _packed(total)
+
+
+def is_share(value: bytes, place: int, commitments: Sequence[bytes]) -> bool:
+    """Whether ``value`` is the share of the holder at a ``place`` of what its dealer committed to."""
+    number = int.from_bytes(value, "big")
+    if len(value) != SCALAR_BYTES or not 0 < number < _ORDER:
+        return False
+    expected = public_key(commitments[-1]).pointQ
+    for each in reversed(commitments[:-1]):
+        expected = _times(expected, place + 1) + public_key(each).pointQ
+    return bool(private_key(value).pointQ == expected)
+
+
+def rebuilt(shares: Mapping[int, bytes]) -> bytes:
+    """Return the secret of which ``shares``, by the place of their holder, are as many as are needed."""
+    total = 0
+    for place, value in shares.items():
+        above, below = 1, 1
+        for other in shares:
+            if other != place:
+                above = above * (other + 1) % _ORDER
+                below = below * (other - place) % _ORDER
+        total += int.from_bytes(value, "big") * above * pow(below, -1, _ORDER)
+    return _packed(total % _ORDER)
+
+
+@lru_cache(maxsize=2**15)
+def public_key(point: bytes) -> EccKey:
+    """Return the public key at a point. Raises ``ValueError`` unless it is one of the group, and not its zero."""
+    expect(point[:1] == b"\4", "a point of P-256", bytes=len(point))
+    key = ECC.import_key(point, curve_name=CURVE)
+    expect(not key.pointQ.is_point_at_infinity(), "a point other than zero", bytes=len(point))
+    return key
+
+
+def private_key(secret: bytes) -> EccKey:
+    """Return the private key that a secret is. Raises ``ValueError`` if it is none."""
+    return ECC.construct(curve=CURVE, d=int.from_bytes(secret, "big"))
+
+
+def _times(point: Any, factor: int) -> Any:
+    """Return a multiple by a small factor, at a few additions."""
+    total = point
+    for bit in bin(factor)[3:]:
+        total = total + total
+        if bit == "1":
+            total = total + point
+    return total
+
+
+def _packed(number: int) -> bytes:
+    return number.to_bytes(SCALAR_BYTES, "big")

@@ -1,0 +1,232 @@
+"""What each party learns of a sum of silos, measured: the threat table of docs/silos.md.
+
+python -m scripts.measure_silos
+
+Five silos, of which two may collude and one may drop out, sum their votes through files, and one drops out. Of each
+party the noise is measured that is left in what it can compute, and the epsilon of a Gaussian mechanism of that noise.
+Then all lists that a server could show to honest silos are tried, for small numbers of silos.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, combinations, product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import chisquare, norm
+
+import pate
+from pate._planning.completion import scale_to_target
+from pate._silos.exchange import AwaitedError, Exchange
+from pate._silos.invitation import Invitation
+from pate._silos.member import Consent, Member
+from pate._silos.server import Server, invite
+from pate._silos.shares import is_committed, rebuilt
+from pate._silos.signing import SigningKey, make_key, read_public_keys
+from pate._votes import Panel
+from pate.accounting import Target
+from pate.aggregators import SiloVotes
+from pate.mechanisms import private_generator
+from pate.mechanisms._noise_shares import decode, share_grid, summand
+
+DELTA = 1e-6
+
+
+class Meeting:
+    """Silos and a server in one process, whose files are those of `pate silo` and `pate label --silos`.
+
+    Args:
+        folder: an empty one.
+        mechanism: what they agree on.
+        num_teachers: of each silo.
+        queries: number of samples.
+        labels: number of labels.
+    """
+
+    def __init__(self, folder: Path, mechanism: SiloVotes, *, num_teachers: int, queries: int, labels: int) -> None:
+        self.folder, self.names = folder, [f"silo-{number:02d}" for number in range(mechanism.silos)]
+        ids, label_names = np.char.mod("%05d", np.arange(queries)), np.char.mod("%02d", np.arange(labels)).tolist()
+        for name in (*self.names, "server"):
+            make_key(folder / name / "silo.pem", folder / "keys" / f"{name}.pub")
+        self.key = SigningKey.read(folder / "server" / "silo.pem")
+        self.terms = Invitation(
+            teachers=dict.fromkeys(self.names, num_teachers),
+            keys=read_public_keys(folder / "keys", self.names),
+            server_key=self.key.public,
+            ids=ids.tolist(),
+            label_names=label_names,
+            sigma_silos=float(mechanism.sigma_silos),
+            colluding=mechanism.colluding,
+            dropouts=mechanism.dropouts,
+            delta=DELTA,
+        )
+        generator, self.counts = np.random.default_rng(0), {}
+        for name in self.names:
+            self.counts[name] = generator.integers(0, num_teachers + 1, (queries, labels))
+            votes = pate.NamedVotes(
+                ids=ids, label_names=tuple(label_names), counts=self.counts[name], num_teachers=num_teachers
+            )
+            votes.save(folder / name / "votes.npz")
+        invite(self.exchange, self.terms)
+
+    @property
+    def exchange(self) -> Exchange:
+        """The exchange, with nothing of it in memory."""
+        return Exchange(self.folder / "exchange")
+
+    def member(self, name: str) -> Member:
+        """Return a silo, as a new process would find it."""
+        place, consent = self.folder / name, Consent(digest=self.terms.digest, accepts=lambda _: True)
+        return Member(
+            self.exchange, name, place / "votes.npz", place / "private", place / "silo.pem", consent, place / "paid"
+        )
+
+    def advance(self, names: Sequence[str]) -> None:
+        """Let silos do what they can."""
+        for name in names:
+            with suppress(AwaitedError):
+                self.member(name).advance()
+
+    def server(self, *without: str) -> Server:
+        """Return the server, as a new process would find it."""
+        return Server(self.exchange, self.key, without)
+
+    def share(self, name: str) -> np.ndarray:
+        """Return what a silo adds to the sum: its counts with its noise, as it alone can compute again."""
+        noise = private_generator(self.member(name)._secrets.noise_key)
+        return summand(self.counts[name], self.terms.mechanism.share_sigma, noise)
+
+
+def epsilon_of(sigma: float, *, queries: int, labels: int) -> float:
+    """Return the epsilon at `DELTA` of Gaussian noise on all counts, one of each pair moving by 1 (Balle & Wang)."""
+    mu = math.sqrt(queries * labels) / sigma
+
+    def excess(epsilon: float) -> float:
+        first, second = norm.logcdf(mu / 2 - epsilon / mu), norm.logcdf(-mu / 2 - epsilon / mu)
+        return float(np.exp(first) - np.exp(epsilon + second) - DELTA)
+
+    return float(brentq(excess, 1e-9, 1e3))
+
+
+def measure(
+    folder: Path, *, silos: int = 5, colluding: int = 2, dropouts: int = 1, queries: int = 5000, labels: int = 4
+) -> dict[str, tuple[float, float]]:
+    """Return the noise that each party faces, in units of what is stated, and its epsilon, where 2 is stated.
+
+    Raises ``AssertionError`` if a party can do what it should not: read a masked vector, or rebuild a second secret.
+    """
+    start = SiloVotes(sigma_silos=1.0, silos=silos, colluding=colluding, dropouts=dropouts)
+    target = Target(epsilon=2.0, delta=DELTA, num_queries=queries)
+    mechanism = scale_to_target(start, target, Panel(50 * silos, labels))
+    assert isinstance(mechanism, SiloVotes)
+    meeting = Meeting(folder, mechanism, num_teachers=50, queries=queries, labels=labels)
+    names, gone = meeting.names, meeting.names[silos - dropouts :]
+    stayed = names[: silos - dropouts]
+    for _ in range(2):
+        meeting.advance(names)
+    for name in gone:
+        meeting.exchange.place("masked", name).unlink(missing_ok=True)
+    meeting.advance(stayed)
+    with suppress(AwaitedError):
+        meeting.server(*gone).open()
+    meeting.advance(stayed)
+    total, num_shares = meeting.server().open()
+    assert num_shares == len(stayed)
+    figures = {}
+    for party, known in (("the world", 0), ("one silo", 1), (f"{colluding} silos together", colluding)):
+        # as each could: what it added itself is taken off the sum that is released
+        rest = total - sum((meeting.share(name) for name in stayed[:known]), start=np.zeros_like(total))
+        seen = decode(rest, mechanism.share_sigma, num_shares)
+        noise = float(np.std(seen - sum(meeting.counts[name] for name in stayed[known:])))
+        figures[party] = noise / mechanism.sigma_silos, epsilon_of(noise, queries=queries, labels=labels)
+    _expect_vectors_to_say_nothing(meeting, stayed)
+    _expect_one_secret_of_each(meeting, stayed[:colluding])
+    return figures
+
+
+def _expect_vectors_to_say_nothing(meeting: Meeting, stayed: Sequence[str]) -> None:
+    """The server, and whoever reads the folder: vectors are uniform, also less the votes that are in them."""
+    for name in stayed:
+        for vector in (meeting.exchange.masked(name), meeting.exchange.masked(name) - meeting.share(name).ravel()):
+            nibbles = np.concatenate([vector & np.uint64(15), vector >> np.uint64(60)]).astype(np.int64)
+            assert chisquare(np.bincount(nibbles, minlength=16)).pvalue > 1e-6
+        vote = 1 / share_grid(meeting.terms.mechanism.share_sigma)
+        away = (meeting.exchange.masked(name) - meeting.share(name).ravel()).view(np.int64) / vote
+        assert np.abs(away).min() > 1e3  # votes: no entry is bare
+
+
+def _expect_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> None:
+    """With all shares that colluding silos hold, and all that honest ones revealed: one secret of each, not two."""
+    exchange = meeting.exchange
+    places = {name: place for place, name in enumerate(meeting.names)}
+    held = {name: meeting.member(name)._held for name in colluding}
+    for name in meeting.names:
+        kinds = {}
+        for kind in ("own_mask", "pairs"):
+            shares = {places[holder]: getattr(held[holder][name], kind) for holder in colluding}
+            if (kind == "own_mask") == (name in exchange.survivors):
+                shares |= {places[holder]: (exchange.unmasking(holder) or {})[name] for holder in exchange.survivors}
+            chosen = dict(list(shares.items())[: meeting.terms.threshold])
+            kinds[kind] = is_committed(rebuilt(chosen), getattr(exchange.roster[name], kind)[0])
+        assert kinds == {"own_mask": name in exchange.survivors, "pairs": name not in exchange.survivors}
+
+
+def fewest_opened(silos: int, colluding: int, dropouts: int) -> int:
+    """Return the fewest honest silos whose sum a server can open that shows each of them a list of its choice.
+
+    The last silos collude with it. An honest one answers any list with it and at least ``silos - dropouts`` others.
+    """
+    threshold, honest = silos - dropouts, range(silos - colluding)
+
+    def lists(name: int) -> list[frozenset[int]]:
+        others = [other for other in range(silos) if other != name]
+        missing = chain.from_iterable(combinations(others, size) for size in range(dropouts + 1))
+        return [frozenset(range(silos)) - frozenset(gone) for gone in missing]
+
+    return min(
+        (size for shown in product(*map(lists, honest)) for size in _opened(shown, honest, threshold - colluding)),
+        default=len(honest),
+    )
+
+
+def _opened(shown: Sequence[frozenset[int]], honest: range, needed: int) -> Iterator[int]:
+    """Yield how many honest silos are in each sum that can be opened, after these lists were shown to them."""
+    listed = [sum(name in each for each in shown) for name in honest]
+    own_mask = {name for name in honest if listed[name] >= needed}
+    pairs = {name for name in honest if len(shown) - listed[name] >= needed}
+    # of silos whose masks of pairs are unknown the sum alone is free of them
+    hidden = [name for name in honest if name not in pairs]
+    yield from (1 for name in pairs & own_mask)
+    if hidden and own_mask.issuperset(hidden):
+        yield len(hidden)
+
+
+SMALL = ((2, 1, 0), (3, 1, 0), (3, 2, 0), (3, 1, 1), (4, 1, 1), (5, 1, 1), (5, 2, 1), (5, 1, 2), (5, 2, 2))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print both tables."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args(
+        arguments
+    )
+    with TemporaryDirectory() as folder:
+        figures = measure(Path(folder))
+    print("| who | noise, in units of what is stated | epsilon, where 2 is stated |\n| --- | ---: | ---: |")
+    for party, (noise, epsilon) in figures.items():
+        print(f"| {party} | {noise:.2f} | {epsilon:.2f} |")
+    print(
+        "\n| silos | colluding | dropouts | fewest honest silos opened | stated |\n| ---: | ---: | ---: | ---: | ---: |"
+    )
+    for silos, colluding, dropouts in SMALL:
+        opened = fewest_opened(silos, colluding, dropouts)
+        print(f"| {silos} | {colluding} | {dropouts} | {opened} | {silos - colluding - dropouts} |")
+
+
+if __name__ == "__main__":
+    main()
