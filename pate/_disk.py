@@ -1,4 +1,4 @@
-"""Free disk: checked before work is begun that would fill it."""
+"""The disk: folders, and free space, which is checked before work is begun that would fill it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import shutil
 from pathlib import Path
 
 from pate._validation import expect
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder if it is missing, and its parents; one below a folder ``private`` is open to its owner alone."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(mode=0o700 if "private" in path.parts else 0o777, exist_ok=True)
 
 
 def gigabytes(size: int) -> str:

@@ -122,6 +122,8 @@ class Pipeline:
             run.require(TEACHERS_FIT)
             plan, data = load_plan(run), self.data or load_data(run)
             if isinstance(plan, ClosedFormPlan):
+                nowhere = chosen_execution == Execution()
+                expect(nowhere, "no workers for teachers in closed form, who cast no votes", execution=chosen_execution)
                 seal_closed_form(run, data, plan, votes=votes, absent=absent)
             else:
                 vote_teachers(run, data, plan, chosen_execution, voting=votes, absent=absent)

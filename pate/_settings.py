@@ -39,7 +39,7 @@ class Described:
 class SettingsParser(ArgumentParser):
     """A parser that refuses unknown settings, empty ones too, and whole numbers that no float holds."""
 
-    def parse_args(self, *args: Any, **settings: Any) -> Namespace:
+    def parse_args(self, *args: Any, **settings: Any) -> Namespace:  # type: ignore[override]
         """Return the parsed options."""
         try:
             parsed: Namespace = super().parse_args(*args, **settings)
@@ -62,9 +62,9 @@ class SettingsParser(ArgumentParser):
         """
         applied: Namespace = super()._apply_actions(cfg, parent_key, *rest, **options)
         inside = f"{parent_key}." if parent_key else ""
-        empty = [inside + key for key, value in applied.items(branches=True) if value == Namespace()]
-        for key in empty:
-            if not self._accepts(key):
+        for name, value in applied.items(branches=True):
+            key = inside + name
+            if isinstance(value, Namespace) and not vars(value) and not self._accepts(key):
                 raise TypeError(f"Option '{key}' is not accepted")
         return applied
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pate._commands.parsing import call
 from pate._release.stating import verify_published
-from pate._validation import expect_open_unit
+from pate._validation import expect, expect_open_unit
 from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
@@ -53,6 +53,7 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None, released: Path
     Raises:
         ValueError: at the first figure that does not follow from the events, or if a file is damaged.
     """
+    expect(released is None or statement is not None, "--statement with --released", released=str(released))
     book = verify_ledger(ledger)
     print(f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events.")
     if statement is not None:

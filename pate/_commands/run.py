@@ -87,6 +87,7 @@ def main(args: Sequence[str]) -> None:
         voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
     data: DataSource = decode(DataSource, fit["data"])
     settings, panel = _label_settings(fit, data, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    assert settings.num_queries is not None, "settings are complete"
     ledger = choose_ledger(root, fit["ledger"] and Path(fit["ledger"]), data, overwrite=parsed.overwrite)
     expect_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, panel, data)
     if parsed.overwrite or not Run(root).is_finished(STUDENT):

@@ -4,7 +4,6 @@ from pate._runs.files import Json as Json
 from pate._runs.files import Stream as Stream
 from pate._runs.files import code_version as code_version
 from pate._runs.files import digest as digest
-from pate._runs.files import make_folder as make_folder
 from pate._runs.files import make_once as make_once
 from pate._runs.files import remove_drafts as remove_drafts
 from pate._runs.files import replacing as replacing

@@ -23,6 +23,7 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
+from pate._disk import make_folder
 from pate._drafts import DRAFT, draft_of
 from pate._json import read_json
 from pate._validation import expect, expect_known
@@ -34,13 +35,6 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BLOCK = 1 << 22  # bytes read at once
 _LOCAL_HEADER = Struct("<26xHH")  # of a zip's member, with the lengths of the name and of the extra fields after it
 _Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder if it is missing, and its parents; one below a folder ``private`` is open to its owner alone."""
-    if not path.is_dir():
-        make_folder(path.parent)
-        path.mkdir(mode=0o700 if "private" in path.parts else 0o777, exist_ok=True)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from pate._data_file import describe_data
-from pate._disk import expect_disk
+from pate._disk import expect_disk, make_folder
 from pate._progress import stage_bar
 from pate._release.ledger_file import ledger_setting, open_ledger
 from pate._runs import (
@@ -23,7 +23,6 @@ from pate._runs import (
     Run,
     digest,
     ensure_key,
-    make_folder,
     make_once,
     read_key,
     write_text,

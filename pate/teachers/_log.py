@@ -11,7 +11,7 @@ import numpy as np
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
-from pate._runs import make_folder
+from pate._disk import make_folder
 from pate._typing import Float32Array
 from pate.teachers._partitions import PartitionedRecords
 from pate.teachers._plan import CurveFormat, TeacherPlan

@@ -187,7 +187,7 @@ def test_a_job_that_is_preempted_is_submitted_again(alone: tuple[list[str], Path
 
 def test_what_jobs_print_lies_in_a_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submitit = pytest.importorskip("submitit")
-    modes = []
+    modes: list[int] = []
 
     class Executor:
         def __init__(self, folder: Path, cluster: str | None) -> None:

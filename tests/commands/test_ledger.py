@@ -63,6 +63,12 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
         ledger_verify(ledger=ledger.path, statement=file)
 
 
+def test_a_released_file_is_verified_by_its_statement(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(ValueError, match=r"^Expected --statement with --released, got released='[^\n]*labels\.npz'$"):
+        ledger_verify(ledger=ledger.path, released=tmp_path / "labels.npz")
+
+
 def test_a_ledger_without_releases_is_shown(tmp_path: Path, capsys: Printed) -> None:
     """As `pate teachers fit` leaves it, and `pate label` that was refused."""
     Ledger(tmp_path / "ledger.sqlite")

@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
     assert cli.main([*words, str(tmp_path / "new")]) == 0 and not (tmp_path / "ledger.sqlite").exists()
     settings = LabelSettings(NoisyVotes.blank(), delta=1e-3, target_epsilon=3, max_epsilon=4)
     complete = resolve_settings(settings, Panel(10, 4), 100)
-    paid = {"count": 100, "run": "other", "description": "", "seeded": False, "budget": settings.budget}
+    paid: dict[str, Any] = {"count": 100, "run": "other", "description": "", "seeded": False, "budget": settings.budget}
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.reserve(complete.mechanism.events(Panel(10, 4)), **paid)
     capsys.readouterr()

@@ -71,6 +71,9 @@ def test_label_names_of_an_invitation(name: str) -> None:
             sigma_silos=3.0,
             colluding=0,
             dropouts=0,
+            keys={"north": "00" * 32, "south": "11" * 32},
+            server_key="22" * 32,
+            delta=1e-6,
         )
 
 
@@ -88,10 +91,15 @@ def test_features_beyond_float32(value: float, tmp_path: Path, capsys: pytest.Ca
     error = refused(["run", str(folder), f"--run={tmp_path / 'run'}"], capsys)
     assert "up to 3.4e38, the largest number of float32" in error and not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=r"^Expected features up to 3\.4e38"):
-        ArrayFeatures(arrays["X"])  # type: ignore[arg-type]
+        ArrayFeatures(arrays["X"])
     features = np.full((2, 3), value)
     with pytest.raises(ValueError, match=r"^Expected features up to 3\.4e38"):
-        pate.NamedVotes(ids=["x", "y"], label_names=("a",), ballots=np.ones((2, 3, 1)), features=features)
+        pate.NamedVotes(
+            ids=np.array(["x", "y"]),
+            label_names=("a",),
+            ballots=np.ones((2, 3, 1), dtype=np.uint8),
+            features=features,
+        )
     classifier = pate.PateClassifier(bounds=(-3, 3), classes=[0, 1], n_teachers=None, noise_seed=0)
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([0, 1], 30)
     for private, public in ((np.where(X[5, 0] == X, value, X), None), (X, np.where(X[5, 0] == X, value, X))):

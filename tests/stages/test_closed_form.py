@@ -245,6 +245,8 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(tmp_path: Path, ca
     refused(capsys, "no absent teachers in closed form")
     assert place.vote("--votes=scores") == 2
     refused(capsys, "no --votes of teachers in closed form, whose ballots are moments")
+    assert place.vote("--workers=2") == 2
+    refused(capsys, "no workers for teachers in closed form")
     assert cli.main(["frontier", "--run", str(place.root), "--num_queries=10"]) == 2
     refused(capsys, "votes of 0 or 1, which can be counted, got ballots='moments'")
 
