@@ -161,6 +161,7 @@ class _Answers:
         )
         self.reach = f"What all releases reserved is, by how many teachers a {unit} reaches, an epsilon of {reach}."
         self.mechanism = f"{_short(statement['aggregator'])}, with the settings in the statement."
+        self.trust = _TRUST_OF_PARTIES if "world" in statement else _TRUST
         self.ledger = " ".join(line.strip() for line in describe_ledger(statement))
         self.composition = f"epsilon follows from the events of all releases by {statement['conversion']}."
         self.versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
@@ -215,7 +216,7 @@ class _Answers:
             Answer("Composition and query model", f"{self.ledger} {_NOT_INTERACTIVE}"),
             Answer("Utility", self._utility(), "for what use this is good enough."),
             Answer("Bias", self._bias(), "for whom the model errs more often, and how that was measured."),
-            Answer("Trust model", _TRUST, "who that party is."),
+            Answer("Trust model", self.trust, "who that party is, or these parties are."),
             Answer("Implementation and side channels", _NOISE, "on which machine, and who else used it."),
             Answer(
                 "Security and access control",
@@ -258,7 +259,7 @@ class _Answers:
             },
             "deployment_model": {
                 "model_name": "Central",
-                "trust_assumptions": _TRUST,
+                "trust_assumptions": self.trust,
                 **_yours(actors="who holds the data, who draws the noise, and who sees what is published"),
                 "release_type": "One release" if len(statement["releases"]) == 1 else "Many releases",
                 "release_type_details": self.ledger,
@@ -311,6 +312,10 @@ class _Answers:
 _TRUST = (
     "One party is trusted: it holds the private data or the votes, draws the noise and keeps the ledger. Whoever sees"
     " what is published need not be trusted, whatever they know and however many they are."
+)
+_TRUST_OF_PARTIES = (
+    "No party is trusted with the data or the votes of all: each of several draws a share of the noise, and only the"
+    " sum is opened. What is stated holds against those who take part, as many of them together as the settings say."
 )
 _NOT_INTERACTIVE = "Files are published, and nobody can query the private data."
 _NOISE = (

@@ -259,6 +259,56 @@ def test_a_file_that_was_changed_is_refused(
         hospitals.advance("south")
 
 
+def test_a_silo_cannot_make_up_the_keys_of_others(tmp_path: Path) -> None:
+    """West writes what absent silos would, to read north's counts under noise of which it knows most."""
+    hospitals = Hospitals(tmp_path, dropouts=0)
+    hospitals.advance("north")
+    for name in ("south", "west"):
+        made_up = Secrets(bytes(32), hospitals.terms.digest, name, hospitals.terms.threshold).public
+        points = {kind: [point.hex() for point in getattr(made_up, kind)] for kind in ("own_mask", "pairs")}
+        key, path = SigningKey.read(hospitals.signing_key("west")), hospitals.exchange.place("keys", name)
+        keys = {"sealing": made_up.sealing.hex(), **points}
+        hospitals.exchange.send(path, hospitals.exchange.message("keys", name, key, **keys))
+    with pytest.raises(ValueError, match=r"^Expected .*keys/south.json as south signed it, got signature='another'$"):
+        hospitals.advance("north")
+    assert hospitals.exchange.absent("shares") == ["north", "south", "west"]
+
+
+def read(exchange: Exchange, kind: str) -> object:
+    """Read what all sent, or what south revealed."""
+    if kind == "unmasking":
+        return exchange.unmasking("south")
+    return getattr(exchange, "roster" if kind == "keys" else kind)
+
+
+@pytest.mark.parametrize("kind", ["keys", "shares", "masked", "unmasking", "survivors"])
+def test_what_another_signed_is_refused(tmp_path: Path, kind: str) -> None:
+    """Of the right form, in the place of another; the list of those in the sum is the server's."""
+    hospitals = Hospitals(tmp_path)
+    hospitals.reveal()
+    exchange, key = hospitals.exchange, SigningKey.read(hospitals.signing_key("west"))
+    if kind == "masked":
+        path = exchange.place("masked", "south")
+        path.write_bytes(exchange.packed("south", key, exchange.masked("south")))
+        with pytest.raises(ValueError, match=r"^Expected .*south.npz as south signed it, got signature='another'$"):
+            hospitals.server().open()
+        return
+    name = SERVER if kind == "survivors" else "south"
+    hospitals.forge(kind, name, by="west")
+    with pytest.raises(ValueError, match=rf"^Expected .*\.json as {name} signed it, got signature='another'$"):
+        read(hospitals.exchange, kind)
+
+
+@pytest.mark.parametrize("kind", ["keys", "shares", "unmasking"])
+def test_what_one_signed_serves_in_its_place_alone(tmp_path: Path, kind: str) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.reveal()
+    place = hospitals.exchange.place
+    place(kind, "south").write_bytes(place(kind, "west").read_bytes())
+    with pytest.raises(ValueError, match=r"^Expected .*south.json as south signed it, got signature='another'$"):
+        read(hospitals.exchange, kind)
+
+
 @pytest.mark.parametrize("content", [b"", b"null", b"[1]", b"{}", b'{"invitation":', b"\xff\xfe"])
 def test_damaged_secrets_are_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     hospitals = Hospitals(tmp_path)
