@@ -285,8 +285,9 @@ def test_a_played_strategy_comes_within_two_percent_of_the_published_query() -> 
 def test_the_page_says_how_far_600_queries_are_above_the_limit_of_many() -> None:
     """The limit is that of infinitely many bits: ``eta^2 / 4`` for a choice, ``2 mu^2 / pi`` for a test."""
     page = " ".join(Path("docs/accounting.md").read_text().split())
-    aggregator, panel, said = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-9), Panel(800, 40), []
+    panel, said = Panel(800, 40), []
     for relation in (REPLACE, NeighboringRelation.ADD_REMOVE_TEACHER):
+        aggregator = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-9, neighboring_relation=relation)
         total = RDPAccountant(relation=relation).compose(aggregator.event(panel, relation), 600)
         window = relation.count_window
         limit = 600 * ((2 * window / 39) ** 2 / 4 + 2 / math.pi * (window / 60) ** 2)

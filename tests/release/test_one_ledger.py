@@ -144,7 +144,8 @@ class TestSilo:
     def send(hospitals: Hospitals, capsys: Captured, *words: str) -> str:
         """Let north send what it can, and return what it says on stderr."""
         hospitals.advance("south", "west", rounds=3)
-        files = ["--votes=north/votes.npz", "--state=north/private", "--wait=0"]
+        files = ["--votes=north/votes.npz", "--state=north/private", "--signing_key=north/silo.pem"]
+        files += [f"--confirm={hospitals.exchange.invitation.digest}", "--wait=0"]
         for _ in range(3):
             cli.main(["silo", "exchange", "--name=north", *files, *words])
             hospitals.advance("south", "west")
@@ -157,12 +158,12 @@ class TestSilo:
         assert not (hospitals.folder / "exchange" / "masked-north.npz").exists()
 
     def test_first_silo(self, hospitals: Hospitals, capsys: Captured) -> None:
-        assert not self.send(hospitals, capsys)
+        assert not self.send(hospitals, capsys, "--max_epsilon=9", "--delta=1e-6")
         assert ledgers()["north/votes.ledger.sqlite"] == 1
         assert label("north", "run") == 2
         assert "other=" in capsys.readouterr().err and "north/ledger.sqlite" not in ledgers()
         assert label("north/votes.npz", "run") == 2
-        assert "before this release" in capsys.readouterr().err
+        assert "Expected the budget of the ledger" in capsys.readouterr().err
 
 
 class TestPictures:

@@ -27,7 +27,7 @@ def test_no_release_is_stated_at_a_delta_that_promises_nothing(place: Path, caps
         TopKSettings(k=1, scale=1.0, delta=0.9)
     lines = (
         "topk --pairs pairs.csv --items items.txt --k 1 --scale 1 --delta 0.9 --output top.csv",
-        "silo exchange --name north --votes votes.npz --state state --max_epsilon 1 --delta 0.9",
+        "silo exchange --name north --votes votes.npz --state state --signing_key key.pem --max_epsilon 1 --delta 0.9",
         "plan --num_records 1000 --num_labels 2 --num_public 30 --delta 0.9",
         "plan --num_records 10000 --num_labels 2 --num_public 30 --delta 1e-4",
     )
