@@ -74,7 +74,12 @@ CASES = {
     "teachers vote": Case("run", "--run .", quick=False),
     "forget": Case("run", "r0000 --run .", quick=False),
     "label": Case("votes", f"--votes votes.npz --run ../made {LABEL}"),
-    "silo": Case("silos/exchange", ". --name north --votes {votes} --state ../north/private --wait 0", codes=(0, 2)),
+    "silo key": Case("empty", "north.pem north.pub"),
+    "silo": Case(
+        "silos/exchange",
+        ". --name north --votes {votes} --state ../north/private --signing_key ../north/silo.pem --confirm {digest}"
+        " --max_epsilon 9 --delta 1e-6 --wait 0",
+    ),
     "student fit": Case("run", "--run . --config ../recipe/student.yaml", quick=False),
     "student validate": Case("run", "--run . --model.fit descent", codes=(0, 2), quick=False),
     "student test": Case("run", "--run .", quick=False),
@@ -178,6 +183,7 @@ def place(finished: Path, tmp_path: Path) -> Place:
     shutil.copytree(stated / "public" / "student" / "model", tmp_path / "another")
     hospitals = Hospitals(tmp_path / "silos")
     named = {"votes": str(hospitals.votes("north")), "model": str(tmp_path / "another")}
+    named["digest"] = hospitals.exchange.invitation.digest
     words = {name: shlex.split(case.words.format(**named)) for name, case in CASES.items()}
     return Place(tmp_path, words)
 

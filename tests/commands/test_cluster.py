@@ -190,7 +190,7 @@ def test_what_jobs_print_lies_in_a_closed_folder(tmp_path: Path, monkeypatch: py
     modes: list[int] = []
 
     class Executor:
-        def __init__(self, folder: Path, cluster: str | None) -> None:
+        def __init__(self, folder: Path, cluster: str | None, **_: str) -> None:
             modes.extend(path.stat().st_mode & 0o777 for path in (folder, folder.parent))
             raise ValueError("no cluster")
 
