@@ -197,17 +197,18 @@ def draw(drawn: Map, rows: Sequence[Row], path: Path) -> None:
     """Draw the best aggregator of each place, by accuracy and by macro-F1, and what it is above the constant answer."""
     tables = {(m, e): means(rows, m, e) for m in MEASURES for e in drawn.epsilons}
     names = sorted({next(iter(figures)) for table in tables.values() for figures in table.values()})
-    colours = dict(zip(names, colormaps["tab20"].colors, strict=False))  # type: ignore[attr-defined]
+    colors = dict(zip(names, colormaps["tab20"].colors, strict=False))  # type: ignore[attr-defined]
     figure = Figure(figsize=(6.4 * len(drawn.epsilons), 9.0), layout="constrained")
     grid = figure.subplots(len(MEASURES), len(drawn.epsilons), squeeze=False)
     for (measure, epsilon), axes in zip(tables, grid.flat, strict=True):
         for (num_labels, accuracy), figures in tables[measure, epsilon].items():
             x, y = drawn.accuracies.index(accuracy), drawn.labels.index(num_labels)
             best = next(iter(figures))
-            name = best.replace("Rounds (ClippedVotes, ", "Rounds\n(").replace(
+            name = best.replace("Rounds (ClippedVotes, ", "Rounds (").replace(
                 "ClippedVotes (around a student))", "the default)"
             )
-            axes.add_patch(_square(x, y, colours[best]))
+            name = name.replace(" (", "\n(", 1)
+            axes.add_patch(_square(x, y, colors[best]))
             text = f"{name}\n{figures[best]:.3f}\nconstant {figures[CONSTANT]:.3f}"
             text += f"\nStableTopK {figures['StableTopK']:.3f}" if "StableTopK" in figures else ""
             axes.text(x, y, text, ha="center", va="center", fontsize=6.5)
