@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pate._closed_form_plan import ClosedFormPlan
 from pate._linear import LinearStudent, fit_linear, linear_student_of
 from pate._pipeline import Pipeline, label
 from pate._planning.completion import resolve_settings
@@ -19,16 +20,14 @@ from pate._release.label_settings import LabelSettings
 from pate._release.stating import StatedLabels
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import as_float32, expect, expect_count, expect_positive
-from pate._votes import Panel, rows_of
+from pate._votes import Panel, highest, rows_of
 from pate._votes_file import NamedVotes
 from pate.data._arrays import Arrays
 from pate.data._checks import as_text
 from pate.data._partition import assign_teachers
 from pate.data._records import ArrayFeatures
 from pate.data.features import PublicScaling
-from pate.student._data import noise_of, targets_of
-from pate.teachers._plan import ClosedFormPlan
-from pate.teachers._voting import best
+from pate.student._targets import noise_of, targets_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -292,7 +291,7 @@ def _ballot(classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArr
             if not hasattr(fitted, "predict_proba"):
                 return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
             scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
-            return best(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(np.uint8)
+            return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(np.uint8)
     except Exception:
         # nothing that one record can change makes a fit fail: five neighbors of three records are no error
         return 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pate._closed_form_plan import ClosedFormPlan
 from pate._data_file import expect_data_config, load_data, load_ledger, read_data
 from pate._json import read_json
 from pate._planning.completion import resolve_settings
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from pate._stages.student_steps import StudentPlan
     from pate._votes import Voting
     from pate.student._carried import CarriedStudent
-    from pate.teachers._plan import ClosedFormPlan, CurveFormat, TeacherPlan
+    from pate.teachers._plan import CurveFormat, TeacherPlan
 
 
 class Pipeline:
@@ -79,18 +81,18 @@ class Pipeline:
         Raises:
             ValueError: in one line, if plan, records or earlier files do not allow it.
         """
-        from pate._stages.closed_form import fit_closed_form
-        from pate._stages.teachers_fit import fit_teachers
-        from pate.teachers._plan import ClosedFormPlan
-
         expect(self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None)
         assert self.data is not None
         chosen_execution = execution or Execution()
         with nullcontext() if dry_run else locked(self.folder, shared=chosen_execution.shared), _own_threads():
             run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
             if isinstance(plan, ClosedFormPlan):
+                from pate._stages.closed_form import fit_closed_form
+
                 fit_closed_form(run, self.data, plan, dry_run=dry_run)
             else:
+                from pate._stages.teachers_fit import fit_teachers
+
                 fit_teachers(run, self.data, plan, chosen_execution, logger=logger, dry_run=dry_run)
 
     def vote(
@@ -112,10 +114,7 @@ class Pipeline:
         Raises:
             ValueError: in one line, if there are no teachers, or the data are others.
         """
-        from pate._stages.closed_form import seal_closed_form
         from pate._stages.teachers_plan import load_plan
-        from pate._stages.teachers_vote import vote_teachers
-        from pate.teachers._plan import ClosedFormPlan
 
         chosen_execution = execution or Execution()
         with self._opened(shared=chosen_execution.shared) as run, _own_threads():
@@ -124,8 +123,12 @@ class Pipeline:
             if isinstance(plan, ClosedFormPlan):
                 nowhere = chosen_execution == Execution()
                 expect(nowhere, "no workers for teachers in closed form, who cast no votes", execution=chosen_execution)
+                from pate._stages.closed_form import seal_closed_form
+
                 seal_closed_form(run, data, plan, votes=votes, absent=absent)
             else:
+                from pate._stages.teachers_vote import vote_teachers
+
                 vote_teachers(run, data, plan, chosen_execution, voting=votes, absent=absent)
 
     def forget(self, units: Sequence[str], execution: Execution | None = None) -> bool:
@@ -336,11 +339,11 @@ def open_run(root: Path, data: DataSource | None = None, *, ledger: Path | None 
 
 @contextmanager
 def _own_threads() -> Iterator[None]:
-    """Restore the program's number of torch threads, which stages change."""
-    import torch
-
-    before = torch.get_num_threads()
+    """Restore the program's number of torch threads, which stages of networks change."""
+    torch = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        if torch is not None:
+            torch.set_num_threads(before)

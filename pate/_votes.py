@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
+from pate._typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import expect, expect_count
 from pate._voters import ScoreVoters, Voters, encode_scores
 
@@ -204,3 +204,14 @@ def rows_of(wanted: StrArray, ids: StrArray) -> IntArray:
     missing = wanted[ids[rows] != wanted]
     expect(missing.size == 0, "labelled samples among the public records", missing=missing[:3].tolist())
     return rows
+
+
+def highest(logits: Float32Array, shares: Float32Array) -> BoolArray:
+    """Return which samples have the largest of one teacher's ``logits`` ``[Q, C]``, ``shares`` ``[C]`` of them all.
+
+    Of equal logits the first are taken, in the public order of the samples.
+    """
+    taken = np.arange(len(logits))[:, None] < np.rint(shares * len(logits))
+    chosen = np.empty(logits.shape, dtype=np.bool_)
+    np.put_along_axis(chosen, np.argsort(-logits, axis=0, kind="stable"), taken, axis=0)
+    return chosen

@@ -30,13 +30,12 @@ from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
 from pate._stages.student_steps import StudentPlan
 from pate._typing import Float32Array, FloatArray, IntArray, UInt8Array
-from pate._votes import Voting
+from pate._votes import Voting, highest
 from pate._votes_file import NamedVotes
 from pate.aggregators import ScoreVotes
 from pate.data import Arrays
 from pate.models import MLP, Linear, SmallCNN
 from pate.teachers._plan import NetworkFactory, TeacherPlan
-from pate.teachers._voting import best
 from scripts.measure_runs import PRIVATE, PUBLIC, TEST, records_of
 
 DELTA = 1e-6
@@ -163,7 +162,7 @@ def forests(table: Path, num_teachers: int, seed: int) -> dict[str, NamedVotes]:
         if len(records):
             forest = RandomForestRegressor(n_estimators=20, max_features="sqrt", random_state=teacher)
             scores[:, teacher] = forest.fit(features[records], labels[records]).predict(features[public])
-            best_samples[:, teacher] = best(scores[:, teacher], labels[records].mean(axis=0))
+            best_samples[:, teacher] = highest(scores[:, teacher], labels[records].mean(axis=0))
     votes: dict[str, dict[str, Any]] = {
         "bits": {"ballots": np.nan_to_num(scores) > 0.5},
         "quantile_bits": {"ballots": best_samples},

@@ -31,6 +31,36 @@ def test_private_mathematics_imports_no_framework() -> None:
     assert done.returncode == 0, done.stderr
 
 
+WITHOUT_TORCH = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        heavy = ("torch", "torchvision", "pytorch_lightning", "lightning_fabric", "matplotlib", "autodp")
+        if name.partition(".")[0] in heavy:
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Missing())
+import numpy as np
+import pate
+from sklearn.tree import DecisionTreeClassifier
+
+generator = np.random.default_rng(0)
+X = generator.standard_normal((900, 5))
+Y = (X @ generator.standard_normal((5, 3)) > 0).astype(int)
+for teacher in (None, DecisionTreeClassifier(max_depth=2)):
+    classifier = pate.PateClassifier(epsilon=20.0, teacher=teacher, n_teachers=None if teacher is None else 30)
+    assert classifier.fit(X[:700], Y[:700], X_public=X[700:]).predict(X[700:]).shape == (200, 3)
+"""
+
+
+def test_records_vote_and_a_linear_student_learns_without_torch() -> None:
+    """Whoever has a table and scikit-learn imports no framework for networks."""
+    pytest.importorskip("sklearn")
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 # what each part may import of the package
 EVERYWHERE = {
     *("disk", "drafts", "faults", "json", "lazy", "own_code", "progress", "settings", "typing", "validation", "version")
@@ -42,6 +72,7 @@ ALLOWED = {
     "checkpoints": {"runs"},
     "histogram": {"accounting", "runs"},
     "networks": set(),
+    "closed_form_plan": {"data", "voters"},
     "linear": set(),
     "models": set(),
     "mechanisms": {"accounting"},
@@ -54,7 +85,7 @@ ALLOWED = {
     "data": {"network_settings", "runs"},
     "data_file": {"data", "runs"},
     "voter_store": {"data", "runs", "voters"},
-    "teachers": {"checkpoints", "data", "networks", "runs", "vote_store", "voters", "votes"},
+    "teachers": {"checkpoints", "closed_form_plan", "data", "networks", "runs", "vote_store", "voters", "votes"},
     "student": {"accounting", "data", "data_file", "networks", "linear", "network_settings", "runs", "votes"},
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},

@@ -12,12 +12,13 @@ from typing import Any, Literal, TypeVar
 
 from jsonargparse import ArgumentParser, Namespace
 
+from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan
 from pate._commands.parsing import ALONE, Preset, add_data, add_run, named_before, new_parser, parse, with_saved_data
 from pate._pipeline import Pipeline
 from pate._validation import expect
 from pate._votes import Voting
 from pate.teachers._jobs import Execution
-from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, CurveFormat, TeacherPlan
+from pate.teachers._plan import CurveFormat, TeacherPlan
 
 Settings = TypeVar("Settings", TeacherPlan, ClosedFormPlan, Execution)
 

@@ -16,8 +16,8 @@ from pate._release.ledger_file import ledger_scope
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
+from pate._stages.beginning import expect_same_data
 from pate._stages.teachers_plan import load_plan
-from pate._stages.teachers_vote import expect_same_data
 from pate._typing import BoolArray, IntArray, UInt8Array
 from pate._validation import expect, expect_distinct
 from pate.accounting._ledger import read_ledger
@@ -26,7 +26,6 @@ from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.student._carried import CarriedStudent, load_student
-from pate.teachers._partitions import units_of
 
 Figure = Literal["accuracy", "micro_f1"]
 """By what a teacher compares students on its own records: the share of labels that are right, or micro-F1."""
@@ -109,7 +108,7 @@ class Candidates:
         """Return for which students each teacher counts, ``[T, K]``; none for one that is absent or has no records."""
         plan, key, private = load_plan(self.run), read_key(self.run), self._data.load(Role.PRIVATE)
         assert key is not None, "the key of finished teachers"
-        units = units_of(private, plan.unit)
+        units = private.units(plan.unit)
         if plan.num_teachers is None:
             teachers: IntArray = np.unique(units, return_inverse=True)[1].astype(np.int64)
         else:

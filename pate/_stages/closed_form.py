@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from pate._closed_form_plan import ClosedFormPlan
 from pate._linear import flat, linear_student_of
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
-from pate._stages.teachers_fit import begin_fit
-from pate._stages.teachers_vote import expect_same_data
+from pate._stages.beginning import begin_fit, expect_same_data
 from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import expect
 from pate._vote_store import VoteManifest, VoteStore
@@ -20,8 +21,6 @@ from pate.aggregators._score_votes import learned_without_noise
 from pate.data._partition import assign_teachers
 from pate.data._records import Features, Role
 from pate.data._source import DataSource
-from pate.teachers._partitions import units_of
-from pate.teachers._plan import ClosedFormPlan
 
 
 def fit_closed_form(run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False) -> None:
@@ -40,13 +39,13 @@ def fit_closed_form(run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run
     if len(private) > MOST_VOTERS:  # how many there are is private
         raise ValueError(f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more")
     data.expect_distinct()
-    units = units_of(private, plan.unit)
+    units = private.units(plan.unit)
     geometry = Geometry.of(_all_of(data.records(Role.PUBLIC).features))
     if dry_run:
         size = len(private) * (4 * geometry.num_directions + data.num_labels)
         print(f"PRIVATE: {len(private)} records along {geometry.num_directions} directions, {size / 1e9:.2g} GB.")
         return
-    beginning = begin_fit(run, data, plan)
+    beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
         return
     groups: StrArray | IntArray | None = units if plan.unit == "group" else None
@@ -55,6 +54,11 @@ def fit_closed_form(run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run
         groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
     files = VoterStore(beginning.folder).save(private, geometry, groups)
     run.finish(TEACHERS_FIT, files, ledger_beside=data.ledger_path)
+
+
+def _trained(folder: Path, _: str) -> list[str]:
+    """Return the names of files of trained teachers in ``folder``."""
+    return sorted(path.name for path in folder.glob("teachers_*"))
 
 
 def seal_closed_form(

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pate._closed_form_plan import ClosedFormPlan
 from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
 from pate._runs.key import KEY_FILE
+from pate._stages.beginning import origin_of, training_inputs
 from pate._stages.closed_form import fit_closed_form, seal_closed_form
-from pate._stages.teachers_fit import fit_teachers, origin_of, training_inputs
+from pate._stages.teachers_fit import fit_teachers
 from pate._stages.teachers_plan import load_plan
 from pate._stages.teachers_vote import vote_teachers
 from pate._validation import expect
@@ -19,8 +21,7 @@ from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.teachers._jobs import Execution
-from pate.teachers._partitions import units_of
-from pate.teachers._plan import ClosedFormPlan, TeacherPlan
+from pate.teachers._plan import TeacherPlan
 from pate.teachers._saved import SavedChunk, chunk_file, read_origin
 
 
@@ -52,8 +53,8 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     assert state is not None, "what has a plan was begun"
     begun = state.begun
     private = data.load(Role.PRIVATE)
-    named = np.isin(units_of(private, plan.unit), list(units))
-    missing = sorted(set(units) - set(units_of(private, plan.unit)[named].tolist()))
+    named = np.isin(private.units(plan.unit), list(units))
+    missing = sorted(set(units) - set(private.units(plan.unit)[named].tolist()))
     some = f"{plan.unit}s of the private data, which are to be there until they are forgotten"
     expect(not missing or not named.any(), some, missing=missing)
     rest = data.without(private.ids[named].tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pate._closed_form_plan import ClosedFormPlan
 from pate._data_file import load_data, public_digest
 from pate._runs import (
     LABEL,
@@ -22,7 +23,7 @@ from pate._stages.teachers_vote import count_votes
 from pate.data._records import Role
 from pate.student._decisions import cuts_of
 from pate.student._metrics import evaluate
-from pate.teachers._plan import ClosedFormPlan, TeacherPlan
+from pate.teachers._plan import TeacherPlan
 
 
 def make_references(run: Run, plan: TeacherPlan | ClosedFormPlan) -> None:

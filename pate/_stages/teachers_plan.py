@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan
 from pate._json import read_json
 from pate._runs import TEACHERS_FIT, Run
 from pate._settings import decode_fields
-from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, TeacherPlan
-from pate.teachers._saved import CHUNK_SIZE
+
+if TYPE_CHECKING:
+    from pate.teachers._plan import TeacherPlan
 
 
 def load_plan(run: Run) -> TeacherPlan | ClosedFormPlan:
@@ -20,6 +23,9 @@ def load_plan(run: Run) -> TeacherPlan | ClosedFormPlan:
     settings = run.begun(TEACHERS_FIT).settings
     if settings.get("fit") == CLOSED_FORM:
         return decode_fields(ClosedFormPlan, settings)
+    from pate.teachers._plan import TeacherPlan
+    from pate.teachers._saved import CHUNK_SIZE
+
     plan = decode_fields(TeacherPlan, settings)
     path = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
     if not path.is_file():

@@ -10,7 +10,7 @@ import numpy as np
 from pate._progress import stage_bar
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
 from pate._runs.locks import FINISH, lease
-from pate._stages.teachers_fit import training_inputs
+from pate._stages.beginning import expect_same_data
 from pate._typing import IntArray
 from pate._validation import expect
 from pate._vote_store import VoteStore
@@ -20,7 +20,7 @@ from pate.data._source import DataSource
 from pate.teachers._devices import root_device
 from pate.teachers._executors import run_jobs
 from pate.teachers._jobs import Execution
-from pate.teachers._plan import ClosedFormPlan, TeacherPlan
+from pate.teachers._plan import TeacherPlan
 from pate.teachers._saved import chunk_file
 from pate.teachers._training import load_chunk
 from pate.teachers._voting import VoteJob, cast_votes
@@ -97,14 +97,6 @@ def vote_teachers(
             ballots="scores" if voting == "scores" else "bits",
         )
         run.finish(TEACHERS_VOTE, vote_files)
-
-
-def expect_same_data(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> None:
-    """Raise ``ValueError`` unless teachers are asked about the data that they were made of."""
-    trained = run.begun(TEACHERS_FIT).digests
-    changed = [f"other {name} records" for name, now in training_inputs(data, plan).items() if trained.get(name) != now]
-    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed)
-    data.expect_distinct()
 
 
 def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from pate._settings import Described
 from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
 from pate._validation import as_float32, expect, expect_distinct
 from pate.data._checks import as_text
+
+Unit = Literal["record", "group"]
+"""What privacy protects, and so what belongs to one teacher."""
 
 _BLOCK_BYTES = 1 << 24
 
@@ -156,6 +159,18 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def units(self, unit: Unit) -> StrArray:
+        """Return the unit ``[N]`` by which each record is assigned: its own id, or its group if groups are protected.
+
+        Raises ``ValueError`` if groups are protected and the records have none.
+        """
+        if unit == "record":
+            return self.ids
+        where = "groups of the private records (`group` in an .npz or a CSV file, identity_CelebA.txt in a folder)"
+        expect(self.groups is not None, where, unit=unit)
+        assert self.groups is not None
+        return self.groups
 
 
 class FeatureMap(Described, ABC):

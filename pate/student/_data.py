@@ -15,11 +15,12 @@ from pate._data_file import load_data
 from pate._linear import LinearStudent, constant_logits, linear_student_of
 from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels
-from pate._typing import BoolArray, Float32Array, IntArray, StrArray
+from pate._typing import BoolArray, IntArray, StrArray
 from pate._validation import expect, expect_count
 from pate._votes import rows_of
 from pate.data._records import Features, Role
 from pate.data._source import DataSource
+from pate.student._targets import noise_of, targets_of
 
 Labels = Literal["released", "truth"]
 
@@ -150,23 +151,6 @@ class StudentData(pl.LightningDataModule):
     def _loader(self, samples: Dataset[Any], sampler: Sampler[int] | None = None) -> DataLoader[Any]:
         size = self.batch_size if sampler is not None else max(self.batch_size, 256)
         return DataLoader(samples, batch_size=size, sampler=sampler, num_workers=self.num_workers)
-
-
-def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
-    """Return the targets of a student, ``[Q, C]``: shares of the teachers if there are noisy counts, else labels.
-
-    The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`). Answers of
-    a linear model have no such noise, and are clipped to [0, 1].
-    """
-    if soft and released.noisy_counts is not None:
-        shares = released.noisy_counts / released.num_teachers
-        return np.asarray(shares.clip(0, 1) if released.linear else shares, dtype=np.float32)
-    return released.labels.astype(np.float32)
-
-
-def noise_of(released: ReleasedLabels, *, soft: bool = True) -> float | None:
-    """Return the deviation of the noise in the targets of `targets_of`, None if they have none."""
-    return released.noise_std / released.num_teachers if soft and released.noise_std is not None else None
 
 
 class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pate._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from pate._closed_form_plan import ClosedFormPlan as ClosedFormPlan
     from pate._vote_store import VoteManifest as VoteManifest
     from pate._vote_store import VoteStore as VoteStore
     from pate.teachers._chunk import TeacherChunk as TeacherChunk
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pate.teachers._losses import EntryLoss as EntryLoss
     from pate.teachers._losses import FocalLoss as FocalLoss
     from pate.teachers._partitions import PartitionedRecords as PartitionedRecords
-    from pate.teachers._plan import ClosedFormPlan as ClosedFormPlan
     from pate.teachers._plan import TeacherPlan as TeacherPlan
     from pate.teachers._training import TrainJob as TrainJob
     from pate.teachers._training import load_chunk as load_chunk

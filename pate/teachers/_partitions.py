@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from pate._typing import IntArray, StrArray
-from pate._validation import expect
+from pate._typing import IntArray
 from pate.data._augmentation import augmented
 from pate.data._partition import partition_records
 from pate.data._records import Records
-from pate.teachers._plan import TeacherPlan, Unit
+from pate.teachers._plan import TeacherPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +30,8 @@ class PartitionedRecords:
 
     @classmethod
     def by_key(cls, records: Records, plan: TeacherPlan, key: bytes) -> PartitionedRecords:
-        """Assign each record to a teacher by a keyed hash of its unit. Raises like `units_of`."""
-        units = units_of(records, plan.unit)
+        """Assign each record to a teacher by a keyed hash of its unit. Raises like `Records.units`."""
+        units = records.units(plan.unit)
         rows = partition_records(records.ids, units, num_teachers=plan.num_teachers, key=key)
         return cls(records, dict(enumerate(rows)))
 
@@ -52,19 +51,6 @@ class PartitionedRecords:
         subset = Records(features=records.features.select(rows), labels=records.labels[rows], ids=records.ids[rows])
         stops = np.cumsum([len(partition) for partition in chosen])
         return PartitionedRecords(subset, dict(zip(teachers, np.split(np.arange(len(rows)), stops[:-1]), strict=True)))
-
-
-def units_of(records: Records, unit: Unit) -> StrArray:
-    """Return the unit ``[N]`` by which each record is assigned: its own id, or its group if groups are protected.
-
-    Raises ``ValueError`` if groups are protected and the records have none.
-    """
-    if unit == "record":
-        return records.ids
-    where = "groups of the private records (`group` in an .npz or a CSV file, identity_CelebA.txt in a folder)"
-    expect(records.groups is not None, where, unit=unit)
-    assert records.groups is not None
-    return records.groups
 
 
 def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size: int) -> IntArray:

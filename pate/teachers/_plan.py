@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate._networks import expect_factory
-from pate._settings import plain
 from pate._validation import expect, expect_count, expect_positive
 from pate._voters import MOST_VOTERS
+from pate.data._records import Unit
 from pate.teachers._losses import EntryLoss
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
@@ -24,11 +24,8 @@ OptimizerFactory = Callable[[Any], Optimizer]
 """Makes an optimizer of given parameters. It must work entry by entry, as SGD, Adam and AdamW do."""
 SchedulerFactory = Callable[[Optimizer], LRScheduler]
 """Makes a learning-rate schedule for an optimizer, stepped once per optimizer step."""
-Unit = Literal["record", "group"]
 Precision = Literal["32-true", "bf16-mixed"]
 CurveFormat = Literal["csv", "tensorboard"]
-CLOSED_FORM = "closed_form"
-"""What ``fit`` is in ``teachers.yaml`` of a `ClosedFormPlan`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,37 +97,6 @@ class TeacherPlan:
         if size == "auto":
             raise ValueError("Expected a chunk_size that was chosen, as `choose_size` does, got chunk_size='auto'")
         return [range(start, min(start + size, self.num_teachers)) for start in range(0, self.num_teachers, size)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClosedFormPlan:
-    """How private records vote by linear teachers in closed form: nothing is trained, and no teacher is written down.
-
-    These settings are public. The number of records is private, and counted with noise when labels are released.
-
-    Args:
-        num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or the number of
-            teachers, at least 2, to which a keyed hash assigns them.
-        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
-        network: ``pate.models.Linear``, the only one that there is in closed form, or None.
-    """
-
-    num_teachers: int | None = None
-    unit: Unit = "record"
-    network: NetworkFactory | None = None
-
-    def __post_init__(self) -> None:
-        expect_count(2, num_teachers=self.nominal)
-        expect(self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal)
-        expect(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
-        made = None if self.network is None else plain(self.network)
-        linear = made is None or (isinstance(made, dict) and made["class_path"] == "pate.models.Linear")
-        expect(linear, "pate.models.Linear, the network in closed form", network=made)
-
-    @property
-    def nominal(self) -> int:
-        """The nominal number of teachers; `MOST_VOTERS` where each record or group is one."""
-        return MOST_VOTERS if self.num_teachers is None else self.num_teachers
 
 
 def _expect_made(make_optimizer: OptimizerFactory, make_scheduler: SchedulerFactory | None) -> None:

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from pate._typing import BoolArray, Float32Array, UInt8Array
+from pate._typing import UInt8Array
 from pate._vote_store import VoteStore
 from pate._voters import encode_scores
-from pate._votes import Voting, pack_ballots
+from pate._votes import Voting, highest, pack_ballots
 from pate.data._records import Features
 from pate.teachers._chunk import TeacherChunk
 from pate.teachers._devices import root_device
@@ -99,15 +99,4 @@ def cast_votes(
     if voting != "quantile_bits":
         return votes
     shares = torch.where(trained[:, 0], chunk.label_shares, 0).cpu().numpy()
-    return np.stack([pack_ballots(best(*teacher)) for teacher in zip(votes, shares, strict=True)])
-
-
-def best(logits: Float32Array, shares: Float32Array) -> BoolArray:
-    """Return which samples have the largest of one teacher's ``logits`` ``[Q, C]``, ``shares`` ``[C]`` of them all.
-
-    Of equal logits the first are taken, in the public order of the samples.
-    """
-    taken = np.arange(len(logits))[:, None] < np.rint(shares * len(logits))
-    chosen = np.empty(logits.shape, dtype=np.bool_)
-    np.put_along_axis(chosen, np.argsort(-logits, axis=0, kind="stable"), taken, axis=0)
-    return chosen
+    return np.stack([pack_ballots(highest(*teacher)) for teacher in zip(votes, shares, strict=True)])

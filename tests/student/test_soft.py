@@ -12,8 +12,9 @@ import torch
 from models import Linear
 from pate._runs import Run, labels_file
 from pate._runs.released import ReleasedLabels, sealing_key
-from pate.student._data import StudentData, targets_of
+from pate.student._data import StudentData
 from pate.student._module import Student, masked_loss
+from pate.student._targets import targets_of
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from scipy.special import expit
 from models import Linear
 from pate._typing import FloatArray, UInt8Array
 from pate._vote_store import VoteManifest, VoteStore
-from pate._votes import Panel, pack_ballots
+from pate._votes import Panel, highest, pack_ballots
 from pate.data._records import ArrayFeatures
 from pate.teachers._saved import SavedChunk
 from pate.teachers._training import load_chunk
-from pate.teachers._voting import VoteJob, best, cast_votes
+from pate.teachers._voting import VoteJob, cast_votes
 from tests.teachers.test_training import State, partitions, plan, records, train
 
 
@@ -174,11 +174,13 @@ def test_quantile_bits_are_as_many_as_a_teacher_s_own_records_say(chunk_size: in
 
 
 def test_of_equal_logits_the_first_samples_are_taken() -> None:
-    taken = best(np.array([[1, 0], [1, 0], [2, 0], [1, 0]], dtype=np.float32), np.array([0.5, 0.25], dtype=np.float32))
+    taken = highest(
+        np.array([[1, 0], [1, 0], [2, 0], [1, 0]], dtype=np.float32), np.array([0.5, 0.25], dtype=np.float32)
+    )
     assert taken.T.tolist() == [[True, False, True, False], [True, False, False, False]]
     logits = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
     shares = np.array([0.0, 1 / 3, 1.0], dtype=np.float32)
-    assert best(logits, shares).sum(axis=0).tolist() == [0, 3, 9]
+    assert highest(logits, shares).sum(axis=0).tolist() == [0, 3, 9]
 
 
 def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""How records vote by linear teachers in closed form: such teachers need no training, and so no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pate._settings import plain
+from pate._validation import expect, expect_count
+from pate._voters import MOST_VOTERS
+from pate.data._records import Unit
+
+CLOSED_FORM = "closed_form"
+"""The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedFormPlan:
+    """How private records vote by linear teachers in closed form: nothing is trained, and no teacher is written down.
+
+    These settings are public. The number of records is private, and counted with noise when labels are released.
+
+    Args:
+        num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or the number of
+            teachers, at least 2, to which a keyed hash assigns them.
+        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
+        network: ``pate.models.Linear``, the only one that there is in closed form, or None.
+    """
+
+    num_teachers: int | None = None
+    unit: Unit = "record"
+    network: Callable[[tuple[int, ...], int], Any] | None = None
+
+    def __post_init__(self) -> None:
+        expect_count(2, num_teachers=self.nominal)
+        expect(self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal)
+        expect(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
+        made = None if self.network is None else plain(self.network)
+        named = made["class_path"] if isinstance(made, dict) else made
+        expect(named in (None, "pate.models.Linear"), "pate.models.Linear, the network in closed form", network=made)
+
+    @property
+    def nominal(self) -> int:
+        """The nominal number of teachers; `MOST_VOTERS` where each record or group is one."""
+        return MOST_VOTERS if self.num_teachers is None else self.num_teachers

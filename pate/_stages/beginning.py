@@ -1,0 +1,89 @@
+"""The beginning of `teachers fit`, of teachers that are trained and of those in closed form alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan
+from pate._data_file import describe_data
+from pate._disk import make_folder
+from pate._release.ledger_file import ledger_setting, open_ledger
+from pate._runs import TEACHERS_FIT, Inputs, Run, digest, ensure_key
+from pate._settings import encode_fields
+from pate._validation import expect
+from pate.data._records import Role
+from pate.data._source import DataSource
+
+if TYPE_CHECKING:
+    from pate.teachers._plan import TeacherPlan
+
+_ONE_OF_MANY = (
+    "Note: the data say whose record each is, but `unit: record` protects one record alone, not the person;"
+    " `unit: group` protects all records of a person together."
+)
+
+
+class Beginning(NamedTuple):
+    """What the stage begins with."""
+
+    folder: Path
+    """Where the teachers are kept: an absolute path, because workers may start in another folder."""
+    key: bytes
+    """The key of the partition."""
+    made_from: str
+    """A digest of the key, the plan and the data."""
+
+
+def begin_fit(
+    run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan, foreign: Callable[[Path, str], Sequence[str]]
+) -> Beginning | None:
+    """Begin the stage, or go on with it; return None if it is finished.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: how teachers are made.
+        foreign: returns the names of files in the teachers' folder that were not made from the digest given to it.
+
+    Raises:
+        ValueError: if it was begun with other settings or records, or its folder holds foreign files.
+    """
+    closed_form = {"fit": CLOSED_FORM} if isinstance(plan, ClosedFormPlan) else {}
+    settings = closed_form | encode_fields(plan) | {"data": describe_data(data)}
+    if run.overwrite or not run.is_finished(TEACHERS_FIT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = ensure_key(run, TEACHERS_FIT)
+    digests = training_inputs(data, plan) | {"partition": digest(key)}
+    inputs = Inputs({**settings, "ledger": ledger_setting(run)}, digests)
+    made_from = origin_of(inputs)
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):
+        return None
+    make_folder(folder)
+    if plan.unit == "record" and data.records(Role.PRIVATE).groups is not None:
+        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
+    return Beginning(folder, key, made_from)
+
+
+def origin_of(inputs: Inputs) -> str:
+    """Return the digest that marks teachers which were made from ``inputs``, wherever their releases are counted."""
+    return Inputs({name: value for name, value in inputs.settings.items() if name != "ledger"}, inputs.digests).digest
+
+
+def training_inputs(data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> dict[str, str]:
+    """Return hashes of what teachers are made of: private records, and public ones if anything is fitted on them."""
+    private_alone = data.feature_map is None and not isinstance(plan, ClosedFormPlan)
+    roles = (Role.PRIVATE,) if private_alone else (Role.PRIVATE, Role.PUBLIC)
+    return {role.value: data.fingerprint(role) for role in roles}
+
+
+def expect_same_data(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> None:
+    """Raise ``ValueError`` unless teachers are asked about the data that they were made of."""
+    trained = run.begun(TEACHERS_FIT).digests
+    changed = [f"other {name} records" for name, now in training_inputs(data, plan).items() if trained.get(name) != now]
+    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed)
+    data.expect_distinct()
