@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 from pate._settings import plain
 from pate._validation import expect, expect_count
@@ -13,6 +12,7 @@ from pate.data._records import Unit
 
 CLOSED_FORM = "closed_form"
 """The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
+_LINEAR = ("pate.models.Linear", "models.Linear")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,20 +25,23 @@ class ClosedFormPlan:
         num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or the number of
             teachers, at least 2, to which a keyed hash assigns them.
         unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
-        network: ``pate.models.Linear``, the only one that there is in closed form, or None.
+        network: the path ``pate.models.Linear``, the only one that there is in closed form, or None.
     """
 
     num_teachers: int | None = None
     unit: Unit = "record"
-    network: Callable[[tuple[int, ...], int], Any] | None = None
+    network: str | dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         expect_count(2, num_teachers=self.nominal)
         expect(self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal)
         expect(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
-        made = None if self.network is None else plain(self.network)
-        named = made["class_path"] if isinstance(made, dict) else made
-        expect(named in (None, "pate.models.Linear"), "pate.models.Linear, the network in closed form", network=made)
+        if self.network is not None:
+            # by its path alone, because to import a network is to import torch
+            named = plain(self.network)
+            path = named.get("class_path") if isinstance(named, dict) else named
+            expect(path in _LINEAR, f"{_LINEAR[0]}, the network in closed form", network=named)
+            object.__setattr__(self, "network", {"class_path": _LINEAR[0]})
 
     @property
     def nominal(self) -> int:

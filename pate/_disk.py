@@ -16,6 +16,13 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=0o700 if "private" in path.parts else 0o777, exist_ok=True)
 
 
+def expect_place(folder: Path) -> None:
+    """Raise ``ValueError`` unless a folder is writable, or can be made where its nearest parent is."""
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    writable = place.is_dir() and os.access(place, os.W_OK)
+    expect(writable, f"a folder {folder} that can be written", nearest=str(place))
+
+
 def gigabytes(size: int) -> str:
     """Return a number of bytes as GB, with three digits."""
     return f"{size / 1e9:.3g}"

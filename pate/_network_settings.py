@@ -84,7 +84,9 @@ def _class_paths(settings: Any) -> Iterator[str]:
             # a factory is given the path of another as an argument
             named, arguments = getattr(_trusted(path), "path_argument", None), settings.get("init_args")
             if named is not None and isinstance(arguments, Mapping):
-                yield str(arguments.get(named))
+                inner = str(arguments.get(named))
+                # whose own arguments would name another
+                yield inner if getattr(_trusted(inner), "path_argument", None) is None else f"{path} of {inner}"
         settings = list(settings.values())
     if isinstance(settings, list):
         for value in settings:

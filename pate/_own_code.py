@@ -57,7 +57,8 @@ class OwnCode(MetaPathFinder):
         return importer in _LOOK_UPS or importer.partition(".")[0] in self._modules or importer.startswith(SOURCES)
 
     def __reduce__(self) -> tuple[Callable[..., OwnCode], tuple[Any, ...]]:
-        return _received, (self._folder, tuple(self._modules))
+        # one that could not be imported here is no part of what is sent
+        return _received, (self._folder, tuple(name for name in self._modules if name in sys.modules))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from importlib import import_module
 from types import FrameType
 from typing import TextIO
@@ -105,6 +105,10 @@ def _run(words: list[str], name: str | None) -> int:
         from pate._own_code import own_code
         from pate._runs.locks import release_locks
 
+        if os.path.lexists("matplotlibrc"):
+            # matplotlib reads the one of the working directory where it is imported: elsewhere, then
+            with chdir(os.path.dirname(os.__file__)):
+                import_module("matplotlib")
         try:
             options = import_module("pate._commands.recipes").with_shipped_files(words[len(name.split()) :])
             arguments = (options, *([_COMMANDS] if name == "completion" else []))
@@ -130,6 +134,8 @@ def _ending(stop: BaseException) -> tuple[str | None, int | None]:
     from pate._faults import fault_behind
 
     line = fault_behind(stop) or (str(stop) if isinstance(stop, ValueError) else None)
+    if isinstance(stop, RecursionError):
+        line = "Expected settings and files that are nested less deeply"
     if line is None:
         return None, None
     from pate._validation import one_line

@@ -99,6 +99,7 @@ ALLOWED["pipeline"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["audit"] = set(ALLOWED) - {"testing"}
 ALLOWED["commands"] = set(ALLOWED) - {"testing"}
 ALLOWED["estimator"] = {
+    "closed_form_plan",
     "data",
     "linear",
     "pipeline",

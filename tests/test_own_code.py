@@ -188,6 +188,16 @@ def place(finished: Path, tmp_path: Path) -> Place:
     return Place(tmp_path, words)
 
 
+def test_a_strangers_settings_of_plots_are_not_read(tmp_path: Path) -> None:
+    """They could name a program, such as latex with a preamble."""
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nsvg.hashsalt: theirs\n")
+    words = ["account", *CASES["account"].words.split(), "--plot", "cost.svg"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pate", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and (tmp_path / "cost.svg").is_file(), done.stderr
+
+
 def test_quick_commands_run_nothing_of_a_stranger(place: Place) -> None:
     """One after the other in one interpreter, without the working directory in its path, as the script has it."""
     quick = [
@@ -310,6 +320,18 @@ def test_nothing_but_class_paths_names_modules_that_lie_there(own: Path, monkeyp
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     _, received = pickle.loads(sent)
     assert type(received).__name__ == "Halved" and "agreed" in sys.modules
+
+
+def test_what_could_not_be_imported_is_not_sent_to_workers(own: Path) -> None:
+    """A part of one's own code that needs a library, and does without."""
+    (own / "agreed.py").write_text(
+        "try:\n    import optional\nexcept ImportError:\n    pass\n\ndef half():\n    return 0.5\n"
+    )
+    (own / "optional.py").write_text("raise ImportError('no such library')\n")
+    with own_code():
+        decode(FeatureMap, {"class_path": "mine.Halved"})
+        finder = finder_in_use()
+        assert finder is not None and set(finder.__reduce__()[1][1]) == {"mine", "agreed"}
 
 
 def test_packages_and_files_of_python_import_what_lies_there(own: Path) -> None:

@@ -18,6 +18,7 @@ from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger
+from pate._disk import expect_place
 from pate._release.foresight import expect_possible
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import choose_ledger
@@ -89,6 +90,8 @@ def main(args: Sequence[str]) -> None:
     settings, panel = _label_settings(fit, data, voting, overrides["label"], _preset(_LABEL, recipe, root))
     assert settings.num_queries is not None, "settings are complete"
     ledger = choose_ledger(root, fit["ledger"] and Path(fit["ledger"]), data, overwrite=parsed.overwrite)
+    for folder in (root, Run(root, ledger=ledger).ledger_path.parent):
+        expect_place(folder)
     expect_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, panel, data)
     if parsed.overwrite or not Run(root).is_finished(STUDENT):
         from pate._stages.student_steps import rehearse_student

@@ -34,6 +34,8 @@ def resolve_settings(settings: LabelSettings, panel: Panel, size: int, ballots: 
     number = size if settings.num_queries is None else settings.num_queries
     expect(number <= size, f"num_queries <= {size}", num_queries=number)
     expect_promise(settings.delta, num_units=panel.num_teachers)
+    reach = settings.max_teachers_per_unit
+    expect(reach <= panel.num_teachers, f"max_teachers_per_unit <= {panel.num_teachers}", max_teachers_per_unit=reach)
     aggregator = settings.aggregator
     if ballots == "masked":
         expect(isinstance(aggregator, SiloVotes), "SiloVotes, which opens the sum of silos", aggregator=aggregator)

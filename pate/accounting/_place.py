@@ -9,6 +9,7 @@ from pathlib import Path
 from pate._validation import expect
 
 _IN_FOLDER, _BESIDE = "ledger.sqlite", ".ledger.sqlite"
+_NO_DATA = (".yaml", ".yml", ".json", ".md", ".py", ".log")  # files that lie beside data of the same name
 
 
 def one_ledger(place: Path) -> Path:
@@ -32,13 +33,14 @@ def one_ledger(place: Path) -> Path:
     ledgers += [path for path in others if _have_common_file(_files_of(path, entries), _files_of(place, entries))]
     one = "one ledger of the same private data; move the others away, or name the one to pay into by --ledger"
     expect(len(ledgers) < 2, one, ledgers=" and ".join(map(str, ledgers)))
-    if ledgers:
-        return ledgers[0]
-    # a file that was renamed has left its ledger behind
-    left = [str(path) for path in others if not _files_of(path, entries)]
-    renamed = f"a ledger with its data beside it; if these are now named as {place} would be, rename it, else move it"
-    expect(not left, f"{renamed} away or name a ledger by --ledger", without_data=" and ".join(left))
-    return place
+    if in_folder not in ledgers:
+        # a file that was renamed has left its ledger behind
+        left = [str(path) for path in others if not _data_of(path, entries)]
+        renamed = (
+            f"a ledger with its data beside it; if these are now named as {place} would be, rename it, else move it"
+        )
+        expect(not left, f"{renamed} away or name a ledger by --ledger", without_data=" and ".join(left))
+    return ledgers[0] if ledgers else place
 
 
 def is_ledger_of(ledger: Path, place: Path) -> bool:
@@ -69,12 +71,16 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _beside_files(entries: list[os.DirEntry[str]]) -> list[Path]:
-    return [Path(entry) for entry in entries if entry.name.endswith(_BESIDE) and not entry.name.startswith(".")]
+    return [Path(entry) for entry in entries if entry.name.endswith(_BESIDE)]
 
 
 def _files_of(ledger: Path, entries: list[os.DirEntry[str]]) -> list[Path]:
     stem = ledger.name.removesuffix(_BESIDE)
     return [path for entry in entries if (path := Path(entry)).stem == stem and entry.is_file()]
+
+
+def _data_of(ledger: Path, entries: list[os.DirEntry[str]]) -> list[Path]:
+    return [path for path in _files_of(ledger, entries) if path.suffix not in _NO_DATA]
 
 
 def _have_common_file(some: list[Path], others: list[Path]) -> bool:

@@ -26,20 +26,22 @@ def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
 
 
 def are_row_numbers(ids: Sequence[StrArray]) -> bool:
-    """Return whether ids number the rows of one table from 0 or from 1 on.
+    """Return whether ids number the rows of one table from 0, 1 or 2 on, upwards or downwards; 0.0 is a 0.
 
-    Fewer than three ids show no order, and are taken for names.
+    Fewer than three ids show no order, and are taken for names. Two is the first row of a spreadsheet with a header.
 
     Args:
         ids: the ids of each role, in the order of its records.
     """
-    names = [name for part in ids for name in part.tolist()]
-    if len(names) < 3 or not all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
+    names = [[name.removesuffix(".0") for name in part.tolist()] for part in ids]
+    every = [name for part in names for name in part]
+    if len(every) < 3 or not all(name.isascii() and name.isdigit() and len(name) < 19 for name in every):
         return False
-    numbers = [part.astype(np.int64) for part in ids]
+    numbers = [np.array(part, dtype=np.int64) for part in names if part]
     first, last = min(part.min() for part in numbers), max(part.max() for part in numbers)
-    in_order = all((part[1:] > part[:-1]).all() for part in numbers)
-    return bool(in_order and first in (0, 1) and last - first + 1 == len(np.unique(np.concatenate(numbers))))
+    steps = np.concatenate([np.diff(part) for part in numbers])
+    in_order = (steps > 0).all() or (steps < 0).all()
+    return bool(in_order and first in (0, 1, 2) and last - first + 1 == len(np.unique(np.concatenate(numbers))))
 
 
 def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:

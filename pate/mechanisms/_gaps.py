@@ -142,6 +142,12 @@ class GapChoice(ScoreMechanism[IntArray]):
         """The number of ranks to choose from."""
         return len(range(self._candidates.start, self._candidates.stop))
 
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks to choose from that the regularizer does not rule out."""
+        candidates = range(self._candidates.start, self._candidates.stop)
+        return tuple(rank for rank in candidates if self.regularizer is None or self.regularizer[rank] > -math.inf)
+
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``; return it as int64 ``[]`` or ``[B]``.
 

@@ -167,9 +167,10 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
 
     @property
     def widest_gap(self) -> float:
-        """The widest gap, or majority, that scores can have, in votes."""
-        inner = self.num_teachers if self.num_labels > 1 else 0.0
-        return max(inner, (self.majority_weight or 0) * self.num_teachers / 2)
+        """The widest gap, or majority, that scores can have at a rank that may be chosen, in votes."""
+        ends = (self.majority_weight or 0) * self.num_teachers / 2
+        widest = {rank: ends if rank in (0, self.num_labels) else self.num_teachers for rank in self.choice.ranks}
+        return max(widest.values())
 
     @property
     def _preference(self) -> tuple[float, ...] | None:

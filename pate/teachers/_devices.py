@@ -13,6 +13,7 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from pate._checkpoints import LocalCheckpoints
 
@@ -27,15 +28,19 @@ def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
     """
     # under Ray, and in SLURM tasks that are bound to a GPU, only one is visible
     gpus = torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
-    return pl.Trainer(
-        accelerator=accelerator,
-        devices=[local_rank() % gpus] if gpus > 1 else 1,
-        plugins=[LightningEnvironment(), LocalCheckpoints()],
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **settings,  # type: ignore[arg-type]
-    )
+    try:
+        return pl.Trainer(
+            accelerator=accelerator,
+            devices=[local_rank() % gpus] if gpus > 1 else 1,
+            plugins=[LightningEnvironment(), LocalCheckpoints()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **settings,  # type: ignore[arg-type]
+        )
+    except MisconfigurationException as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"Expected an accelerator that this machine has, got {accelerator}: {reason}") from None
 
 
 def local_rank() -> int:

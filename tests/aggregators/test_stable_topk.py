@@ -408,6 +408,19 @@ def test_one_label_needs_the_empty_set(stable: Aggregator) -> None:
     assert with_empty.aggregate(Votes.from_counts([[50]], 50), generator=np.random.default_rng(0)).mask.all()
 
 
+def test_ranks_that_are_ruled_out_answer_nothing() -> None:
+    """Of two labels one or none may be given: the widest gap is the majority for none."""
+    ruled = StableTopK(
+        scale_gap=1.0,
+        sigma_test=1.0,
+        delta_test=1e-3,
+        neighboring_relation=Relation.ADD_REMOVE_TEACHER,
+        regularizer=(0.0, -np.inf, 0.0),
+    )
+    assert ruled.most_answered(Panel(6, 2)) == pytest.approx(ndtr(2 + ndtri(1e-3)))
+    assert replace(ruled, regularizer=None).most_answered(Panel(6, 2)) == pytest.approx(ndtr(5 + ndtri(1e-3)))
+
+
 def test_a_message_names_what_came() -> None:
     make: Any = partial(StableTopK, sigma_test=1.0, delta_test=1e-6)
     with pytest.raises(ValueError, match=r"^Expected scale_gap > 0, got scale_gap=-5.0$"):

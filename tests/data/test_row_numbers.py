@@ -104,13 +104,16 @@ SOURCES: list[Open] = [in_arrays, in_numbers, in_texts, in_torch, in_columns, in
 NUMBERED = {
     "from 0": [str(row) for row in range(ROWS)],
     "from 1": [str(row + 1) for row in range(ROWS)],
+    "of a spreadsheet with a header": [str(row + 2) for row in range(ROWS)],
+    "downwards": [str(row) for row in range(ROWS)][::-1],
+    "floats": [f"{row}.0" for row in range(ROWS)],
     "padded": [f"{row:06d}" for row in range(ROWS)],
     "private ones by themselves": [*map(str, range(10)), *(f"p{row}" for row in range(20))],
     "private and test rows": [*map(str, range(10)), *(f"p{row}" for row in range(10)), *map(str, range(10, 20))],
 }
 NAMES = {
     "names": [f"r{row}" for row in range(ROWS)],
-    "in another order": [str(row) for row in range(ROWS)][::-1],
+    "in another order": np.random.default_rng(0).permutation(ROWS).astype(str).tolist(),
     "with a gap": [str(row + (row > 4)) for row in range(ROWS)],
     "from 1000": [str(row + 1000) for row in range(ROWS)],
     "samples by themselves": [*(f"p{row}" for row in range(10)), *map(str, range(20))],

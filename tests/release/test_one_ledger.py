@@ -72,6 +72,30 @@ def test_a_folder_that_has_paid_pays_for_its_files(again: str, place: Path, caps
     assert "The ledger of the private data holds 2 release(s)" in capsys.readouterr().out
 
 
+def test_a_renamed_file_is_noticed_beside_settings_of_its_name(place: Path, capsys: Captured) -> None:
+    Path("d/votes.yaml").write_text("the data.yaml of another run")
+    assert label("d/votes.npz", "one") == 0
+    Path("d/votes.npz").rename("d/renamed.npz")
+    assert label("d/renamed.npz", "two") == 2
+    assert "without_data" in capsys.readouterr().err and [*ledgers()] == ["d/votes.ledger.sqlite"]
+
+
+def test_a_file_that_takes_the_place_of_another_does_not_take_its_budget(place: Path, capsys: Captured) -> None:
+    save_votes(Path("d/others.npz"), seed=1)
+    assert label("d/votes.npz", "one") == 0 and label("d/others.npz", "two") == 0
+    Path("d/votes.npz").rename("d/others.npz")
+    assert label("d/others.npz", "three") == 2
+    assert "without_data" in capsys.readouterr().err and set(ledgers().values()) == {1}
+
+
+def test_hidden_files_have_ledgers_like_others(place: Path, capsys: Captured) -> None:
+    Path("d/votes.npz").rename("d/.votes.npz")
+    assert label("d/.votes.npz", "one") == 0
+    shutil.copy("d/.votes.npz", "d/copied.npz")
+    assert label("d/copied.npz", "two") == 2
+    assert "Expected epsilon <= 1" in capsys.readouterr().err and [*ledgers()] == ["d/.votes.ledger.sqlite"]
+
+
 TWINS: dict[str, Callable[[str, str], object]] = {"copy": shutil.copy, "hard link": os.link}
 
 

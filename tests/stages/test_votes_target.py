@@ -43,6 +43,16 @@ def test_votes_of_a_refused_target_stay_where_they_were(
     assert message in error and not Path("runs/mine").exists() and spent() == 0
 
 
+def test_a_unit_reaches_no_more_teachers_than_there_are(place: Path, capsys: Captured) -> None:
+    error = refused(capsys, "--votes=votes.npz", "--max_teachers_per_unit=21")
+    assert "Expected max_teachers_per_unit <= 20, got max_teachers_per_unit=21" in error and spent() == 0
+
+
+def test_settings_that_are_nested_too_deeply_are_one_line(place: Path, capsys: Captured) -> None:
+    Path("deep.yaml").write_text("aggregator: " + "[" * 3000 + "]" * 3000)
+    assert "nested less deeply" in refused(capsys, "--votes=votes.npz", "--config=deep.yaml", aggregator=())
+
+
 @pytest.mark.parametrize("relation", ["REPLACE_RECORD", "ADD_REMOVE_TEACHER"])
 def test_stable_top_k_answers_agreement_and_no_coins(relation: str, place: Path) -> None:
     """60 queries to 200 teachers at epsilon 8: coins, then 20 each that show none, one and all of the labels."""
