@@ -182,8 +182,10 @@ class Pipeline:
 
         Raises ``AwaitedError`` if they did not send in time what comes next.
         """
-        from pate._stages.silos import invited  # with cryptography, an extra
+        from pate._silos.exchange import expect_private  # with cryptography, an extra
+        from pate._stages.silos import invited
 
+        expect_private(request.exchange, run=self.folder)
         complete, silos, total = invited(request, settings, self.data)
         return self._released(complete, VotesFrom(silos=silos, unit=unit), total)
 

@@ -50,7 +50,8 @@ def main(args: Sequence[str]) -> None:
         "--public_keys",
         type=Path | None,
         default=None,
-        help="in place of --confirm: a folder with NAME.pub, the public key of each silo, which it got from its people",
+        help="in place of --confirm: a folder with NAME.pub, the public key of each silo, and server.pub, which it got"
+        " from their people, never from the exchange",
     )
     parser.add_argument(
         "--ledger",
@@ -82,7 +83,7 @@ def main(args: Sequence[str]) -> None:
     relation = NeighboringRelation.REPLACE_RECORD
     budget = None if options.delta is None else Budget(neighboring_relation=relation, **limits)
 
-    from pate._silos.exchange import AwaitedError, Exchange, waiting
+    from pate._silos.exchange import SERVER, AwaitedError, Exchange, expect_private, waiting
     from pate._silos.member import Consent, Member
     from pate._silos.signing import read_public_keys
 
@@ -112,7 +113,12 @@ def main(args: Sequence[str]) -> None:
         except AwaitedError as error:
             say(f"waiting for {error}")
             raise
-        known = None if options.public_keys is None else read_public_keys(options.public_keys, names)
+        expect_promise(exchange.invitation.delta, num_units=sum(names.values()))
+        known = None
+        if options.public_keys is not None:
+            expect_private(options.exchange, public_keys=options.public_keys)
+            (server,) = read_public_keys(options.public_keys, ["server"]).values()
+            known = read_public_keys(options.public_keys, names) | {SERVER: server}
         consent = Consent(digest=options.confirm, public_keys=known, budget=budget, accepts=accepts)
         keys = options.signing_key
         return Member(exchange, options.name, options.votes, options.state, keys, consent, options.ledger)

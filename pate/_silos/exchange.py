@@ -180,6 +180,7 @@ class Exchange:
         path = self.place(kind, name)
         try:
             content: Json = read_json(self._bytes(path, what))
+            expect(isinstance(content, dict), "an object", content=type(content).__name__)
             expect_known("keys", content, ["invitation", "signature", *kinds])
             fits = all(isinstance(content.get(key), each) for key, each in (kinds | {"signature": str}).items())
             expect(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
@@ -217,12 +218,14 @@ def waiting(step: Callable[[], _Result], seconds: float | None) -> _Result:
 
 def expect_private(folder: Path, **places: Path) -> None:
     """Raise ``ValueError`` unless files and folders lie outside of the exchange, wherever links lead."""
-    shared = folder.resolve()
+    shared = [folder.resolve()]
+    if folder.is_dir():
+        shared += [path.resolve() for path in folder.iterdir() if path.is_dir()]  # links among them
     for option, place in places.items():
         place = place.resolve()
-        inside = any(_is_same(each, shared) for each in (place, *place.parents))
+        inside = any(_is_same(each, root) for each in (place, *place.parents) for root in shared)
         expect(not inside, f"a place outside of {folder}, which all others read", **{option: str(place)})
-        around = any(_is_same(place, each) for each in shared.parents)
+        around = any(_is_same(place, each) for each in shared[0].parents)
         expect(not around, f"a place that does not hold {folder}, which all others read", **{option: str(place)})
 
 

@@ -153,7 +153,7 @@ class Invitation:
             expect(numbers, "numbers", type="others")
             invitation = cls(**values)
             expect(invitation.content == content, "the content that `pate label --silos` wrote", content="another")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
             raise ValueError(
                 f"Expected an invitation.json of `pate label --silos`, got a damaged one ({error})"
             ) from None

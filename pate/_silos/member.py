@@ -25,9 +25,9 @@ from pate._validation import expect
 from pate._votes import rows_of
 from pate._votes_file import read_votes
 from pate.accounting._budget import Budget
-from pate.accounting._charges import Charge, account, reaching, to_world
+from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._figures import epsilon_text, exact_text
-from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._ledger import Ledger, expect_payable, read_ledger
 from pate.accounting._place import one_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._noise import private_generator
@@ -43,7 +43,7 @@ class Consent:
 
     Attributes:
         digest: the digest of the invitation, which the people of all other silos read out as theirs; or
-        public_keys: the keys of all silos, in hexadecimal, that they gave each other before.
+        public_keys: the keys of all silos and of the server, in hexadecimal, that people gave each other before.
         budget: what all sums in which the silo takes part may cost together by its ledger. None for the budget that the
             ledger has, or for a yes.
         accepts: asks for a yes to what it is told, where there is no budget.
@@ -118,6 +118,7 @@ class Member:
 
         self._send("masked", mask)
         survivors = exchange.survivors
+        expect(name in survivors, f"{name} among the survivors, whose masked vector is there", survivors=survivors)
 
         def reveal() -> bytes:
             shares = {
@@ -170,9 +171,10 @@ class Member:
             same = consent.digest == terms.digest
             expect(same, f"the invitation that was confirmed, of digest {consent.digest}", digest=terms.digest)
         if consent.public_keys is not None:
-            others = [each for each, key in consent.public_keys.items() if terms.keys.get(each) != key]
+            invited = {**terms.keys, SERVER: terms.server_key}
+            others = [each for each, key in consent.public_keys.items() if invited.get(each) != key]
             expect(not others, f"an invitation with the keys that {name} knows", others=others)
-            unknown = [each for each in terms.keys if each not in consent.public_keys]
+            unknown = [each for each in invited if each not in consent.public_keys]
             expect(not unknown, f"keys that {name} knows of all silos", unknown=unknown)
         self._expect_accepted()
         return terms
@@ -226,20 +228,18 @@ class Member:
 
     def _expect_accepted(self) -> None:
         """Raise ``ValueError`` unless a budget or a person accepts the cost, or the ledger has it already."""
-        path, budget, charges = self._ledger_path, self.consent.budget, [self._charge]
+        path, budget = self._ledger_path, self.consent.budget
         if path.is_file():
             book = read_ledger(path)
             if (self.state / _STATE).is_file() and any(entry.token == self._token for entry in book.entries):
                 return
-            budget, most = budget or book.budget, book.max_teachers_per_unit
-            charges = [*book.charges(), *reaching(charges, most)]
+            budget = budget or book.budget
+        # as the ledger will decide when the masked vector is made, and others have paid
+        delta = self.exchange.invitation.delta if budget is None else budget.delta
+        expect_payable(path, self._charge, budget=self.consent.budget, delta=delta, max_teachers_per_unit=1)
         if budget is None:
             ways = "--max_epsilon with --delta, a budget in the ledger, or a yes at a terminal"
             expect(self.consent.accepts(self._cost), f"{ways}: {self._cost}", max_epsilon=None)
-            return
-        total = account(charges, budget.neighboring_relation).get_epsilon(delta=budget.delta)
-        limit = f"epsilon <= {exact_text(budget.max_epsilon)} with all earlier sums"
-        expect(total <= budget.max_epsilon, limit, epsilon=epsilon_text(total))
 
     @property
     def _token(self) -> str:

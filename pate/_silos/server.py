@@ -44,6 +44,8 @@ class Server:
         expect_known("--without", self.without, terms.teachers)
         _ = exchange.roster, exchange.shares  # of all: none can drop out before
         absent = exchange.absent("masked")
+        damaged = [name for name in self.without if name not in absent and not self._is_whole(name)]
+        absent = [name for name in terms.teachers if name in (*absent, *damaged)]
         if awaited := [name for name in absent if name not in self.without]:
             raise AwaitedError(f"masked of {', '.join(awaited)}")
         expect(len(absent) <= terms.dropouts, f"{terms.dropouts} silos at most to be left out", without=absent)
@@ -93,6 +95,14 @@ class Server:
             context=terms.digest,
         )
         return total.reshape(len(terms.ids), len(terms.label_names)), len(survivors)
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether the masked vector of a silo is there as the silo signed it."""
+        try:
+            self.exchange.masked(name)
+        except ValueError:
+            return False
+        return True
 
     def _expect_enough(self, revealed: Revealed, silent: int, refusals: Sequence[str]) -> None:
         """Raise `AwaitedError`, or ``ValueError`` if nobody else can come, unless these shares are enough."""

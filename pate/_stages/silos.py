@@ -104,7 +104,7 @@ def invited(
     manifest = VoteManifest(
         num_teachers=panel.num_teachers, label_names=names, made_by={}, chunks={}, ids=ids.tolist(), ballots="masked"
     )
-    expect_private(request.exchange, signing_key=request.signing_key)
+    expect_private(request.exchange, signing_key=request.signing_key, public_keys=request.public_keys)
     key, teachers = SigningKey.read(request.signing_key), dict(sorted(request.teachers.items()))
     terms = Invitation(
         teachers=teachers,

@@ -94,7 +94,7 @@ def test_nothing_is_sent_before_its_cost_is_accepted(
     known = ["--public_keys", str(tmp_path / "keys"), "--wait", "0"]
     for more, refusal in (
         ([], "--max_epsilon with --delta, a budget in the ledger, or a yes at a terminal: taking part costs epsilon ="),
-        (["--max_epsilon", "8", "--delta", "1e-6"], "epsilon <= 8 with all earlier sums, got epsilon='"),
+        (["--max_epsilon", "8", "--delta", "1e-6"], "epsilon <= 8 at delta = 1e-06"),
     ):
         assert cli.main(words(hospitals, "north", *known, *more)) == 2
         printed = capsys.readouterr()

@@ -477,6 +477,50 @@ def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Pat
         hospitals.member("charite").advance()
 
 
+def test_a_silo_that_its_ledger_would_refuse_sends_nothing(tmp_path: Path) -> None:
+    """What the filter of a budget sets aside is asked for before others pay, not when the masked vector is made."""
+    hospitals = Hospitals(tmp_path)
+    cost, relation = hospitals.terms.mechanism.events(hospitals.terms.panel), NeighboringRelation.REPLACE_RECORD
+    epsilon = account([(cost, 4)], relation).guarantee(delta=1e-6).epsilon
+    budget = Budget(max_epsilon=1.001 * epsilon, delta=1e-6, neighboring_relation=relation)
+    with pytest.raises(ValueError, match=r"^Expected epsilon <= .* is set aside for failures of tests"):
+        hospitals.member("north", budget=budget).advance()
+    assert "north" in hospitals.exchange.absent("keys")
+
+
+def test_known_keys_are_those_of_the_server_too(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    keys = dict(hospitals.terms.keys)
+    for server, accepted in ((hospitals.terms.server_key, True), (keys["west"], False), (None, False)):
+        known = keys if server is None else keys | {SERVER: server}
+        member = hospitals.member("north", digest=None, public_keys=known)
+        with pytest.raises(AwaitedError if accepted else ValueError):
+            member.advance()
+        assert ("north" in hospitals.exchange.absent("keys")) == (not accepted)
+        shutil.rmtree(tmp_path / "exchange" / "keys", ignore_errors=True)
+        shutil.rmtree(tmp_path / "north" / "private", ignore_errors=True)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b"null", b"7"])
+def test_a_file_that_is_no_object_is_one_line(content: bytes, tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
+    hospitals.exchange.place("keys", "south").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^Expected what `pate` sends in [^\n]*, got a damaged file"):
+        hospitals.member("north").advance()
+
+
+def test_a_damaged_vector_may_be_left_out(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
+    hospitals.exchange.place("masked", "west").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="west"):
+        hospitals.server().survivors()
+    assert replace(hospitals.server(), without=("west",)).survivors() == ("north", "south")
+    # one that is whole is not
+    assert "south" in replace(hospitals.server(), without=("south", "west")).survivors()
+
+
 def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
     """In its own ledger, whatever the server counts: a second exchange is beyond the budget of the first."""
     hospitals = Hospitals(tmp_path, queries=40)
@@ -495,7 +539,7 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / name, hospitals.folder / name, ignore=lambda *_: ["private", "votes.ledger.sqlite"])
     invite(hospitals.exchange, hospitals.terms)
     hospitals.advance("south", "west")
-    with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier sums, got"):
+    with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier releases, got"):
         replace(hospitals.member("north", budget=budget), ledger=ledger.path).advance()
     assert hospitals.exchange.absent("keys") == ["north"] and len(ledger.entries()) == 1
     more = replace(budget, max_epsilon=2 * epsilon)
