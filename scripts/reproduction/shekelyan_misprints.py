@@ -19,14 +19,16 @@ def classes() -> tuple[Claim, dict[str, float]]:
     meant = [len(sets_of_class(h, t, k, h + 2)) for h in tails for t in tails[h]]
     all_sets = math.comb(d, k)
     holds = sum(meant) == all_sets < sum(printed)
+    from_one = sum(len(sets_of_class(h, t, k, h + 1)) for h in tails for t in tails[h] if h)
     claim = Claim(
         where="Definition 3.4, utility class",
         published="{j_1, .., j_h}, B and {j_t}, with B among {j_(h+1), .., j_(t-1)} and h + size of B + 1 = k",
-        ours=f"d = {d}, k = {k}: the classes have {sum(printed)} sets, of which there are {all_sets}; with j_(h+2)"
-        f" {sum(meant)}",
+        ours=f"d = {d}, k = {k}: with h from 0 the classes have {sum(printed)} sets, of which there are {all_sets};"
+        f" with j_(h+2) {sum(meant)}",
         reason=Reason.MISPRINT if holds else Reason.REFUTED,
         why="B must not hold j_(h+1), of which the text says 'The integer h relates to the highest missing rank':"
-        " else a set lies in more classes than one. Theorem A.1 counts binom(t - h - 2, k - 1 - h) sets, without it",
+        " else a set lies in more classes than one. The text has 'h in {1, .., k - 1}', by which they have"
+        f" {from_one} sets: h is 0 where the best item is missing. Theorem A.1 counts binom(t - h - 2, k - 1 - h) sets, without it",
     )
     return claim, {"sets of the printed classes": float(sum(printed)), "sets of the classes meant": float(sum(meant))}
 
