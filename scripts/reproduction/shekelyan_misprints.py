@@ -28,7 +28,8 @@ def classes() -> tuple[Claim, dict[str, float]]:
         reason=Reason.MISPRINT if holds else Reason.REFUTED,
         why="B must not hold j_(h+1), of which the text says 'The integer h relates to the highest missing rank':"
         " else a set lies in more classes than one. The text has 'h in {1, .., k - 1}', by which they have"
-        f" {from_one} sets: h is 0 where the best item is missing. Theorem A.1 counts binom(t - h - 2, k - 1 - h) sets, without it",
+        f" {from_one} sets: h is 0 where the best item is missing. Theorem A.1 counts binom(t - h - 2, k - 1 - h) sets,"
+        " without it",
     )
     return claim, {"sets of the printed classes": float(sum(printed)), "sets of the classes meant": float(sum(meant))}
 

@@ -89,7 +89,7 @@ def counterexample(delta: float, delta_test: float, budgets: Sequence[float] = (
 
 
 def among_real_counts(start: Counterexample) -> Counterexample:
-    """Return the example that needs most, near ``start``, among real counts, each of which a user moves by 1 at most."""
+    """Return the example near ``start`` that needs most, of real counts, which a user moves by 1 at most."""
 
     def of(place: Sequence[float]) -> Counterexample:
         return start._replace(rho=math.exp(place[0]), first=place[1], second=place[2])
