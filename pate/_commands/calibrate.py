@@ -13,6 +13,7 @@ from pate._commands.parsing import call
 from pate._planning.completion import complete_aggregator, scale_to_target
 from pate._planning.gaps import gap_needed
 from pate._planning.proposals import title
+from pate._release.promise import expect_promise
 from pate._settings import path_of
 from pate._validation import expect, expect_open_unit
 from pate._votes import Panel
@@ -55,6 +56,8 @@ def calibrate(
             aggregator is for another relation.
     """
     expect_open_unit(answered=answered)
+    # a release by the settings that are printed would be refused
+    expect_promise(delta, num_units=panel.num_teachers)
     target = Target(
         epsilon=target_epsilon, delta=delta, num_queries=num_queries, neighboring_relation=neighboring_relation
     )

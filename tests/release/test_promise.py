@@ -28,6 +28,7 @@ def test_no_release_is_stated_at_a_delta_that_promises_nothing(place: Path, caps
     lines = (
         "topk --pairs pairs.csv --items items.txt --k 1 --scale 1 --delta 0.9 --output top.csv",
         "silo exchange --name north --votes votes.npz --state state --signing_key key.pem --max_epsilon 1 --delta 0.9",
+        "calibrate --target_epsilon 1 --num_queries 9 --num_teachers 2000 --num_labels 3 --delta 5e-4",
         "plan --num_records 1000 --num_labels 2 --num_public 30 --delta 0.9",
         "plan --num_records 10000 --num_labels 2 --num_public 30 --delta 1e-4",
     )
