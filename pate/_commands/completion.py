@@ -41,12 +41,17 @@ def _tree(commands: Mapping[str, tuple[str, str, str]]) -> argparse.ArgumentPars
     others = {name: entry for name, entry in commands.items() if name != "completion"}
     actions = {name: _actions(getattr(import_module(f"pate._commands.{m}"), f)) for name, (m, f, _) in others.items()}
     root = argparse.ArgumentParser("pate", add_help=False)
-    levels = {"": root.add_subparsers()}
+    parsers, levels = {"": root}, {"": root.add_subparsers()}
     for name, (_, _, summary) in commands.items():
         group, _, last = name.rpartition(" ")
         if group not in levels:
-            levels[group] = levels[""].add_parser(group, add_help=False, help="").add_subparsers()
-        parser = levels[group].add_parser(last, add_help=False, help=summary)
+            # `silo` is a command itself, beside `silo key`
+            text = commands[group][2] if group in commands else ""
+            parsers[group] = levels[""].add_parser(group, add_help=False, help=text)
+            levels[group] = parsers[group].add_subparsers()
+        if name not in parsers:
+            parsers[name] = levels[group].add_parser(last, add_help=False, help=summary)
+        parser = parsers[name]
         if name == "completion":
             parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
         for action in actions.get(name, ()):

@@ -89,7 +89,7 @@ def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captu
     assert "take other data" in error and "delete it to begin anew" in error
     entries = read_ledger(place / "data" / "faces.ledger.sqlite").entries
     assert [(entry.run, entry.count) for entry in entries] == [("one", 60)]
-    assert label("runs/one", "--num_queries=5") == 0
+    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=5"]) == 0
     statement = json.loads((place / "runs" / "one" / "public" / "privacy.json").read_text())
     assert [release["count"] for release in statement["releases"]] == [60, 5]
     assert statement["ledger"]["counts"] == "private data"
