@@ -487,7 +487,7 @@ def test_one_outlying_count_leaves_the_noise_of_the_others(
 ) -> None:
     """A count as large as integers are, as a marker for what is missing may be, drowned all that was below it."""
     monkeypatch.chdir(tmp_path)
-    options = ["--kbar", "3", "--delta", "0.3", "--delta_domain", "0.29"] if mechanism == "limited_domain" else []
+    options = ["--kbar", "3", "--delta", "1e-3", "--delta_domain", "9e-4"] if mechanism == "limited_domain" else []
     below = "none,-500000\nnever,-500000\n" if mechanism == "limited_domain" else ""
     for vote in (512, 514):
         Path("counts.csv").write_text(f"item,count\nmissing,{2**63 - 1}\na,{vote}\nb,513\n{below}")
