@@ -1,6 +1,7 @@
 """Multi-label classifiers with a differential-privacy guarantee, by Private Aggregation of Teacher Ensembles.
 
-Most programs need no more than the names below; the packages hold the others. All are imported on their first use.
+Most programs need no more than the names below; the packages hold the others. All are imported on
+their first use.
 """
 
 from pate._lazy import lazy_names
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from pate._release.stating import StatedLabels as StatedLabels
     from pate._runs.released import ReleasedLabels as ReleasedLabels
     from pate._stages.student_steps import StudentPlan as StudentPlan
-    from pate._votes import Panel as Panel
     from pate._votes import Votes as Votes
+    from pate._votes import VoteShape as VoteShape
     from pate._votes_file import NamedVotes as NamedVotes
     from pate.accounting import Budget as Budget
     from pate.accounting import Ledger as Ledger

@@ -1,6 +1,7 @@
 """The command `pate`, also as `python -m pate`: Ctrl-C is one line while what it needs is still imported, too.
 
-Up to the first line nothing is imported but ``sys``, which is built in: for ``python -m`` Python looks for all else in
+Up to the first line nothing is imported but ``sys``, which is built in: for ``python -m`` Python
+    looks for all else in
 the working directory first.
 """
 
@@ -27,7 +28,8 @@ def main() -> int:
         try:
             return cli.main()
         finally:
-            # Python ends as killed after an interrupt in code that a library compiled, until the next code is compiled
+            # Python ends as killed after an interrupt in code that a library compiled, until the
+            # next code is compiled
             exec("")
             # all is said, and what Python puts away at its end would answer with a traceback
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

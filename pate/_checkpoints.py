@@ -18,11 +18,14 @@ _PLACES = ("dirpath", "best_model_path", "kth_best_model_path", "last_model_path
 class LocalCheckpoints(TorchCheckpointIO):
     """Writes each checkpoint beside its place, where Lightning writes to the system's folder for temporary files first.
 
-    A process that is killed would leave PRIVATE weights there, and it may be another, smaller disk. Paths are relative
-    to the checkpoint's folder, so that it tells nothing of the machine and may move with its run.
+    A process that is killed would leave PRIVATE weights there, and it may be another, smaller disk.
+    Paths are relative to the checkpoint's folder, so that it tells nothing of the machine and may
+    move with its run.
     """
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
         """Write the checkpoint, whole or not at all."""
         folder = os.path.realpath(Path(path).parent)
         with replacing(Path(path)) as file:
@@ -41,5 +44,7 @@ def _with_places(checkpoint: dict[str, Any], move: Callable[[str], str]) -> dict
     for name, state in checkpoint.get("callbacks", {}).items():
         callbacks[name] = state | {key: move(state[key]) for key in _PLACES if state.get(key)}
         if "best_k_models" in state:
-            callbacks[name]["best_k_models"] = {move(place): score for place, score in state["best_k_models"].items()}
+            callbacks[name]["best_k_models"] = {
+                move(place): score for place, score in state["best_k_models"].items()
+            }
     return checkpoint | {"callbacks": callbacks}

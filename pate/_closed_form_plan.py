@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from pate._settings import plain
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate._voters import MOST_VOTERS
 from pate.data._records import Unit
 
@@ -19,13 +19,16 @@ _LINEAR = ("pate.models.Linear", "models.Linear")
 class ClosedFormPlan:
     """How private records vote by linear teachers in closed form: nothing is trained, and no teacher is written down.
 
-    These settings are public. The number of records is private, and counted with noise when labels are released.
+    These settings are public. The number of records is private, and counted with noise when labels
+    are released.
 
     Args:
-        num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or the number of
-            teachers, at least 2, to which a keyed hash assigns them.
-        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
-        network: the path ``pate.models.Linear``, the only one that there is in closed form, or None.
+        num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or
+            the number of teachers, at least 2, to which a keyed hash assigns them.
+        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one
+            person.
+        network: the path ``pate.models.Linear``, the only one that there is in closed form, or
+            None.
     """
 
     num_teachers: int | None = None
@@ -33,14 +36,16 @@ class ClosedFormPlan:
     network: str | dict[str, str] | None = None
 
     def __post_init__(self) -> None:
-        expect_count(2, num_teachers=self.nominal)
-        expect(self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal)
-        expect(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
+        require_count(2, num_teachers=self.nominal)
+        require(
+            self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal
+        )
+        require(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
         if self.network is not None:
             # by its path alone, because to import a network is to import torch
             named = plain(self.network)
             path = named.get("class_path") if isinstance(named, dict) else named
-            expect(path in _LINEAR, f"{_LINEAR[0]}, the network in closed form", network=named)
+            require(path in _LINEAR, f"{_LINEAR[0]}, the network in closed form", network=named)
             object.__setattr__(self, "network", {"class_path": _LINEAR[0]})
 
     @property

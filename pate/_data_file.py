@@ -10,7 +10,7 @@ from jsonargparse import ArgumentError
 
 from pate._runs import VOTES_IMPORT, Json, Run, digest, first_stage
 from pate._settings import SettingsParser, encode
-from pate._validation import expect, expect_known
+from pate._validation import require, require_known
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.data.features import FeatureMap
@@ -19,14 +19,14 @@ from pate.data.features import FeatureMap
 def load_data(run: Run) -> DataSource:
     """Return the data source that ``data.yaml`` in the run's folder describes.
 
-    Raises ``ValueError`` if that file is missing, names no data, or describes other data than those that the run was
-    begun with.
+    Raises ``ValueError`` if that file is missing, names no data, or describes other data than those
+    that the run was begun with.
     """
-    expect_data_config(run)
+    require_data_config(run)
     if first_stage(run) is VOTES_IMPORT:
         described = run.begun(VOTES_IMPORT).settings.get("data") is not None
         give = "the run's public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
-        expect(described, give, data=None, run=str(run.root))
+        require(described, give, data=None, run=str(run.root))
     parser = _parser()
     source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
     return source
@@ -35,12 +35,15 @@ def load_data(run: Run) -> DataSource:
 def describe_data(source: DataSource) -> Json:
     """Return what a ``data.yaml`` says of a source, in the form that a run keeps: with absolute paths.
 
-    Raises ``ValueError`` if its arguments are not what a file can hold, such as paths, numbers and texts.
+    Raises ``ValueError`` if its arguments are not what a file can hold, such as paths, numbers and
+    texts.
     """
     try:
         described: Json = encode(DataSource, source, absolute_paths=True)
     except ValueError as error:
-        raise ValueError(f"{error}. Later stages read the records again, from what data.yaml says of them") from None
+        raise ValueError(
+            f"{error}. Later stages read the records again, from what data.yaml says of them"
+        ) from None
     return described
 
 
@@ -49,14 +52,20 @@ def read_data(path: Path) -> DataSource:
 
     Raises ``ValueError`` if the file is missing or describes no source.
     """
-    expect(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
+    require(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
     parser = _parser()
     try:
         source: DataSource = parser.instantiate(parser.parse_path(path)).data
     except ArgumentError as error:
         reason = " ".join(str(error).split())
-        where = " (install its package, or add its folder to PYTHONPATH)" if "No module named" in reason else ""
-        raise ValueError(f"Expected a source of records under `data:` in {path}, got {reason}{where}") from None
+        where = (
+            " (install its package, or add its folder to PYTHONPATH)"
+            if "No module named" in reason
+            else ""
+        )
+        raise ValueError(
+            f"Expected a source of records under `data:` in {path}, got {reason}{where}"
+        ) from None
     return source
 
 
@@ -73,36 +82,39 @@ def public_digest(source: DataSource) -> str:
     return digest(json.dumps(features, sort_keys=True), source.fingerprint(Role.PUBLIC))
 
 
-def expect_data_config(run: Run) -> None:
+def require_data_config(run: Run) -> None:
     """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data than the first stage had."""
     first = first_stage(run)
     begun, content = run.state(first), _read_data_config(run.root)
     if begun is None:
-        expect(content is not None, "a run with a data.yaml", run=str(run.root))
+        require(content is not None, "a run with a data.yaml", run=str(run.root))
         return
     again = f"The same `pate {first.name}` puts it back"
-    expect(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
+    require(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
     same = content is not None and content["data"] == begun.begun.settings.get("data")
     other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
     expected = f"the data that `{first.name}` was begun with. {again}, or {other} with --overwrite"
-    expect(same, expected, changed=str(run.data_config))
+    require(same, expected, changed=str(run.data_config))
 
 
 def read_locations(root: Path) -> tuple[DataSource | None, Path]:
     """Return the source of the records that a run's ``data.yaml`` names, or None, and the place of the run's ledger.
 
-    Unlike `load_data` it reads nothing private, and so does not know whether the run was begun with these.
+    Unlike `load_data` it reads nothing private, and so does not know whether the run was begun with
+    these.
 
     Raises:
         ValueError: if that file is missing or damaged, or names a source that cannot be made.
     """
     path = root / "data.yaml"
-    expect(path.is_file(), "the folder of a run, with its data.yaml", missing=str(path))
+    require(path.is_file(), "the folder of a run, with its data.yaml", missing=str(path))
     content = _read(path)
-    expect(content is not None, "where data and ledger lie", damaged=str(path))
+    require(content is not None, "where data and ledger lie", damaged=str(path))
     assert content is not None
     source = None if content["data"] is None else read_data(path)
-    return source, Run(root, ledger=Path(content["ledger"]) if content.get("ledger") else None).ledger_path
+    return source, Run(
+        root, ledger=Path(content["ledger"]) if content.get("ledger") else None
+    ).ledger_path
 
 
 def load_ledger(root: Path) -> Path | None:
@@ -122,17 +134,20 @@ def _read_data_config(root: Path) -> Json | None:
     # votes from elsewhere need no data
     complete = content is not None and (content["data"] or first is VOTES_IMPORT)
     again = f"Delete it, and the same `pate {first.name}` puts it back"
-    expect(complete, f"where data and ledger lie. {again}", damaged=str(path))
+    require(complete, f"where data and ledger lie. {again}", damaged=str(path))
     return content
 
 
 def _read(path: Path) -> Json | None:
-    """Return what a ``data.yaml`` says, or None if it is damaged. Raises ``ValueError`` on a key that nobody reads."""
+    """Return what a ``data.yaml`` says, or None if it is damaged.
+
+    Raises ``ValueError`` on a key that nobody reads.
+    """
     try:
         content = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, ValueError):
         return None
     if not isinstance(content, dict):
         return None
-    expect_known(f"keys of {path}", map(str, content), ("data", "ledger"))
+    require_known(f"keys of {path}", map(str, content), ("data", "ledger"))
     return content if "data" in content and isinstance(content.get("ledger"), str | None) else None

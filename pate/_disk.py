@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from pate._validation import expect
+from pate._validation import require
 
 
 def make_folder(path: Path) -> None:
@@ -16,11 +16,11 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=0o700 if "private" in path.parts else 0o777, exist_ok=True)
 
 
-def expect_place(folder: Path) -> None:
+def require_place(folder: Path) -> None:
     """Raise ``ValueError`` unless a folder is writable, or can be made where its nearest parent is."""
     place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     writable = place.is_dir() and os.access(place, os.W_OK)
-    expect(writable, f"a folder {folder} that can be written", nearest=str(place))
+    require(writable, f"a folder {folder} that can be written", nearest=str(place))
 
 
 def gigabytes(size: int) -> str:
@@ -28,7 +28,7 @@ def gigabytes(size: int) -> str:
     return f"{size / 1e9:.3g}"
 
 
-def expect_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> None:
+def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> None:
     """Raise ``ValueError`` if the disk of a folder, or of its nearest parent, has no room for so many bytes.
 
     Args:
@@ -42,4 +42,8 @@ def expect_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> None
         block = os.statvfs(place).f_frsize  # a file takes whole blocks
         needed = files * block * -(-needed // (files * block))
     free = shutil.disk_usage(place).free
-    expect(needed <= free, f"{gigabytes(needed)} GB of free disk for the {what} in {folder}", free_gb=gigabytes(free))
+    require(
+        needed <= free,
+        f"{gigabytes(needed)} GB of free disk for the {what} in {folder}",
+        free_gb=gigabytes(free),
+    )

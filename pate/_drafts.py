@@ -18,11 +18,17 @@ DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}")
 
 @contextmanager
 def draft_of(
-    path: Path, mode: str = "wb", *, folder: Path | None = None, once: bool = False, permissions: int = 0o666
+    path: Path,
+    mode: str = "wb",
+    *,
+    folder: Path | None = None,
+    once: bool = False,
+    permissions: int = 0o666,
 ) -> Iterator[IO[Any]]:
     """Open a draft for writing, and give it the name ``path`` once it is complete and on disk.
 
-    Nobody else takes it for abandoned meanwhile. Drafts that killed commands left of ``path`` are deleted.
+    Nobody else takes it for abandoned meanwhile. Drafts that killed commands left of ``path`` are
+    deleted.
 
     Args:
         path: the file.

@@ -19,8 +19,8 @@ from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.stating import StatedLabels
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import as_float32, expect, expect_count, expect_positive
-from pate._votes import Panel, highest, rows_of
+from pate._validation import as_float32, require, require_count, require_positive
+from pate._votes import VoteShape, highest, rows_of
 from pate._votes_file import NamedVotes
 from pate.data._arrays import Arrays
 from pate.data._checks import as_text
@@ -32,9 +32,16 @@ from pate.student._targets import noise_of, targets_of
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
+    from sklearn.utils.validation import (
+        check_is_fitted,
+        check_random_state,
+        column_or_1d,
+        validate_data,
+    )
 except ImportError:
-    raise ImportError("PateClassifier needs scikit-learn 1.6 or later: pip install 'pate[sklearn]'") from None
+    raise ImportError(
+        "PateClassifier needs scikit-learn 1.6 or later: pip install 'pate[sklearn]'"
+    ) from None
 
 _DRAWN = 2000  # public samples between bounds
 
@@ -42,34 +49,40 @@ _DRAWN = 2000  # public samples between bounds
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
     """A classifier for scikit-learn that is private towards the records it is fitted on, with its statement.
 
-    ``fit`` is one release. It runs the stages of `Pipeline` in a temporary folder, which is removed when it returns:
-    records vote, or teachers that were trained on parts of them, their votes on public samples are released through a
-    private mechanism, and a linear student learns from what was released. The fitted estimator is the student and the
-    statement, both PUBLIC; it holds nothing else of the private records.
+    ``fit`` is one release. It runs the stages of `Pipeline` in a temporary folder, which is removed
+    when it returns: records vote, or teachers that were trained on parts of them, their votes on
+    public samples are released through a private mechanism, and a linear student learns from what
+    was released. The fitted estimator is the student and the statement, both PUBLIC; it holds
+    nothing else of the private records.
 
-    PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or drawn between
-    ``bounds``. Nothing protects them. Nor is anything protected of which a pipeline's earlier steps were fitted to
-    private records: scale by public ones, or leave it to this estimator, which does so by itself. Each fit costs anew:
-    cross-validation and a search over parameters are as many releases, and the choice between them is one more thing
-    that the records decide.
+    PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
+        drawn between
+    ``bounds``. Nothing protects them. Nor is anything protected of which a pipeline's earlier steps
+    were fitted to private records: scale by public ones, or leave it to this estimator, which does
+    so by itself. Each fit costs anew: cross-validation and a search over parameters are as many
+    releases, and the choice between them is one more thing that the records decide.
 
     Args:
         epsilon: what one fit may cost at most, under REPLACE_RECORD.
-        delta: the chance that this fails: 1e-3 at most, and below one over ``n_teachers``. Choose it well below one
-            over the number of records, which is private, and so not looked at.
-        teacher: None for a linear model in closed form, for which nothing is trained (`ScoreVotes`; the best choice
-            for most tables, ``docs/measured.md``); or any classifier of scikit-learn, whose clones are fitted label
-            by label to parts of the records. Those with ``predict_proba`` give each label to their best public
-            samples, to as large a share as has it among their own records; others to those that they predict.
-        n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in closed form None lets
-            each record (each group) vote for itself.
-        bounds: between which features lie, ``(low, high)``, each a number or one for every feature, known without a
-            look at the records. `fit` without ``X_public`` draws its samples evenly between them.
-        classes: of a target ``y`` ``[N]``, all values that there can be, known without a look at the records. None for
-            0 and 1; ``"from_y"`` takes those that occur in ``y``, and it is then not private which ones do.
-        ledger: a file that counts all releases of the same records, made if it is missing. None for a statement of
-            this fit alone, which other fits to the same records add to.
-        random_state: seeds what is no secret: drawn samples and the teachers' training. Neither noise nor partition.
+        delta: the chance that this fails: 1e-3 at most, and below one over ``n_teachers``. Choose
+            it well below one over the number of records, which is private, and so not looked at.
+        teacher: None for a linear model in closed form, for which nothing is trained (`ScoreVotes`;
+            the best choice for most tables, ``docs/measured.md``); or any classifier of
+            scikit-learn, whose clones are fitted label by label to parts of the records. Those with
+            ``predict_proba`` give each label to their best public samples, to as large a share as
+            has it among their own records; others to those that they predict.
+        n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in
+            closed form None lets each record (each group) vote for itself.
+        bounds: between which features lie, ``(low, high)``, each a number or one for every feature,
+            known without a look at the records. `fit` without ``X_public`` draws its samples evenly
+            between them.
+        classes: of a target ``y`` ``[N]``, all values that there can be, known without a look at
+            the records. None for 0 and 1; ``"from_y"`` takes those that occur in ``y``, and it is
+            then not private which ones do.
+        ledger: a file that counts all releases of the same records, made if it is missing. None for
+            a statement of this fit alone, which other fits to the same records add to.
+        random_state: seeds what is no secret: drawn samples and the teachers' training. Neither
+            noise nor partition.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
 
     Attributes:
@@ -104,29 +117,42 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.noise_seed = noise_seed
 
     def fit(
-        self, X: ArrayLike, Y: ArrayLike, *, X_public: ArrayLike | None = None, groups: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        Y: ArrayLike,
+        *,
+        X_public: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Release labels of public samples, and fit the student to them.
 
         Args:
             X: ``[N, F]``, the features of the private records.
             Y: ``[N, C]`` in {0, 1}, their labels; or ``[N]``, the class of each.
-            X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them between ``bounds``.
-            groups: ``[N]`` texts or integers, whose record each is, such as a person, who is then what is protected.
+            X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them
+                between ``bounds``.
+            groups: ``[N]`` texts or integers, whose record each is, such as a person, who is then
+                what is protected.
 
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
-        expect_positive(epsilon=self.epsilon)
+        require_positive(epsilon=self.epsilon)
         if self.n_teachers is not None:
-            expect_count(2, n_teachers=self.n_teachers)
+            require_count(2, n_teachers=self.n_teachers)
         records, targets = validate_data(self, X, Y, multi_output=True, dtype=np.float64)
         labels = self._labels_of(np.asarray(targets))
         random = check_random_state(self.random_state)
         public = self._public_samples(X_public, random)
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
-        expect(len(units) == len(records), f"{len(records)} groups, one for each record", groups=len(units))
-        settings = LabelSettings(delta=self.delta, target_epsilon=self.epsilon, noise_seed=self.noise_seed)
+        require(
+            len(units) == len(records),
+            f"{len(records)} groups, one for each record",
+            groups=len(units),
+        )
+        settings = LabelSettings(
+            delta=self.delta, target_epsilon=self.epsilon, noise_seed=self.noise_seed
+        )
         self._scaling = PublicScaling().fit(ArrayFeatures(as_float32(public, what="X_public")))
         ids = np.char.mod("public%09d", np.arange(len(public)))
         with TemporaryDirectory(prefix="pate") as folder:
@@ -134,19 +160,30 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             if self.teacher is None:
                 file = Path(folder) / "records.npz"
                 _save(file, records, labels, public, ids, groups=None if groups is None else units)
-                plan = ClosedFormPlan(num_teachers=self.n_teachers, unit="record" if groups is None else "group")
+                plan = ClosedFormPlan(
+                    num_teachers=self.n_teachers, unit="record" if groups is None else "group"
+                )
                 pipeline = Pipeline(
-                    run, _OneFit(file, features=PublicScaling(), permanent_ids=True), ledger=self.ledger
+                    run,
+                    _OneFit(file, features=PublicScaling(), permanent_ids=True),
+                    ledger=self.ledger,
                 )
                 pipeline.fit_teachers(plan)
                 pipeline.vote()
                 released = pipeline.label(settings)
             else:
                 # a target that nothing reaches is found before teachers are fitted
-                resolve_settings(settings, Panel(self._num_teachers(), labels.shape[1]), len(public))
+                resolve_settings(
+                    settings, VoteShape(self._num_teachers(), labels.shape[1]), len(public)
+                )
                 ballots = self._ballots(records, labels, public, units, random)
                 names = [f"label_{j}" for j in range(labels.shape[1])]
-                votes = NamedVotes(ids=ids, label_names=tuple(names), ballots=ballots, features=self._features(public))
+                votes = NamedVotes(
+                    ids=ids,
+                    label_names=tuple(names),
+                    ballots=ballots,
+                    features=self._features(public),
+                )
                 unit = "record" if groups is None else "group"
                 released = label(votes, settings, run=run, unit=unit, ledger=self.ledger)
         self.released_, self.statement_ = released, released.statement
@@ -164,7 +201,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the probabilities ``[N, C]`` of labels, or ``[N, K]`` of classes, of samples ``[N, F]``."""
         check_is_fitted(self)
-        probabilities = self._student.predict(self._features(validate_data(self, X, reset=False, dtype=np.float64)))
+        probabilities = self._student.predict(
+            self._features(validate_data(self, X, reset=False, dtype=np.float64))
+        )
         if self._multi_label:
             return probabilities
         if len(self.classes_) == 2:
@@ -180,59 +219,95 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         if self._multi_label or self.classes is None:
             self.classes_: NDArray[Any] = np.array([0, 1])
             if len(np.unique(Y)) > 2 and Y.ndim == 1:
-                raise ValueError("Only binary classification is supported without classes, the public values of y")
-            expect(np.isin(Y, (0, 1)).all(), "labels in {0, 1}, or classes, the public values of y", labels="others")
+                raise ValueError(
+                    "Only binary classification is supported without classes, the public values of y"
+                )
+            require(
+                np.isin(Y, (0, 1)).all(),
+                "labels in {0, 1}, or classes, the public values of y",
+                labels="others",
+            )
             return Y.reshape(len(Y), -1).astype(np.uint8)
         if isinstance(self.classes, str):
-            expect(self.classes == "from_y", 'classes, their values in a list, or "from_y"', classes=self.classes)
+            require(
+                self.classes == "from_y",
+                'classes, their values in a list, or "from_y"',
+                classes=self.classes,
+            )
         y = column_or_1d(Y)
         self.classes_ = np.unique(y if isinstance(self.classes, str) else np.asarray(self.classes))
-        expect(np.isin(y, self.classes_).all(), "y among the classes", classes=self.classes_[:5].tolist())
+        require(
+            np.isin(y, self.classes_).all(),
+            "y among the classes",
+            classes=self.classes_[:5].tolist(),
+        )
         shown = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return np.asarray(y[:, None] == shown, dtype=np.uint8)
 
     def _features(self, X: FloatArray) -> FloatArray:
         return self._scaling.transform(ArrayFeatures(as_float32(X, what="X"))).astype(np.float64)
 
-    def _public_samples(self, X_public: ArrayLike | None, random: np.random.RandomState) -> FloatArray:
+    def _public_samples(
+        self, X_public: ArrayLike | None, random: np.random.RandomState
+    ) -> FloatArray:
         if X_public is not None:
-            public: FloatArray = validate_data(self, X_public, reset=False, dtype=np.float64, ensure_min_samples=2)
+            public: FloatArray = validate_data(
+                self, X_public, reset=False, dtype=np.float64, ensure_min_samples=2
+            )
             return public
         needed = "X_public, samples that anybody may see, or bounds between which to draw them"
-        expect(self.bounds is not None, needed, X_public=None)
+        require(self.bounds is not None, needed, X_public=None)
         assert self.bounds is not None
         wanted = f"bounds (low, high), finite and low < high, each a number or {self.n_features_in_} of them"
         try:
             pair = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)
             low, high = (np.broadcast_to(bound, self.n_features_in_) for bound in pair)
-            ordered = bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all())
+            ordered = bool(
+                np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
+            )
         except (TypeError, ValueError):
             ordered = False
-        expect(ordered, wanted, bounds=self.bounds)
+        require(ordered, wanted, bounds=self.bounds)
         return np.asarray(random.uniform(low, high, size=(_DRAWN, self.n_features_in_)))
 
     def _ballots(
-        self, X: FloatArray, labels: UInt8Array, public: FloatArray, units: StrArray, random: np.random.RandomState
+        self,
+        X: FloatArray,
+        labels: UInt8Array,
+        public: FloatArray,
+        units: StrArray,
+        random: np.random.RandomState,
     ) -> UInt8Array:
         """Return the ballots ``[P, T, C]`` of teachers, each fitted to the units that a secret key assigns to it.
 
-        The key is drawn for this fit alone, so that the teacher of a record, even of a row number, is independent of
-        all others': of neighbors with a record more or less, every assignment of the others is as likely.
+        The key is drawn for this fit alone, so that the teacher of a record, even of a row number,
+        is independent of all others': of neighbors with a record more or less, every assignment of
+        the others is as likely.
         """
         num_teachers = self._num_teachers()
         seeds = random.randint(2**31 - 1, size=num_teachers).tolist()
         # a classifier that cannot be fitted at all is found out on labels that mean nothing
-        _fitted(self.teacher, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(public[:1])
-        teachers = assign_teachers(units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32))
+        _fitted(self.teacher, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(
+            public[:1]
+        )
+        teachers = assign_teachers(
+            units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32)
+        )
         ballots = np.zeros((len(public), num_teachers, labels.shape[1]), dtype=np.uint8)
         for teacher, seed in enumerate(seeds):
             rows = np.flatnonzero(teachers == teacher)
             for column in range(labels.shape[1]) if rows.size else ():
-                ballots[:, teacher, column] = _ballot(self.teacher, X[rows], labels[rows, column], public, seed)
+                ballots[:, teacher, column] = _ballot(
+                    self.teacher, X[rows], labels[rows, column], public, seed
+                )
         return ballots
 
     def _num_teachers(self) -> int:
-        expect(self.n_teachers is not None, "n_teachers, a public number, with a teacher", n_teachers=None)
+        require(
+            self.n_teachers is not None,
+            "n_teachers, a public number, with a teacher",
+            n_teachers=None,
+        )
         assert self.n_teachers is not None
         return int(self.n_teachers)
 
@@ -241,7 +316,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         tags.target_tags.multi_output = True
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = self.classes is not None
-        tags.classifier_tags.poor_score = True  # how good it is depends on epsilon and the number of records
+        tags.classifier_tags.poor_score = (
+            True  # how good it is depends on epsilon and the number of records
+        )
         tags.non_deterministic = self.noise_seed is None
         return tags
 
@@ -265,8 +342,8 @@ def _save(
 ) -> None:
     """Write private records and public samples as `Arrays` reads them, with a test record that nobody asks for.
 
-    Where each record votes for itself, no id matters. A part of them is found by a key that is drawn for this fit
-    alone, so that row numbers will do.
+    Where each record votes for itself, no id matters. A part of them is found by a key that is
+    drawn for this fit alone, so that row numbers will do.
     """
     sizes = [len(X), len(public), 1]
     arrays = {
@@ -280,27 +357,36 @@ def _save(
     np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
 
 
-def _ballot(classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int) -> UInt8Array | int:
+def _ballot(
+    classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int
+) -> UInt8Array | int:
     """Return the ballot ``[P]`` of a classifier fitted to one label ``[N]`` of a teacher's records."""
     if labels.min() == labels.max():
         return int(labels[0])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning would say something of this teacher's records
+            warnings.simplefilter(
+                "ignore"
+            )  # a warning would say something of this teacher's records
             fitted = _fitted(classifier, X, labels, seed)
             if not hasattr(fitted, "predict_proba"):
                 return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
             scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
-            return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(np.uint8)
+            return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(
+                np.uint8
+            )
     except Exception:
-        # nothing that one record can change makes a fit fail: five neighbors of three records are no error
+        # nothing that one record can change makes a fit fail: five neighbors of three records are
+        # no error
         return 0
 
 
 def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:
     """Return a clone of a classifier, fitted with ``seed`` wherever it draws anything."""
     copy = clone(classifier)
-    seeded: Sequence[str] = [name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"]
+    seeded: Sequence[str] = [
+        name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"
+    ]
     return copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)
 
 

@@ -8,9 +8,16 @@ import sqlite3
 from collections.abc import Iterator
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# what torch, SQLite, and code in C++ below them, say in errors of classes that other faults have too
+# what torch, SQLite, and code in C++ below them, say in errors of classes that other faults have
+# too
 _FULL_WORDS = ("No space left on device", "disk is full", "File too large")
-_MEMORY_WORDS = ("allocate memory", "bad_alloc", "out of memory", "Unable to allocate", "start new thread")
+_MEMORY_WORDS = (
+    "allocate memory",
+    "bad_alloc",
+    "out of memory",
+    "Unable to allocate",
+    "start new thread",
+)
 _MOST_LETTERS = 300
 _KEPT = "Nothing that was finished is lost"
 _AGAIN = "and the same command goes on"
@@ -19,13 +26,15 @@ _AGAIN = "and the same command goes on"
 def fault_behind(error: BaseException) -> str | None:
     """Return in one line the fault of the machine that ``error`` tells of, and what to do; None if it tells of none.
 
-    Errors of the system other than a shortage are faults only where nobody has put them into other words.
+    Errors of the system other than a shortage are faults only where nobody has put them into other
+    words.
     """
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of pathlib
         return f"Expected a path that leads somewhere, got: {_line(error)}. {_KEPT}"
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):
         return (
-            shortage_behind(error) or f"Expected access to {error.filename or 'a file'}, got: {_line(error)}. {_KEPT}"
+            shortage_behind(error)
+            or f"Expected access to {error.filename or 'a file'}, got: {_line(error)}. {_KEPT}"
         )
     return shortage_behind(error)
 
@@ -33,12 +42,19 @@ def fault_behind(error: BaseException) -> str | None:
 def shortage_behind(error: BaseException) -> str | None:
     """Return the line on a full disk or short memory; None if ``error`` tells of neither.
 
-    It is also found behind an error that was raised while it was handled: it explains a file that seems to be damaged.
+    It is also found behind an error that was raised while it was handled: it explains a file that
+        seems to be damaged.
     """
     for cause in _chain(error):
-        if isinstance(cause, MemoryError) or _number(cause) == errno.ENOMEM or _says(cause, _MEMORY_WORDS):
+        if (
+            isinstance(cause, MemoryError)
+            or _number(cause) == errno.ENOMEM
+            or _says(cause, _MEMORY_WORDS)
+        ):
             ways = f"free some, or ask for less at once, {_AGAIN}"
-            return f"Expected more memory than is free, got: {_line(cause) or 'none'}. {_KEPT}: {ways}"
+            return (
+                f"Expected more memory than is free, got: {_line(cause) or 'none'}. {_KEPT}: {ways}"
+            )
         if _number(cause) in _FULL or _says(cause, _FULL_WORDS):
             return f"Expected room on the disk{_of(cause)}, got: {_line(cause)}. {_KEPT}: free some, {_AGAIN}"
     return None
@@ -57,7 +73,9 @@ def _number(error: BaseException) -> int | None:
 
 def _says(error: BaseException, words: tuple[str, ...]) -> bool:
     """Return whether an error of a library, which may have no number, says one of ``words``."""
-    return isinstance(error, RuntimeError | OSError | sqlite3.Error) and any(word in str(error) for word in words)
+    return isinstance(error, RuntimeError | OSError | sqlite3.Error) and any(
+        word in str(error) for word in words
+    )
 
 
 def _of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pate._runs.files import read_array, read_arrays
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_distinct, expect_positive
+from pate._validation import require, require_count, require_distinct, require_positive
 from pate.accounting._place import is_ledger_of, one_ledger
 
 CountArray = NDArray[np.integer]
@@ -26,10 +26,12 @@ class Histogram:
     """Scores of items; the scores are PRIVATE.
 
     Attributes:
-        items: names of the d items. Where they are public, nothing about them may follow from who the users are. Where
-            they are not, they are those that some user has, and the names and d are PRIVATE as the scores are.
+        items: names of the d items. Where they are public, nothing about them may follow from who
+            the users are. Where they are not, they are those that some user has, and the names and
+            d are PRIVATE as the scores are.
         scores: ``[d]``, how often each was chosen, or any other score.
-        sensitivity: the most by which one user changes one score; all in one direction if the user is there or not.
+        sensitivity: the most by which one user changes one score; all in one direction if the user
+            is there or not.
         bound: in words, what one user may change.
         public: whether the list of items is public.
     """
@@ -41,18 +43,24 @@ class Histogram:
     public: bool = True
 
     def __post_init__(self) -> None:
-        expect(self.scores.shape == (len(self.items),), f"{len(self.items)} scores", shape=self.scores.shape)
-        expect_positive(sensitivity=self.sensitivity)
-        expect_distinct("items", self.items)
+        require(
+            self.scores.shape == (len(self.items),),
+            f"{len(self.items)} scores",
+            shape=self.scores.shape,
+        )
+        require_positive(sensitivity=self.sensitivity)
+        require_distinct("items", self.items)
 
 
 def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
     """Read scores of items, whose list is taken to be public.
 
     Args:
-        path: a ``.csv`` with columns ``item`` and ``count``; a ``.npy`` of ``[d]`` numbers, whose items are named by
-            their places 0..d-1; or a ``.npz`` with ``counts`` and, unless these are to be named so, ``items``.
-        sensitivity: the most by which one user changes one of them; all in one direction if the user is there or not.
+        path: a ``.csv`` with columns ``item`` and ``count``; a ``.npy`` of ``[d]`` numbers, whose
+            items are named by their places 0..d-1; or a ``.npz`` with ``counts`` and, unless these
+            are to be named so, ``items``.
+        sensitivity: the most by which one user changes one of them; all in one direction if the
+            user is there or not.
 
     Raises:
         ValueError: on a file that cannot be read so.
@@ -62,31 +70,42 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
         items = tuple(item for item, _ in rows)
         scores = _array([_number(text, path) for _, text in rows], sensitivity)
     else:
-        expect(path.suffix in (".npy", ".npz"), "counts in a .csv, .npy or .npz", path=str(path))
+        require(path.suffix in (".npy", ".npz"), "counts in a .csv, .npy or .npz", path=str(path))
         if path.suffix == ".npy":
             arrays = {"counts": read_array(path, what="a file of counts")}
         else:
             arrays = read_arrays(path, ("counts",), ("items",), what="a file of counts")
         scores = arrays["counts"]
-        expect(scores.ndim == 1 and scores.dtype.kind in "iuf", "counts as [d] numbers", shape=scores.shape)
-        expect(np.isfinite(scores).all(), "finite counts", counts="others")
+        require(
+            scores.ndim == 1 and scores.dtype.kind in "iuf",
+            "counts as [d] numbers",
+            shape=scores.shape,
+        )
+        require(np.isfinite(scores).all(), "finite counts", counts="others")
         names = arrays.get("items", np.arange(scores.size))
-        expect(names.ndim == 1, "items as [d] names", shape=names.shape)
+        require(names.ndim == 1, "items as [d] names", shape=names.shape)
         items = tuple(str(name) for name in names)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.ptp(scores.astype(np.float64)) if scores.size else 0.0
-    expect(np.isfinite(spread), "counts whose differences are finite", counts="others")
-    if scores.dtype.kind == "f" and (scores == np.rint(scores)).all() and np.abs(scores).max(initial=0) < 2**53:
+    require(np.isfinite(spread), "counts whose differences are finite", counts="others")
+    if (
+        scores.dtype.kind == "f"
+        and (scores == np.rint(scores)).all()
+        and np.abs(scores).max(initial=0) < 2**53
+    ):
         scores = scores.astype(np.int64)
-    # means, for one, move both ways as a user comes or goes: under ADD_REMOVE_TEACHER that is twice the window
+    # means, for one, move both ways as a user comes or goes: under ADD_REMOVE_TEACHER that is twice
+    # the window
     bound = f"every count by at most {sensitivity:g}, and all in one direction where a user is there or not"
     return Histogram(items, scores, sensitivity, f"{bound}, as whoever brings the counts promises")
 
 
 def read_items(path: Path) -> tuple[str, ...]:
     """Read a public list of items, one on a line. Raises ``ValueError`` where there is none."""
-    expect(path.is_file(), "a file of items", path=str(path))
-    return tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip())
+    require(path.is_file(), "a file of items", path=str(path))
+    return tuple(
+        line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()
+    )
 
 
 def read_pairs(
@@ -99,10 +118,11 @@ def read_pairs(
 ) -> Histogram:
     """Count how often users chose items, what each of them contributes being bounded.
 
-    A user counts at most ``max_each`` times for one item, however often the pair is there. Of users with more than
-    ``max_items`` items that many are drawn, for each user independently of all others. So one user moves at most
-    ``max_items`` counts by at most ``max_each``. Pairs with items that are not on the public list are left out. Without
-    a list, items are those for which somebody counts, in the order of their names; pairs without an item are left out.
+    A user counts at most ``max_each`` times for one item, however often the pair is there. Of users
+    with more than ``max_items`` items that many are drawn, for each user independently of all
+    others. So one user moves at most ``max_items`` counts by at most ``max_each``. Pairs with items
+    that are not on the public list are left out. Without a list, items are those for which somebody
+    counts, in the order of their names; pairs without an item are left out.
 
     Args:
         path: a ``.csv`` with columns ``user`` and ``item``.
@@ -114,9 +134,9 @@ def read_pairs(
     Raises:
         ValueError: on a file that cannot be read so, or bounds below 1.
     """
-    expect_count(1, max_each=max_each)
+    require_count(1, max_each=max_each)
     if max_items is not None:
-        expect_count(1, max_items=max_items)
+        require_count(1, max_items=max_items)
     listed = None if items is None else set(items)
     chosen: dict[str, Counter[str]] = {}
     for user, item in _rows(path, "user", "item"):
@@ -170,14 +190,15 @@ class HistogramFiles:
 
     Args:
         pairs: a .csv with columns user and item (PRIVATE).
-        items: with pairs, the public list of all items that may be chosen, one on a line; none is needed with
-            --mechanism limited_domain.
+        items: with pairs, the public list of all items that may be chosen, one on a line; none is
+            needed with --mechanism limited_domain.
         max_each: with pairs, how often one user counts for one item at most.
-        max_items: with pairs, how many items of one user count, drawn at random for each; by default all of them.
-        counts: in place of pairs, counts of items (PRIVATE): a .csv with columns item and count, a .npy, or a .npz with
-            counts and items.
-        sensitivity: with counts, the most by which one user changes one of them, all in one direction if the user is
-            there or not; 1 unless given.
+        max_items: with pairs, how many items of one user count, drawn at random for each; by
+            default all of them.
+        counts: in place of pairs, counts of items (PRIVATE): a .csv with columns item and count, a
+            .npy, or a .npz with counts and items.
+        sensitivity: with counts, the most by which one user changes one of them, all in one
+            direction if the user is there or not; 1 unless given.
 
     Raises:
         ValueError: unless either pairs or counts are given, each with its own options.
@@ -193,12 +214,16 @@ class HistogramFiles:
     def __post_init__(self) -> None:
         exactly_one = (self.pairs is None) != (self.counts is None)
         texts = {name: None if value is None else str(value) for name, value in vars(self).items()}
-        expect(exactly_one, "either --pairs or --counts", pairs=texts["pairs"], counts=texts["counts"])
+        require(
+            exactly_one, "either --pairs or --counts", pairs=texts["pairs"], counts=texts["counts"]
+        )
         if self.pairs is not None:
-            expect(self.sensitivity is None, "--max_each with --pairs", sensitivity=self.sensitivity)
+            require(
+                self.sensitivity is None, "--max_each with --pairs", sensitivity=self.sensitivity
+            )
         else:
             for name in ("items", "max_each", "max_items"):
-                expect(texts[name] is None, f"no --{name} with --counts", **{name: texts[name]})
+                require(texts[name] is None, f"no --{name} with --counts", **{name: texts[name]})
 
     @property
     def public(self) -> bool:
@@ -240,39 +265,50 @@ class HistogramFiles:
         facts = dict(vars(self))
         for name in ("pairs", "counts", "items"):
             path = facts[name]
-            expect(path is None or path.is_file(), f"a file of {name}", path=str(path))
+            require(path is None or path.is_file(), f"a file of {name}", path=str(path))
             facts[name] = path is not None
         return facts
 
     def read(self, generator: np.random.Generator) -> Histogram:
         """Return the histogram; ``generator`` draws which items of a user count."""
         if self.counts is not None:
-            return read_counts(self.counts, sensitivity=1.0 if self.sensitivity is None else self.sensitivity)
+            return read_counts(
+                self.counts, sensitivity=1.0 if self.sensitivity is None else self.sensitivity
+            )
         assert self.pairs is not None
         items = None if self.items is None else read_items(self.items)
         max_each = 1 if self.max_each is None else self.max_each
-        return read_pairs(self.pairs, items, max_each=max_each, max_items=self.max_items, generator=generator)
+        return read_pairs(
+            self.pairs, items, max_each=max_each, max_items=self.max_items, generator=generator
+        )
 
 
 def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     """Yield two columns of a file with a header, by name."""
-    expect(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))
-    expect(path.is_file(), "an existing file", path=str(path))
-    # what stands in a line is PRIVATE, the first one too if it is no header, and no message repeats it
+    require(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))
+    require(path.is_file(), "an existing file", path=str(path))
+    # what stands in a line is PRIVATE, the first one too if it is no header, and no message repeats
+    # it
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # strict: a quote that is never closed would make all users after it one item
             reader = csv.reader(file, strict=True)
             names = [name.strip() for name in next(reader, [])]
             wanted = f"columns {first} and {second} in the first line of {path}"
-            expect({first, second} <= set(names), wanted, columns=f"{len(names)} others")
+            require({first, second} <= set(names), wanted, columns=f"{len(names)} others")
             places = names.index(first), names.index(second)
             for row in reader:
                 if row:
-                    expect(len(row) == len(names), f"{len(names)} columns in line {reader.line_num}", columns=len(row))
+                    require(
+                        len(row) == len(names),
+                        f"{len(names)} columns in line {reader.line_num}",
+                        columns=len(row),
+                    )
                     yield row[places[0]].strip(), row[places[1]].strip()
     except (csv.Error, UnicodeDecodeError):
-        raise ValueError(f"Expected a .csv in UTF-8 whose quotes are closed, got another file at {path}") from None
+        raise ValueError(
+            f"Expected a .csv in UTF-8 whose quotes are closed, got another file at {path}"
+        ) from None
 
 
 def _number(text: str, path: Path) -> int | float:
@@ -285,21 +321,25 @@ def _number(text: str, path: Path) -> int | float:
         number = float(text)
     except ValueError:
         number = math.nan
-    expect(math.isfinite(number), f"finite numbers in the column count of {path}", count="another")
+    require(math.isfinite(number), f"finite numbers in the column count of {path}", count="another")
     return int(number) if number.is_integer() else number
 
 
 def _array(numbers: list[int | float], sensitivity: float) -> CountArray | FloatArray:
     """Return numbers, int64 or uint64 if all are whole, else float64; how they are PRIVATE, and no message repeats it.
 
-    Raises ``ValueError`` on whole numbers beyond 64 bits, or others so large that a float does not tell neighbors
-    apart: rounding moves them by 2^-21 of the sensitivity at most.
+    Raises ``ValueError`` on whole numbers beyond 64 bits, or others so large that a float does not
+    tell neighbors apart: rounding moves them by 2^-21 of the sensitivity at most.
     """
     low, high = min(numbers, default=0), max(numbers, default=0)
     if all(isinstance(number, int) for number in numbers):
         signed = low >= -(2**63) and high < 2**63
-        expect(signed or 0 <= low <= high < 2**64, "whole counts of 64 bits", count="larger ones")
+        require(signed or 0 <= low <= high < 2**64, "whole counts of 64 bits", count="larger ones")
         return np.array(numbers, dtype=np.int64 if signed else np.uint64)
     most = 2**32 * abs(sensitivity)
-    expect(not max(high, -low) > most, f"counts of at most {most:g} unless all are whole", count="larger ones")
+    require(
+        not max(high, -low) > most,
+        f"counts of at most {most:g} unless all are whole",
+        count="larger ones",
+    )
     return np.array(numbers, dtype=np.float64)

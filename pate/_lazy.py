@@ -1,6 +1,7 @@
 """Public names that are imported on their first use (PEP 562).
 
-It imports nothing itself: the command `pate` begins with it, and cannot answer Ctrl-C in one line until it is read.
+It imports nothing itself: the command `pate` begins with it, and cannot answer Ctrl-C in one line
+    until it is read.
 As `python -m pate` it would import from the working directory, too.
 """
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
     """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported on their first use.
 
-    The names are those that the package imports for type checkers, under ``if TYPE_CHECKING``: there is no second list.
+    The names are those that the package imports for type checkers, under ``if TYPE_CHECKING``:
+        there is no second list.
     What it imports from itself are its subpackages, which ``__all__`` leaves out.
 
     Args:
@@ -42,7 +44,11 @@ def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         inside = homes[name] == package
-        value = import_module(f"{package}.{name}") if inside else getattr(import_module(homes[name]), name)
+        value = (
+            import_module(f"{package}.{name}")
+            if inside
+            else getattr(import_module(homes[name]), name)
+        )
         setattr(sys.modules[package], name, value)
         return value
 

@@ -1,8 +1,9 @@
 """The closed-form student: one linear model per label, from noisy shares or labels of public samples alone.
 
-Nothing is left to set: how strongly a label's weights are shrunk follows from the likelihood of what was released. All
-labels rank by their model; one decides by it only if the release itself shows that this is better than the constant
-answer.
+Nothing is left to set: how strongly a label's weights are shrunk follows from the likelihood of
+    what was released. All
+labels rank by their model; one decides by it only if the release itself shows that this is better
+than the constant answer.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, gammaln, logit
 
 from pate._typing import BoolArray, FloatArray
-from pate._validation import expect, expect_positive
+from pate._validation import require, require_positive
 
-_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e5, 33)))  # of a signal to its noise along the widest direction
+_RATIOS = np.concatenate(
+    ([0.0], np.geomspace(1e-3, 1e5, 33))
+)  # of a signal to its noise along the widest direction
 _STEPS = 40  # of accelerated gradient descent
-_RIDGE = 1e-4  # of the logistic link, relative to the widest direction: keeps separable labels finite
+_RIDGE = (
+    1e-4  # of the logistic link, relative to the widest direction: keeps separable labels finite
+)
 _SAMPLES = 10  # for each direction, that a logistic model of exact labels needs
 _NEWTON = 40  # steps of the two-number link
 _STEEPEST = 6.0  # logits for each standard deviation of an answer over the samples
@@ -39,8 +44,9 @@ class LinearStudent:
 
     Attributes:
         weights: ``[F + 1, C]``, the intercepts last; minus infinity where nothing was released.
-        departs: ``[C]``, whether the model may decide otherwise than the constant answer. Where it may not, its logits
-            are bent to the side of ``constants``, in the same order: they rank samples, and decide nothing.
+        departs: ``[C]``, whether the model may decide otherwise than the constant answer. Where it
+            may not, its logits are bent to the side of ``constants``, in the same order: they rank
+            samples, and decide nothing.
         constants: ``[C]``, the logits of the constant answer.
     """
 
@@ -68,7 +74,9 @@ def bend_to_one_side(logits: FloatArray, above: BoolArray) -> FloatArray:
         above: ``[C]``, which labels stay above 0.
     """
     sharp = SHARPNESS * logits
-    bent = np.where(above, np.logaddexp(0, sharp) / SHARPNESS + LEAST, -np.logaddexp(0, -sharp) / SHARPNESS)
+    bent = np.where(
+        above, np.logaddexp(0, sharp) / SHARPNESS + LEAST, -np.logaddexp(0, -sharp) / SHARPNESS
+    )
     return np.where(np.isneginf(logits), logits, bent)
 
 
@@ -94,10 +102,13 @@ class Directions:
         centre = features.mean(axis=0)
         inner = features - centre
         wide = inner.shape[0] < inner.shape[1]
-        # of the smaller Gram matrix, which takes a fraction of the time of a singular value decomposition
+        # of the smaller Gram matrix, which takes a fraction of the time of a singular value
+        # decomposition
         values, vectors = np.linalg.eigh(inner @ inner.T if wide else inner.T @ inner)
         # what subtracting a rounded mean leaves of constant features is no direction
-        rounding = len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)) ** 2
+        rounding = (
+            len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)) ** 2
+        )
         significant = values > max(1e-9 * float(values.max(initial=0.0)), rounding)
         spread, basis = np.sqrt(values[significant][::-1]), vectors[:, significant][:, ::-1]
         if wide:
@@ -112,15 +123,16 @@ def fit_linear(
 
     Label by label, in the coordinates of one factorisation:
 
-    1. Weights have a Gaussian prior, whose size is the most likely one for the label and, as one label more, for all
-       labels together; the noise is at least ``noise_std``. Means of labels are shrunk towards each other by their
-       known noise (Efron & Morris (1973)).
-    2. A logistic model of two numbers, its level and its slope along the posterior mean, takes on the mean of the
-       answers and their spread. It ranks samples as the posterior mean does. Exact labels, ten or more for each
-       direction (Peduzzi et al. (1996)), have a logistic model of all directions.
-    3. Answers of the posterior mean with one sample left out, which is exact for its prior, are compared with the
-       constant answer on that sample's own target, whose noise has mean 0. See `departures` for which labels may decide
-       by their model; the others rank by it alone.
+    1. Weights have a Gaussian prior, whose size is the most likely one for the label and, as one
+       label more, for all labels together; the noise is at least ``noise_std``. Means of labels are
+       shrunk towards each other by their known noise (Efron & Morris (1973)).
+    2. A logistic model of two numbers, its level and its slope along the posterior mean, takes on
+       the mean of the answers and their spread. It ranks samples as the posterior mean does. Exact
+       labels, ten or more for each direction (Peduzzi et al. (1996)), have a logistic model of all
+       directions.
+    3. Answers of the posterior mean with one sample left out, which is exact for its prior, are
+       compared with the constant answer on that sample's own target, whose noise has mean 0. See
+       `departures` for which labels may decide by their model; the others rank by it alone.
 
     Args:
         features: ``[N, ...]``, flattened.
@@ -131,11 +143,15 @@ def fit_linear(
     Raises:
         ValueError: on shapes that do not match, or ``noise_std <= 0``.
     """
-    x, y, released = flat(features), np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
-    expect(y.ndim == 2 and len(y) == len(x), f"targets of shape [{len(x)}, C]", shape=y.shape)
-    expect(released.shape == y.shape, f"a mask of shape {list(y.shape)}", shape=released.shape)
+    x, y, released = (
+        flat(features),
+        np.asarray(targets, dtype=np.float64),
+        np.asarray(mask, dtype=np.bool_),
+    )
+    require(y.ndim == 2 and len(y) == len(x), f"targets of shape [{len(x)}, C]", shape=y.shape)
+    require(released.shape == y.shape, f"a mask of shape {list(y.shape)}", shape=released.shape)
     if noise_std is not None:
-        expect_positive(noise_std=noise_std)
+        require_positive(noise_std=noise_std)
     num_labels = y.shape[1]
     weights = np.zeros((x.shape[1] + 1, num_labels))
     weights[-1] = -np.inf  # a label of which nothing is known is denied
@@ -153,11 +169,14 @@ def fit_linear(
     return LinearStudent(weights, departs, constants)
 
 
-def linear_student_of(features: ArrayLike, answers: ArrayLike, decisions: ArrayLike) -> LinearStudent:
+def linear_student_of(
+    features: ArrayLike, answers: ArrayLike, decisions: ArrayLike
+) -> LinearStudent:
     """Return the linear student whose answers to public samples were released, with its decisions there.
 
-    Answers are a linear function of the features; its logistic model of two numbers is that of `link`. A label whose
-    decision is the same for all samples is decided by its constant answer; of others the model decides.
+    Answers are a linear function of the features; its logistic model of two numbers is that of
+    `link`. A label whose decision is the same for all samples is decided by its constant answer; of
+    others the model decides.
 
     Args:
         features: ``[N, ...]``, flattened.
@@ -165,8 +184,8 @@ def linear_student_of(features: ArrayLike, answers: ArrayLike, decisions: ArrayL
         decisions: ``[N, C]`` in {0, 1}.
     """
     x, y, yes = flat(features), np.asarray(answers, dtype=np.float64), np.asarray(decisions) > 0
-    expect(y.ndim == 2 and 0 < len(y) == len(x), f"answers of shape [{len(x)}, C]", shape=y.shape)
-    expect(yes.shape == y.shape, f"decisions of shape {list(y.shape)}", shape=yes.shape)
+    require(y.ndim == 2 and 0 < len(y) == len(x), f"answers of shape [{len(x)}, C]", shape=y.shape)
+    require(yes.shape == y.shape, f"decisions of shape {list(y.shape)}", shape=yes.shape)
     space, means = _directions(_Keyed(x)), y.mean(axis=0)
     fitted = y - means
     level, steepness = link(means, fitted)
@@ -179,7 +198,9 @@ def linear_student_of(features: ArrayLike, answers: ArrayLike, decisions: ArrayL
     return LinearStudent(weights, departs, np.where(departs, constants, sides))
 
 
-def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None) -> FloatArray:
+def constant_logits(
+    targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None
+) -> FloatArray:
     """Return the logits ``[C]`` of the constant answer that a release supports: its means, shrunk as in `fit_linear`.
 
     Args:
@@ -192,7 +213,9 @@ def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | N
     y, released = y[:, answered], released[:, answered]
     num = released.sum(axis=0)
     raw = (y * released).sum(axis=0) / num
-    noise = np.maximum((released * (y - raw) ** 2).sum(axis=0) / np.maximum(1, num - 1), (noise_std or 0.0) ** 2)
+    noise = np.maximum(
+        (released * (y - raw) ** 2).sum(axis=0) / np.maximum(1, num - 1), (noise_std or 0.0) ** 2
+    )
     logits = np.full(len(answered), -np.inf)
     logits[answered] = logit(shrunk_means(raw, noise / num).clip(0.5 / num, 1 - 0.5 / num))
     return logits
@@ -201,15 +224,17 @@ def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | N
 def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
     """Return which labels ``[C]`` may depart from a constant answer: as many as are better than it all together.
 
-    A label that is worse by more than a standard error stays constant. Of the others, the most convincing first, as
-    many depart as leave the sum of their gains significant: at ``sqrt(4 + 2 log n)`` standard errors or more, where
-    ``n`` is the number of ways to choose so many labels. Of labels that hold nothing but noise, few sets ever pass:
-    ``exp(-2) / n`` bounds the chance of each.
+    A label that is worse by more than a standard error stays constant. Of the others, the most
+    convincing first, as many depart as leave the sum of their gains significant: at ``sqrt(4 + 2
+    log n)`` standard errors or more, where ``n`` is the number of ways to choose so many labels. Of
+    labels that hold nothing but noise, few sets ever pass: ``exp(-2) / n`` bounds the chance of
+    each.
 
     Args:
-        gains: ``[C]``, by how many answers a model agrees better with held-out targets than the constant answer: the
-            sum over samples of ``(answer - constant) (2 target - 1)``.
-        squares: ``[C]``, the sum of the squares of the same terms, which estimates the variance of ``gains``.
+        gains: ``[C]``, by how many answers a model agrees better with held-out targets than the
+            constant answer: the sum over samples of ``(answer - constant) (2 target - 1)``.
+        squares: ``[C]``, the sum of the squares of the same terms, which estimates the variance of
+            ``gains``.
     """
     errors = np.sqrt(np.maximum(squares, np.finfo(np.float64).tiny))
     order = np.argsort(-gains / errors, kind="stable")
@@ -262,13 +287,16 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     )
 
 
-def posterior(space: Directions, centred: FloatArray, noise_std: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+def posterior(
+    space: Directions, centred: FloatArray, noise_std: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return posterior means ``[P, C]``, by what they were shrunk ``[P, C]``, and the variance of the noise ``[C]``.
 
-    Targets are Gaussian around a linear function whose weight along direction ``j`` has variance ``r spread_j^2`` times
-    that of the noise. The noise has its most likely size given ``r``, but no less than is known. The ratio ``r`` of a
-    label is the most likely one, where the mean over all labels of the log-likelihood counts as that of one label more:
-    what all labels say together steadies what one of them says.
+    Targets are Gaussian around a linear function whose weight along direction ``j`` has variance
+    ``r spread_j^2`` times that of the noise. The noise has its most likely size given ``r``, but no
+    less than is known. The ratio ``r`` of a label is the most likely one, where the mean over all
+    labels of the log-likelihood counts as that of one label more: what all labels say together
+    steadies what one of them says.
 
     Args:
         space: the directions of the samples.
@@ -279,7 +307,10 @@ def posterior(space: Directions, centred: FloatArray, noise_std: float) -> tuple
     squares, free = (centred**2).sum(axis=0), max(1, len(centred) - 1)
     outside = np.maximum(squares - (moments**2).sum(axis=0), 0)
     shapes = (space.spread / space.spread[:1]) ** 2
-    losses, levels = np.empty((len(_RATIOS), centred.shape[1])), np.empty((len(_RATIOS), centred.shape[1]))
+    losses, levels = (
+        np.empty((len(_RATIOS), centred.shape[1])),
+        np.empty((len(_RATIOS), centred.shape[1])),
+    )
     for i, ratio in enumerate(_RATIOS.tolist()):
         signal = ratio * shapes
         residual = outside + (moments**2 / (1 + signal)[:, None]).sum(axis=0)
@@ -294,8 +325,9 @@ def posterior(space: Directions, centred: FloatArray, noise_std: float) -> tuple
 def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return level ``[C]`` and steepness ``[C]`` of logistic models ``level + steepness * fitted``.
 
-    Their probabilities have the mean of linear answers ``means + fitted`` over the samples, and the same moment along
-    ``fitted``. Two numbers cannot follow noise, and keep the order of the samples.
+    Their probabilities have the mean of linear answers ``means + fitted`` over the samples, and the
+    same moment along ``fitted``. Two numbers cannot follow noise, and keep the order of the
+    samples.
 
     Args:
         means: ``[C]``, the means of the labels.
@@ -304,10 +336,13 @@ def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]
     rare = 0.5 / len(fitted)
     means = means.clip(rare, 1 - rare)
     spread = fitted.std(axis=0)
-    scale = np.where(spread > np.finfo(np.float64).eps, spread, np.inf)  # what does not vary has no slope
+    scale = np.where(
+        spread > np.finfo(np.float64).eps, spread, np.inf
+    )  # what does not vary has no slope
     unit = fitted / scale
     level, slope = np.asarray(logit(means)), np.zeros(len(means))
-    # Newton's method on both moments; steps are clipped, because separable labels have no finite solution
+    # Newton's method on both moments; steps are clipped, because separable labels have no finite
+    # solution
     for _ in range(_NEWTON):
         predicted = expit(level + slope * unit)
         curvature = predicted * (1 - predicted)

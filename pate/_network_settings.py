@@ -14,7 +14,7 @@ from torch import nn
 from pate._networks import make_network
 from pate._runs import Json
 from pate._settings import SettingsParser
-from pate._validation import expect
+from pate._validation import require
 
 _WITHOUT_WEIGHTS = "settings_without_weights"
 _BUILDERS = "torchvision.models"
@@ -27,15 +27,17 @@ _ROOMS = (
 )
 """Modules whose classes settings from elsewhere may name: networks and transforms that run no code of their settings.
 
-They are imported by their names here, when a path begins with one, because torchvision takes seconds.
+They are imported by their names here, when a path begins with one, because torchvision takes
+seconds.
 """
 
 
 def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
     """Return settings that make the layers of ``network`` and read no weights from elsewhere while they do.
 
-    A network whose constructor reads weights from a file or downloads them has a mapping ``settings_without_weights``
-    of the arguments to be replaced. Settings of any other network are returned as they are.
+    A network whose constructor reads weights from a file or downloads them has a mapping
+    ``settings_without_weights`` of the arguments to be replaced. Settings of any other network are
+    returned as they are.
     """
     bare = getattr(network, _WITHOUT_WEIGHTS, None)
     if not isinstance(bare, dict):
@@ -47,32 +49,41 @@ def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
 def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> nn.Module:
     """Return the network of ``settings``, its class path and arguments as a configuration has them.
 
-    Classes of `_ROOMS` are called with the arguments as they are: a text among them stays a text. Anything else that
+    Classes of `_ROOMS` are called with the arguments as they are: a text among them stays a text.
+        Anything else that
     settings name is code from elsewhere, which is neither imported nor called unless it is trusted.
 
     Args:
         settings: a class path with arguments, or the path alone.
-        shape: what the network is made for: the shape of a sample, and the number of labels if it has any.
+        shape: what the network is made for: the shape of a sample, and the number of labels if it
+            has any.
         trust: whether classes and functions from elsewhere are imported and called.
 
     Raises:
-        ValueError: in one line, if something that is not trusted is named, if the class cannot be imported here or does
-            not take these settings, or if these name weights to be read from elsewhere.
+        ValueError: in one line, if something that is not trusted is named, if the class cannot be
+            imported here or does not take these settings, or if these name weights to be read from
+            elsewhere.
     """
     content: Json = {"class_path": settings} if isinstance(settings, str) else settings
     path = str(content.get("class_path"))
     foreign = next((name for name in _class_paths(content) if _trusted(name) is None), None)
     if foreign is not None:
         ours = "networks and feature maps of pate or torchvision, or trust=True (--trust), with which other code runs"
-        expect(trust, ours, class_path=foreign)
+        require(trust, ours, class_path=foreign)
         here = "to be found here (install its package, or add its folder to PYTHONPATH)"
-        expect(_imported(path) is not None, f"the network {path} {here}", missing=path)
+        require(_imported(path) is not None, f"the network {path} {here}", missing=path)
     try:
-        return _constructed(content, *shape) if foreign is None else _made_by_configuration(settings, *shape)
+        return (
+            _constructed(content, *shape)
+            if foreign is None
+            else _made_by_configuration(settings, *shape)
+        )
     # settings that do not fit raise whatever the class or torch raises
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"Expected a network {path} that takes the settings it was saved with, got {reason}") from None
+        raise ValueError(
+            f"Expected a network {path} that takes the settings it was saved with, got {reason}"
+        ) from None
 
 
 def _class_paths(settings: Any) -> Iterator[str]:
@@ -82,11 +93,18 @@ def _class_paths(settings: Any) -> Iterator[str]:
             path = str(settings["class_path"])
             yield path
             # a factory is given the path of another as an argument
-            named, arguments = getattr(_trusted(path), "path_argument", None), settings.get("init_args")
+            named, arguments = (
+                getattr(_trusted(path), "path_argument", None),
+                settings.get("init_args"),
+            )
             if named is not None and isinstance(arguments, Mapping):
                 inner = str(arguments.get(named))
                 # whose own arguments would name another
-                yield inner if getattr(_trusted(inner), "path_argument", None) is None else f"{path} of {inner}"
+                yield (
+                    inner
+                    if getattr(_trusted(inner), "path_argument", None) is None
+                    else f"{path} of {inner}"
+                )
         settings = list(settings.values())
     if isinstance(settings, list):
         for value in settings:
@@ -123,7 +141,11 @@ def _constructed(content: Json, *shape: Any) -> nn.Module:
         # a setting is saved as the value of its member
         arguments[name] = type(default)(value) if isinstance(default, Enum) else _plain(name, value)
     if isfunction(make):
-        expect(not arguments, "settings of a function in pate.models.Factory", init_args=sorted(arguments))
+        require(
+            not arguments,
+            "settings of a function in pate.models.Factory",
+            init_args=sorted(arguments),
+        )
         return make_network(make, *shape)
     return make(*shape, **arguments)
 
@@ -131,18 +153,30 @@ def _constructed(content: Json, *shape: Any) -> nn.Module:
 def _plain(name: str, value: Any) -> Any:
     """Return an argument, and modules for the settings of modules in it."""
     if name.startswith(("weights", "pretrained")):
-        expect(not value, "no weights from elsewhere, since the folder has those of all layers", **{name: value})
+        require(
+            not value,
+            "no weights from elsewhere, since the folder has those of all layers",
+            **{name: value},
+        )
     if isinstance(value, list):
         return [_plain("", item) for item in value]
     if isinstance(value, Mapping):
-        return _constructed(dict(value)) if "class_path" in value else {key: _plain(key, value[key]) for key in value}
+        return (
+            _constructed(dict(value))
+            if "class_path" in value
+            else {key: _plain(key, value[key]) for key in value}
+        )
     return value
 
 
 def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
     """Return the network as the command line would make it of the same settings, types of arguments and all."""
     parser = SettingsParser(exit_on_error=False)
-    kind = Callable[[tuple[int, ...]], nn.Module] if len(shape) == 1 else Callable[[tuple[int, ...], int], nn.Module]
+    kind = (
+        Callable[[tuple[int, ...]], nn.Module]
+        if len(shape) == 1
+        else Callable[[tuple[int, ...], int], nn.Module]
+    )
     parser.add_argument("--network", type=kind)
     factory = parser.instantiate(parser.parse_object({"network": settings})).network
     network: nn.Module = make_network(factory, *shape) if len(shape) == 2 else factory(*shape)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pate._validation import expect
+from pate._validation import require
 
 if TYPE_CHECKING:
     from torch import nn
@@ -15,11 +15,14 @@ _CLASSES = "num_classes"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def make_network(make: Callable[..., nn.Module], input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
+def make_network(
+    make: Callable[..., nn.Module], input_shape: tuple[int, ...], num_labels: int
+) -> nn.Module:
     """Return a new network for an input shape and a number of labels.
 
-    A function such as those of torchvision and timm, which asks for no such arguments but takes ``num_classes``, is
-    given the number of labels by that name: its own first argument is something else, often weights to be downloaded.
+    A function such as those of torchvision and timm, which asks for no such arguments but takes
+    ``num_classes``, is given the number of labels by that name: its own first argument is something
+    else, often weights to be downloaded.
 
     Args:
         make: a class or function that takes both, or a function that takes ``num_classes``.
@@ -27,26 +30,33 @@ def make_network(make: Callable[..., nn.Module], input_shape: tuple[int, ...], n
         num_labels: the number of labels.
 
     Raises:
-        ValueError: if a single network is given, which all teachers would share, or if none is made of these arguments.
+        ValueError: if a single network is given, which all teachers would share, or if none is made
+            of these arguments.
     """
-    expect_factory(make)
+    require_factory(make)
     try:
-        network = make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
+        network = (
+            make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
+        )
     except (TypeError, RuntimeError) as error:
         # one that takes other arguments fails in whatever it does with these
         reason = " ".join(str(error).split())[:200]
         wanted = f"a network of (input_shape, num_labels) = ({input_shape}, {num_labels})"
         raise ValueError(f"Expected {wanted}, got {type(error).__name__}: {reason}") from error
-    expect(hasattr(network, "state_dict"), f"a network made by {_name(make)}", network=type(network).__name__)
+    require(
+        hasattr(network, "state_dict"),
+        f"a network made by {_name(make)}",
+        network=type(network).__name__,
+    )
     return network
 
 
-def expect_factory(make: Callable[..., nn.Module]) -> None:
+def require_factory(make: Callable[..., nn.Module]) -> None:
     """Raise ``ValueError`` if a network is given in place of what makes one."""
     # a network can be called too: with records
     shared = hasattr(make, "state_dict") and not isinstance(make, type)
     how = "something that makes a network; with settings, pate.models.Factory"
-    expect(not shared, how, network=f"a network that is made, {type(make).__name__}")
+    require(not shared, how, network=f"a network that is made, {type(make).__name__}")
 
 
 def _takes_classes(make: Callable[..., Any]) -> bool:
@@ -54,7 +64,9 @@ def _takes_classes(make: Callable[..., Any]) -> bool:
     if not inspect.isfunction(make):
         return False
     parameters = inspect.signature(make).parameters.values()
-    required = [p for p in parameters if p.kind in _POSITIONAL and p.default is inspect.Parameter.empty]
+    required = [
+        p for p in parameters if p.kind in _POSITIONAL and p.default is inspect.Parameter.empty
+    ]
     by_name = any(p.name == _CLASSES or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
     return by_name and len(required) < 2
 

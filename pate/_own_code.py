@@ -1,7 +1,9 @@
 """Code of a user's own that lies in the working directory: where a class path names it, it is found there.
 
-The working directory is nowhere in the path of Python while a command runs: a ``json.py`` that a stranger left there
-would run for that of Python. Its modules are found by a finder that answers two kinds of imports alone.
+The working directory is nowhere in the path of Python while a command runs: a ``json.py`` that a
+    stranger left there
+would run for that of Python. Its modules are found by a finder that answers two kinds of imports
+alone.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ _MACHINERY = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
 class OwnCode(MetaPathFinder):
     """Finds modules of a folder that nothing else finds: those that a class path names, and those that they import.
 
-    What the program or a library tries to import, such as a package that is not installed, is not among them. Sent to
-    a worker, it imports there what it found here, so that objects behind it can be unpickled.
+    What the program or a library tries to import, such as a package that is not installed, is not
+    among them. Sent to a worker, it imports there what it found here, so that objects behind it can
+    be unpickled.
 
     Args:
         folder: the folder.
@@ -54,11 +57,18 @@ class OwnCode(MetaPathFinder):
         return spec
 
     def _serves(self, importer: str) -> bool:
-        return importer in _LOOK_UPS or importer.partition(".")[0] in self._modules or importer.startswith(SOURCES)
+        return (
+            importer in _LOOK_UPS
+            or importer.partition(".")[0] in self._modules
+            or importer.startswith(SOURCES)
+        )
 
     def __reduce__(self) -> tuple[Callable[..., OwnCode], tuple[Any, ...]]:
         # one that could not be imported here is no part of what is sent
-        return _received, (self._folder, tuple(name for name in self._modules if name in sys.modules))
+        return _received, (
+            self._folder,
+            tuple(name for name in self._modules if name in sys.modules),
+        )
 
 
 @contextmanager
@@ -66,7 +76,8 @@ def own_code(*, trusted: bool = True) -> Iterator[None]:
     """Let class paths name modules of the working directory, where nothing that is installed has the same name.
 
     Args:
-        trusted: whether who runs the command wrote, or trusts, what names them; nothing is found otherwise.
+        trusted: whether who runs the command wrote, or trusts, what names them; nothing is found
+            otherwise.
     """
     if not trusted:
         yield

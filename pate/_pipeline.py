@@ -10,18 +10,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pate._closed_form_plan import ClosedFormPlan
-from pate._data_file import expect_data_config, load_data, load_ledger, read_data
+from pate._data_file import load_data, load_ledger, read_data, require_data_config
 from pate._json import read_json
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
-from pate._release.ledger_file import choose_ledger, expect_ledger
+from pate._release.ledger_file import choose_ledger, require_ledger
 from pate._release.stating import StatedLabels
-from pate._runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, VOTES_IMPORT, Json, Run, first_stage
+from pate._runs import (
+    LABEL,
+    METRICS,
+    MODEL,
+    REFERENCES,
+    STUDENT,
+    TEACHERS_FIT,
+    VOTES_IMPORT,
+    Json,
+    Run,
+    first_stage,
+)
 from pate._runs.locks import locked
 from pate._silos.invitation import SiloSum
-from pate._stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run, votes_from
-from pate._validation import expect
+from pate._stages.votes_import import (
+    VotesFrom,
+    import_votes,
+    open_votes_run,
+    require_served,
+    votes_from,
+)
+from pate._validation import require
 from pate._vote_store import finished_votes
 from pate._votes_file import NamedVotes
 from pate.data._source import DataSource
@@ -38,15 +55,18 @@ if TYPE_CHECKING:
 class Pipeline:
     """The stages of one run, from private records to a student.
 
-    Each method is a stage of `pate run` and leaves the same files, so that either continues what the other began: a
-    finished stage is skipped, a killed one continues where it stopped, and one whose settings changed is refused unless
-    ``overwrite`` is set.
+    Each method is a stage of `pate run` and leaves the same files, so that either continues what
+        the other began: a
+    finished stage is skipped, a killed one continues where it stopped, and one whose settings
+    changed is refused unless ``overwrite`` is set.
 
     Args:
         folder: the run's folder, made if it is missing.
         data: the source of the records, for the first stage; later stages read it from the folder.
-        ledger: the ledger of the private data, shared by all runs on them; None for the file beside the data.
-        overwrite: whether a stage whose settings changed is done again. Labels are then paid for again.
+        ledger: the ledger of the private data, shared by all runs on them; None for the file beside
+            the data.
+        overwrite: whether a stage whose settings changed is done again. Labels are then paid for
+            again.
     """
 
     def __init__(
@@ -70,7 +90,9 @@ class Pipeline:
         logger: CurveFormat = "csv",
         dry_run: bool = False,
     ) -> None:
-        """Train the teachers, each on its own partition of the private data. What they leave is PRIVATE.
+        """Train the teachers, each on its own partition of the private data.
+
+        What they leave is PRIVATE.
 
         Args:
             plan: how teachers are trained.
@@ -81,10 +103,15 @@ class Pipeline:
         Raises:
             ValueError: in one line, if plan, records or earlier files do not allow it.
         """
-        expect(self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None)
+        require(
+            self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None
+        )
         assert self.data is not None
         chosen_execution = execution or Execution()
-        with nullcontext() if dry_run else locked(self.folder, shared=chosen_execution.shared), _own_threads():
+        with (
+            nullcontext() if dry_run else locked(self.folder, shared=chosen_execution.shared),
+            _own_threads(),
+        ):
             run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
             if isinstance(plan, ClosedFormPlan):
                 from pate._stages.closed_form import fit_closed_form
@@ -106,10 +133,11 @@ class Pipeline:
 
         Args:
             execution: where they vote; None for this process.
-            votes: ``bits``, the decisions of the teachers; ``scores``, their probabilities; or ``quantile_bits``, each
-                label for as large a share of the samples as has it among a teacher's own records. None for what was
-                named in an earlier call, or ``bits``.
-            absent: numbers, from 0, of teachers that take no part; None for those named in an earlier call, if any.
+            votes: ``bits``, the decisions of the teachers; ``scores``, their probabilities; or
+                ``quantile_bits``, each label for as large a share of the samples as has it among a
+                teacher's own records. None for what was named in an earlier call, or ``bits``.
+            absent: numbers, from 0, of teachers that take no part; None for those named in an
+                earlier call, if any.
 
         Raises:
             ValueError: in one line, if there are no teachers, or the data are others.
@@ -122,7 +150,11 @@ class Pipeline:
             plan, data = load_plan(run), self.data or load_data(run)
             if isinstance(plan, ClosedFormPlan):
                 nowhere = chosen_execution == Execution()
-                expect(nowhere, "no workers for teachers in closed form, who cast no votes", execution=chosen_execution)
+                require(
+                    nowhere,
+                    "no workers for teachers in closed form, who cast no votes",
+                    execution=chosen_execution,
+                )
                 from pate._stages.closed_form import seal_closed_form
 
                 seal_closed_form(run, data, plan, votes=votes, absent=absent)
@@ -132,26 +164,34 @@ class Pipeline:
                 vote_teachers(run, data, plan, chosen_execution, voting=votes, absent=absent)
 
     def forget(self, units: Sequence[str], execution: Execution | None = None) -> bool:
-        """Make teachers and votes those of a run without some private records, bit for bit. Released labels stay.
+        """Make teachers and votes those of a run without some private records, bit for bit.
 
-        The data are to hold the records still, by which the run knows that all others are the same; take them out once
-        this is done. The run expects the data without them from then on.
+        Released labels stay.
+
+        The data are to hold the records still, by which the run knows that all others are the same;
+        take them out once this is done. The run expects the data without them from then on.
 
         Args:
             units: ids of records or, where groups are protected, groups with all their records.
             execution: where teachers are trained and vote; None for this process.
 
         Returns:
-            False if the data hold none of the units any more, and the teachers are of what they hold.
+            False if the data hold none of the units any more, and the teachers are of what they
+            hold.
 
         Raises:
-            ValueError: in one line, if the data hold some of them alone, or are not those of the teachers.
+            ValueError: in one line, if the data hold some of them alone, or are not those of the
+                teachers.
         """
         from pate._stages.forgetting import forget
 
         with self._opened() as run, _own_threads():
             trained = first_stage(run) is TEACHERS_FIT
-            expect(trained, "a run whose teachers were trained here, which forget", imported_votes=str(run.root))
+            require(
+                trained,
+                "a run whose teachers were trained here, which forget",
+                imported_votes=str(run.root),
+            )
             return forget(run, self.data or load_data(run), units, execution or Execution())
 
     def label(
@@ -163,29 +203,33 @@ class Pipeline:
     ) -> StatedLabels:
         """Release labels of public samples through a private mechanism, and state what all releases so far cost.
 
-        The cost is in the ledger before the noise is drawn. The same call again returns the labels that are there.
+        The cost is in the ledger before the noise is drawn. The same call again returns the labels
+        that are there.
 
         Args:
             settings: the queries, the mechanism, delta and the budget.
-            votes: votes from elsewhere, those of each silo, or a file or folder of them, in place of those of teachers
-                that were trained here; the pipeline's data are then the public and test records of a student, if any.
-            unit: with votes from elsewhere, the word for what reaches one teacher alone, such as ``patient``; None for
-                that of the run, or ``record``.
+            votes: votes from elsewhere, those of each silo, or a file or folder of them, in place
+                of those of teachers that were trained here; the pipeline's data are then the public
+                and test records of a student, if any.
+            unit: with votes from elsewhere, the word for what reaches one teacher alone, such as
+                ``patient``; None for that of the run, or ``record``.
 
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
         return self._released(settings, None if votes is None else votes_from(votes, unit=unit))
 
-    def _label_silos(self, settings: LabelSettings, request: SiloSum, *, unit: str | None = None) -> StatedLabels:
+    def _label_silos(
+        self, settings: LabelSettings, request: SiloSum, *, unit: str | None = None
+    ) -> StatedLabels:
         """Release labels as `label` does, from silos that mask their votes on the data's public records.
 
         Raises ``AwaitedError`` if they did not send in time what comes next.
         """
-        from pate._silos.exchange import expect_private  # with cryptography, an extra
+        from pate._silos.exchange import require_private  # with cryptography, an extra
         from pate._stages.silos import invited
 
-        expect_private(request.exchange, run=self.folder)
+        require_private(request.exchange, run=self.folder)
         complete, silos, total = invited(request, settings, self.data)
         return self._released(complete, VotesFrom(silos=silos, unit=unit), total)
 
@@ -194,16 +238,18 @@ class Pipeline:
     ) -> StatedLabels:
         if source is not None and not self.folder.exists():
             # the lock makes the folder, which a refusal is not to leave behind
-            expect_served(settings, self._votes_run(source), source, self.data)
+            require_served(settings, self._votes_run(source), source, self.data)
         with locked(self.folder):
             if source is not None:
                 run = self._votes_run(source)
-                expect_served(settings, run, source, self.data)
+                require_served(settings, run, source, self.data)
                 import_votes(run, source, self.data)
             with self._opened() as run:
                 store = finished_votes(run)
                 manifest = store.manifest()
-                complete = resolve_settings(settings, manifest.panel, len(manifest.ids), manifest.ballots)
+                complete = resolve_settings(
+                    settings, manifest.shape, len(manifest.ids), manifest.ballots
+                )
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for
                 return release_labels(run, store, complete, total)
@@ -218,7 +264,8 @@ class Pipeline:
             plan: how the student is trained.
 
         Raises:
-            ValueError: in one line, if there are no labels, or the student was begun with another plan.
+            ValueError: in one line, if there are no labels, or the student was begun with another
+                plan.
         """
         from pate._stages.student_steps import fit_student
 
@@ -229,7 +276,8 @@ class Pipeline:
         """Evaluate the student on the test set.
 
         Returns:
-            The figures of ``student``, and of the constant answers ``released_constant`` and ``all_majority``: each has
+            The figures of ``student``, and of the constant answers ``released_constant`` and
+                ``all_majority``: each has
             ``accuracy``, ``macro_f1`` and others, and ``per_label`` those of each label.
 
         Raises:
@@ -247,18 +295,21 @@ class Pipeline:
             device: torch's name of where it computes, such as ``cuda``.
 
         Raises:
-            ValueError: in one line, if there is no student, or it could not be carried out of its run.
+            ValueError: in one line, if there is no student, or it could not be carried out of its
+                run.
         """
         from pate.student._carried import load_student
 
         return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device, trust=True)
 
     def references(self) -> dict[str, Any]:
-        """Measure, on the test set, what the student is compared with. PRIVATE: for data that may be looked at.
+        """Measure, on the test set, what the student is compared with.
+
+        PRIVATE: for data that may be looked at.
 
         Returns:
-            The figures of ``true_label_student``, and of ``teacher_majority`` or, of teachers in closed form,
-            ``noiseless_sums``, computed without privacy.
+            The figures of ``true_label_student``, and of ``teacher_majority`` or, of teachers in
+            closed form, ``noiseless_sums``, computed without privacy.
 
         Raises:
             ValueError: in one line, if a stage is not finished.
@@ -269,7 +320,7 @@ class Pipeline:
         with self._opened() as run, _own_threads():
             trained = first_stage(run) is TEACHERS_FIT
             wanted = "a run whose teachers were trained here, which references measure"
-            expect(trained, wanted, imported_votes=str(run.root))
+            require(trained, wanted, imported_votes=str(run.root))
             run.require(TEACHERS_FIT)
             make_references(run, load_plan(run))
             figures: Json = read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())
@@ -293,49 +344,66 @@ def label(
 ) -> StatedLabels:
     """Label public samples from votes through a private mechanism, and state what all releases so far cost.
 
-    The cost is in the ledger before the noise is drawn. The same call again returns the labels that are there. Other
-    settings are refused unless ``overwrite``; labels are then released anew and paid for again.
+    The cost is in the ledger before the noise is drawn. The same call again returns the labels that
+    are there. Other settings are refused unless ``overwrite``; labels are then released anew and
+    paid for again.
 
     Args:
-        votes: the votes, those of each silo, or a file or folder of them as for `pate label --votes`.
+        votes: the votes, those of each silo, or a file or folder of them as for `pate label
+            --votes`.
         settings: the queries, the mechanism, delta and the budget.
         run: the folder of the run, made if it is missing.
-        data: a ``data.yaml`` that names public and test records, which `pate student` needs; None for that of the run.
-        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
-        ledger: the ledger of the private data behind the votes. None for the file beside the votes; for votes from
-            memory the run then has its own, which counts this run alone.
+        data: a ``data.yaml`` that names public and test records, which `pate student` needs; None
+            for that of the run.
+        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the
+            run, or ``record``.
+        ledger: the ledger of the private data behind the votes. None for the file beside the votes;
+            for votes from memory the run then has its own, which counts this run alone.
         overwrite: whether a run that was begun with other votes or settings is done again.
 
     Raises:
         ValueError: in one line, if anything does not fit; nothing is spent then.
     """
     records = None if data is None else read_data(Path(data))
-    return Pipeline(run, records, ledger=ledger, overwrite=overwrite).label(settings, votes, unit=unit)
+    return Pipeline(run, records, ledger=ledger, overwrite=overwrite).label(
+        settings, votes, unit=unit
+    )
 
 
-def open_run(root: Path, data: DataSource | None = None, *, ledger: Path | None = None, overwrite: bool = False) -> Run:
+def open_run(
+    root: Path,
+    data: DataSource | None = None,
+    *,
+    ledger: Path | None = None,
+    overwrite: bool = False,
+) -> Run:
     """Return the run at ``root`` with its ledger, which is chosen by the stage that brings ``data``. Writes nothing.
 
     Args:
         root: the run's folder.
         data: the source of the records, for the stage that brings them; None for any other.
-        ledger: the ledger that is asked for by the stage that brings data; None for that of the run or of the data.
+        ledger: the ledger that is asked for by the stage that brings data; None for that of the run
+            or of the data.
         overwrite: whether a stage whose settings changed is done again.
 
     Raises:
-        ValueError: if the ledger is missing or not that with which the run was begun, or the run has imported votes in
-            place of teachers.
+        ValueError: if the ledger is missing or not that with which the run was begun, or the run
+            has imported votes in place of teachers.
     """
     run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
     if data is None:
         if run.state(first_stage(run)) is not None:
             # which ledger counts is said there
-            expect_data_config(run)
+            require_data_config(run)
     else:
         of_votes = first_stage(run) is VOTES_IMPORT
-        expect(not of_votes, "a run folder of their own for teachers, without imported votes", run=str(run.root))
+        require(
+            not of_votes,
+            "a run folder of their own for teachers, without imported votes",
+            run=str(run.root),
+        )
         run = replace(run, ledger=choose_ledger(run.root, ledger, data, overwrite=run.overwrite))
-    expect_ledger(run)
+    require_ledger(run)
     return run
 
 

@@ -60,23 +60,35 @@ def stage_bar(
 ) -> Any:
     """Return the bar of a stage, to be used in a ``with`` statement and told of every unit by ``update``.
 
-    Where stderr is no terminal, nothing is printed in the first minute, and a line a minute after that.
+    Where stderr is no terminal, nothing is printed in the first minute, and a line a minute after
+    that.
 
     Args:
         total: number of units, None if it is not known.
         name: what is being done.
         unit: the word for a unit, to which an ``s`` makes the plural.
         initial: number of units done before.
-        counted: whether numbers of units may be printed; how many private records there are is nothing to print.
+        counted: whether numbers of units may be printed; how many private records there are is
+            nothing to print.
         shown: whether anything is printed at all.
         patient: whether a terminal shows nothing in the first minute either.
     """
-    options: dict[str, Any] = {"total": total, "desc": name, "unit": unit, "initial": initial, "miniters": 1}
+    options: dict[str, Any] = {
+        "total": total,
+        "desc": name,
+        "unit": unit,
+        "initial": initial,
+        "miniters": 1,
+    }
     options["disable"] = not shown
     if patient:
         options["delay"] = _PAUSE
     if sys.stderr is not None and sys.stderr.isatty():
-        return _Bar(**options, dynamic_ncols=_has_width(), **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
+        return _Bar(
+            **options,
+            dynamic_ncols=_has_width(),
+            **({} if counted else {"bar_format": _UNCOUNTED_BAR}),
+        )
     line = _LINE if counted else _UNCOUNTED_LINE
     return _Bar(**(options | {"delay": _PAUSE}), file=_Lines(), bar_format=line, mininterval=_PAUSE)
 

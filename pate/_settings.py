@@ -1,7 +1,8 @@
 """Settings as plain data and back: the one form in which files, runs, recipes and statements hold them.
 
-An object becomes a ``class_path`` with its ``init_args``. A class has one path, the shortest one, whatever a user
-wrote; an enum goes by its name; every default is filled in. Settings are the same where their plain forms are equal.
+An object becomes a ``class_path`` with its ``init_args``. A class has one path, the shortest one,
+whatever a user wrote; an enum goes by its name; every default is filled in. Settings are the same
+where their plain forms are equal.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _TOO_LARGE = "Expected numbers that a float holds, got a larger one"
 
 
 class Described:
-    """Remembers its constructor arguments, so that `plain` can write them down. Subclasses need do nothing."""
+    """Remembers its constructor arguments, so that `plain` can write them down.
+
+    Subclasses need do nothing.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make an object that knows its arguments."""
@@ -55,10 +59,13 @@ class SettingsParser(ArgumentParser):
             self.error(f"{_TOO_LARGE}: {error}")
         return parsed
 
-    def _apply_actions(self, cfg: Any, parent_key: str = "", *rest: Any, **options: Any) -> Namespace:
+    def _apply_actions(
+        self, cfg: Any, parent_key: str = "", *rest: Any, **options: Any
+    ) -> Namespace:
         """Return the checked settings of a file, an object or a class.
 
-        jsonargparse then merges the values that it finds, and so would drop an unknown setting without any.
+        jsonargparse then merges the values that it finds, and so would drop an unknown setting
+        without any.
         """
         applied: Namespace = super()._apply_actions(cfg, parent_key, *rest, **options)
         inside = f"{parent_key}." if parent_key else ""
@@ -72,7 +79,10 @@ class SettingsParser(ArgumentParser):
         """Return whether ``key`` names a setting, a group of settings, or a part of a setting's value."""
         subcommands = () if self._subcommands_action is None else self._subcommands_action.choices
         known = [*(action.dest for action in self._actions), *subcommands]
-        return any(key == name or name.startswith(f"{key}.") or key.startswith(f"{name}.") for name in known)
+        return any(
+            key == name or name.startswith(f"{key}.") or key.startswith(f"{name}.")
+            for name in known
+        )
 
 
 def encode(kind: Any, value: Any, *, absolute_paths: bool = False) -> Any:
@@ -81,9 +91,9 @@ def encode(kind: Any, value: Any, *, absolute_paths: bool = False) -> Any:
     Args:
         kind: the type, such as `Aggregator`, which may be another class's setting.
         value: the object.
-        absolute_paths: whether paths are made absolute, so that they mean the same in any working directory. Paths that
-            begin with an environment variable or ``~`` and are absolute once expanded stay as they are, so that
-            files may move.
+        absolute_paths: whether paths are made absolute, so that they mean the same in any working
+            directory. Paths that begin with an environment variable or ``~`` and are absolute once
+            expanded stay as they are, so that files may move.
 
     Raises:
         ValueError: in one line, if a file could not hold it, or it is not of that type.
@@ -99,14 +109,17 @@ def encode_fields(settings: Any) -> dict[str, Any]:
     """
     kinds = get_type_hints(type(settings))
     names = [field.name for field in fields(settings)]
-    return _encoded({name: kinds[name] for name in names}, {name: getattr(settings, name) for name in names})
+    return _encoded(
+        {name: kinds[name] for name in names}, {name: getattr(settings, name) for name in names}
+    )
 
 
 def decode(kind: Any, content: Any) -> Any:
     """Return the object of type ``kind`` that `encode` turned into ``content``.
 
     Raises:
-        ValueError: in one line, if something that is named cannot be imported, or is not of its type.
+        ValueError: in one line, if something that is named cannot be imported, or is not of its
+            type.
     """
     return _decoded({"value": kind}, {"value": content})["value"]
 
@@ -115,11 +128,14 @@ def decode_fields(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
     """Return the dataclass ``kind`` from what `encode_fields` returned; ``content`` may hold other settings too.
 
     Raises:
-        ValueError: in one line, if something that is named cannot be imported, or is not of its type.
+        ValueError: in one line, if something that is named cannot be imported, or is not of its
+            type.
     """
     kinds = get_type_hints(kind)
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    return kind(**_decoded({name: kinds[name] for name in names}, {name: content[name] for name in names}))
+    return kind(
+        **_decoded({name: kinds[name] for name in names}, {name: content[name] for name in names})
+    )
 
 
 def canonical(content: Any) -> Any:
@@ -135,9 +151,9 @@ def canonical(content: Any) -> Any:
 def plain(value: Any) -> Any:
     """Return a value as plain data, without defaults that it does not hold itself.
 
-    A class or function becomes its path, a `functools.partial` of one with named arguments, a frozen dataclass and
-    anything `Described` a ``class_path`` with ``init_args``; so does a module of torch, such as a transform of
-    pictures, by its attributes that are named as its arguments.
+    A class or function becomes its path, a `functools.partial` of one with named arguments, a
+    frozen dataclass and anything `Described` a ``class_path`` with ``init_args``; so does a module
+    of torch, such as a transform of pictures, by its attributes that are named as its arguments.
 
     Raises:
         ValueError: in one line, if a file could not say how to make the value again.
@@ -163,10 +179,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, Described):
         return _plain_object(type(value), _arguments(value))
     if is_dataclass(value):
-        return _plain_object(type(value), {part.name: getattr(value, part.name) for part in fields(value) if part.init})
+        return _plain_object(
+            type(value),
+            {part.name: getattr(value, part.name) for part in fields(value) if part.init},
+        )
     if hasattr(value, "state_dict"):
         return _plain_object(type(value), _attributes(value))
-    raise ValueError(f"Expected settings that a file can hold (numbers, texts, paths), got a {type(value).__name__}")
+    raise ValueError(
+        f"Expected settings that a file can hold (numbers, texts, paths), got a {type(value).__name__}"
+    )
 
 
 def path_of(named: Any) -> str:
@@ -175,7 +196,10 @@ def path_of(named: Any) -> str:
     Raises:
         ValueError: if there is none, as for what is defined within a function.
     """
-    module, name = getattr(named, "__module__", None), getattr(named, "__qualname__", type(named).__name__)
+    module, name = (
+        getattr(named, "__module__", None),
+        getattr(named, "__qualname__", type(named).__name__),
+    )
     words = str(module).split(".")
     # the packages around a module often export what is in it
     for number in range(1, len(words) + 1):
@@ -192,7 +216,9 @@ def path_of(named: Any) -> str:
     )
 
 
-def _encoded(kinds: dict[str, Any], values: dict[str, Any], *, absolute_paths: bool = False) -> dict[str, Any]:
+def _encoded(
+    kinds: dict[str, Any], values: dict[str, Any], *, absolute_paths: bool = False
+) -> dict[str, Any]:
     content = {}
     for name, value in values.items():
         try:
@@ -203,7 +229,9 @@ def _encoded(kinds: dict[str, Any], values: dict[str, Any], *, absolute_paths: b
     try:
         parsed = parser.parse_object(content)
     except ArgumentError as error:
-        raise ValueError(f"Expected settings that a configuration can hold, got {_in_one_line(error)}") from None
+        raise ValueError(
+            f"Expected settings that a configuration can hold, got {_in_one_line(error)}"
+        ) from None
     if absolute_paths:
         _make_absolute(parsed)
     dumped: dict[str, Any] = yaml.safe_load(parser.dump(parsed, skip_unset=False))
@@ -215,7 +243,9 @@ def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     try:
         decoded = parser.instantiate(parser.parse_object(content))
     except ArgumentError as error:
-        raise ValueError(f"Expected settings that can be used here, got {_in_one_line(error)}") from None
+        raise ValueError(
+            f"Expected settings that can be used here, got {_in_one_line(error)}"
+        ) from None
     return {name: decoded[name] for name in content}
 
 
@@ -259,12 +289,15 @@ def _plain_partial(value: partial[Any]) -> Any:
     factory: Any = value.func
     positional = value.args
     if factory.__module__.startswith("jsonargparse."):
-        # what a configuration makes of a class path: a partial of a function of its own, whose last argument it is
+        # what a configuration makes of a class path: a partial of a function of its own, whose last
+        # argument it is
         factory, positional = positional[-1], ()
     inner = plain(factory)
     content = {"class_path": inner} if isinstance(inner, str) else inner
     if positional:
-        raise ValueError(f"Expected arguments of {content['class_path']} by name, got {positional!r}")
+        raise ValueError(
+            f"Expected arguments of {content['class_path']} by name, got {positional!r}"
+        )
     return content | {"init_args": content.get("init_args", {}) | plain(value.keywords)}
 
 
@@ -281,11 +314,17 @@ def _plain_object(cls: type, arguments: Mapping[str, Any]) -> Any:
 def _attributes(value: Any) -> dict[str, Any]:
     """Return the arguments that make a module again: its attributes of their names."""
     kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    names = [name for name, argument in signature(type(value)).parameters.items() if argument.kind not in kinds]
+    names = [
+        name
+        for name, argument in signature(type(value)).parameters.items()
+        if argument.kind not in kinds
+    ]
     missing = [name for name in names if not hasattr(value, name)]
     if missing:
         name = type(value).__name__
-        raise ValueError(f"Expected {name} with attributes named as its arguments, got missing={missing}")
+        raise ValueError(
+            f"Expected {name} with attributes named as its arguments, got missing={missing}"
+        )
     return {name: _attribute(getattr(value, name)) for name in names}
 
 
@@ -304,6 +343,8 @@ def _arguments(value: Described) -> dict[str, Any]:
     for name, argument in bound.arguments.items():
         kind = bound.signature.parameters[name].kind
         if kind is Parameter.VAR_POSITIONAL:
-            raise ValueError(f"Expected arguments of {type(value).__name__} by name, got {argument!r}")
+            raise ValueError(
+                f"Expected arguments of {type(value).__name__} by name, got {argument!r}"
+            )
         arguments |= argument if kind is Parameter.VAR_KEYWORD else {name: argument}
     return arguments

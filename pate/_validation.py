@@ -19,49 +19,56 @@ _UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
 """Unicode's categories of control characters, surrogates, and separators of lines and paragraphs."""
 
 
-def expect(condition: object, requirement: str, **got: Any) -> None:
+def require(condition: object, requirement: str, **got: Any) -> None:
     """Raise ``ValueError("Expected <requirement>, got name=value")`` unless ``condition`` holds.
 
-    >>> expect(2 > 1, "x > 1", x=2)
+    Without values there is no ``, got``.
+
+    >>> require(2 > 1, "x > 1", x=2)
     """
     if not condition:
         # a number of numpy as the number that it is: 40, not np.int64(40)
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in got.items()}
+        plain = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in got.items()
+        }
         values = ", ".join(f"{name}={value!r}" for name, value in plain.items())
-        raise ValueError(f"Expected {requirement}, got {values}")
+        raise ValueError(f"Expected {requirement}" + (f", got {values}" if values else ""))
 
 
-def expect_positive(**values: float) -> None:
+def require_positive(**values: float) -> None:
     """Raise ``ValueError`` unless each value is a finite number above zero.
 
-    >>> expect_positive(sigma=2.0)
+    >>> require_positive(sigma=2.0)
     """
     for name, value in values.items():
-        expect(_is_real(value) and value > 0, f"{name} > 0", **{name: value})
+        require(_is_real(value) and value > 0, f"{name} > 0", **{name: value})
 
 
-def expect_open_unit(**values: float) -> None:
+def require_in_open_unit_interval(**values: float) -> None:
     """Raise ``ValueError`` unless each value lies strictly between 0 and 1.
 
-    >>> expect_open_unit(delta=1e-6)
+    >>> require_in_open_unit_interval(delta=1e-6)
     """
     for name, value in values.items():
-        expect(_is_real(value) and 0 < value < 1, f"0 < {name} < 1", **{name: value})
+        require(_is_real(value) and 0 < value < 1, f"0 < {name} < 1", **{name: value})
 
 
-def expect_count(minimum: int, **values: float) -> None:
+def require_count(minimum: int, **values: float) -> None:
     """Raise ``ValueError`` unless each value is an integer of at least ``minimum``.
 
-    >>> expect_count(1, num_labels=4)
+    >>> require_count(1, num_labels=4)
     """
     for name, value in values.items():
         integer = isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu")
         enough = integer and not isinstance(value, bool) and value >= minimum
-        expect(enough, f"an integer {name} >= {minimum}", **{name: value})
+        require(enough, f"an integer {name} >= {minimum}", **{name: value})
 
 
 def as_float32(values: ArrayLike, *, what: str = "features") -> Float32Array:
-    """Return numbers as float32. Raises ``ValueError`` if one is too large for it, rather than infinite.
+    """Return numbers as float32.
+
+    Raises ``ValueError`` if one is too large for it, rather than infinite.
 
     >>> as_float32([0.5])
     array([0.5], dtype=float32)
@@ -70,41 +77,49 @@ def as_float32(values: ArrayLike, *, what: str = "features") -> Float32Array:
         with np.errstate(over="raise"):
             return np.asarray(values, dtype=np.float32)
     except (FloatingPointError, OverflowError):
-        raise ValueError(f"Expected {what} up to 3.4e38, the largest number of float32, got a larger one") from None
+        raise ValueError(
+            f"Expected {what} up to 3.4e38, the largest number of float32, got a larger one"
+        ) from None
 
 
-def expect_label_names(what: str, names: Iterable[str]) -> None:
+def require_label_names(what: str, names: Iterable[str]) -> None:
     """Raise ``ValueError`` on a name that files, tables and reports cannot show, or if one occurs twice.
 
-    >>> expect_label_names("label names", ["cat", "dog"])
+    >>> require_label_names("label names", ["cat", "dog"])
     """
     listed = list(names)
     for name in listed:
         one = f"{what} of 1 to {_MOST_LETTERS} characters"
-        expect(len(name) <= _MOST_LETTERS, one, characters=len(name))
-        expect(name.strip(), one, name=name)
+        require(len(name) <= _MOST_LETTERS, one, characters=len(name))
+        require(name.strip(), one, name=name)
         strange = [sign for sign in name if category(sign) in _UNSHOWN]
-        expect(not strange, f"{what} without control characters, line breaks and lone surrogates", name=name)
-    expect_distinct(what, listed)
+        require(
+            not strange,
+            f"{what} without control characters, line breaks and lone surrogates",
+            name=name,
+        )
+    require_distinct(what, listed)
 
 
-def expect_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise ``ValueError`` on an unknown name: a misspelt one would otherwise be ignored in silence.
 
-    >>> expect_known("keys", ["data"], ["data", "ledger"])
+    >>> require_known("keys", ["data"], ["data", "ledger"])
     """
     listed = list(known)
     for name in sorted(set(names) - set(listed)):
-        raise ValueError(f"Expected {what} among {', '.join(listed)}, got {name}{did_you_mean(name, listed)}")
+        raise ValueError(
+            f"Expected {what} among {', '.join(listed)}, got {name}{did_you_mean(name, listed)}"
+        )
 
 
-def expect_distinct(what: str, values: Iterable[Hashable]) -> None:
+def require_distinct(what: str, values: Iterable[Hashable]) -> None:
     """Raise ``ValueError`` if a value occurs twice.
 
-    >>> expect_distinct("ids", ["a", "b"])
+    >>> require_distinct("ids", ["a", "b"])
     """
     twice = [value for value, times in Counter(values).items() if times > 1]
-    expect(not twice, f"{what} that occur once", twice=twice[:3])
+    require(not twice, f"{what} that occur once", twice=twice[:3])
 
 
 def one_line(message: str) -> str:
@@ -113,14 +128,18 @@ def one_line(message: str) -> str:
     >>> print(one_line("no such file: a" + chr(10) + "b"))
     no such file: a\nb
     """
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in message)
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in message
+    )
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that suggests the closest name to ``word``; empty if none is close."""
     listed = sorted(name for name in set(known) if not name.endswith(".help"))
     # an abbreviation is likelier than a misspelling
-    close = [name for name in listed if name.startswith(word)][:3] or get_close_matches(word, listed, n=1)
+    close = [name for name in listed if name.startswith(word)][:3] or get_close_matches(
+        word, listed, n=1
+    )
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 

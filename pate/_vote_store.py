@@ -11,10 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._json import read_json
-from pate._runs import TEACHERS_VOTE, VOTES_IMPORT, Json, Run, digest, first_stage, replacing, write_json
+from pate._runs import (
+    TEACHERS_VOTE,
+    VOTES_IMPORT,
+    Json,
+    Run,
+    digest,
+    first_stage,
+    replacing,
+    write_json,
+)
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import expect, expect_distinct, expect_known
-from pate._votes import Ballots, Panel, Votes, teacher_blocks, unpack_ballots
+from pate._validation import require, require_distinct, require_known
+from pate._votes import Ballots, Votes, VoteShape, teacher_blocks, unpack_ballots
 
 _MANIFEST = "manifest.json"
 _COUNTS = "_counts_"
@@ -41,9 +50,9 @@ class VoteManifest:
     ballots: Ballots = "bits"
 
     @property
-    def panel(self) -> Panel:
+    def shape(self) -> VoteShape:
         """The numbers of teachers and labels."""
-        return Panel(self.num_teachers, len(self.label_names))
+        return VoteShape(self.num_teachers, len(self.label_names))
 
     def write(self, path: Path) -> None:
         """Write the manifest as JSON, whole or not at all."""
@@ -55,17 +64,25 @@ class VoteManifest:
         content = _read(path)
         values: Json = {field.name: content.get(field.name) for field in fields(cls)}
         try:
-            expect_known("keys", content, values)
+            require_known("keys", content, values)
             for name in ("label_names", "ids"):
-                texts = isinstance(values[name], list) and all(isinstance(text, str) for text in values[name])
-                expect(texts, f"{name} as a list of texts", **{name: type(values[name]).__name__})
-                expect_distinct(name, values[name])
+                texts = isinstance(values[name], list) and all(
+                    isinstance(text, str) for text in values[name]
+                )
+                require(texts, f"{name} as a list of texts", **{name: type(values[name]).__name__})
+                require_distinct(name, values[name])
             for name in ("made_by", "chunks"):
-                texts = isinstance(values[name], dict) and all(isinstance(text, str) for text in values[name].values())
-                expect(texts, f"{name} as texts by name", **{name: type(values[name]).__name__})
+                texts = isinstance(values[name], dict) and all(
+                    isinstance(text, str) for text in values[name].values()
+                )
+                require(texts, f"{name} as texts by name", **{name: type(values[name]).__name__})
             kinds = get_args(Ballots)
-            expect(values["ballots"] in kinds, f"ballots in {', '.join(kinds)}", ballots=values["ballots"])
-            Panel(values["num_teachers"], len(values["label_names"]))
+            require(
+                values["ballots"] in kinds,
+                f"ballots in {', '.join(kinds)}",
+                ballots=values["ballots"],
+            )
+            VoteShape(values["num_teachers"], len(values["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
         return cls(**values)
@@ -75,9 +92,9 @@ class VoteManifest:
 class VoteStore:
     """Votes on disk: one ``.npy`` of packed ballots, or of scores, per chunk, and a `VoteManifest`.
 
-    Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a digest of its content;
-    the manifest holds all digests. Where only the counts of teachers are known, as of 20 from number 10 on, they lie in
-    ``votes_00010_counts_20.npy``.
+    Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a
+    digest of its content; the manifest holds all digests. Where only the counts of teachers are
+    known, as of 20 from number 10 on, they lie in ``votes_00010_counts_20.npy``.
     """
 
     folder: Path
@@ -152,10 +169,13 @@ class VoteStore:
     ) -> dict[Path, str]:
         """Write the manifest of the stored chunks.
 
-        Return the files of votes and the manifest with their digests. Raises ``ValueError`` if votes have changed since
-        they were cast.
+        Return the files of votes and the manifest with their digests. Raises ``ValueError`` if
+        votes have changed since they were cast.
         """
-        chunks = {path.with_suffix(".npy").name: str(_read(path).get("digest", "")) for path in self._marks()}
+        chunks = {
+            path.with_suffix(".npy").name: str(_read(path).get("digest", ""))
+            for path in self._marks()
+        }
         self._check(chunks)
         path = self.manifest_file
         VoteManifest(
@@ -166,7 +186,9 @@ class VoteStore:
             ids=ids,
             ballots=ballots,
         ).write(path)
-        return {self.folder / name: content for name, content in chunks.items()} | {path: digest(path)}
+        return {self.folder / name: content for name, content in chunks.items()} | {
+            path: digest(path)
+        }
 
     def check(self) -> None:
         """Raise ``ValueError`` unless all votes are stored as they were cast, bit for bit."""
@@ -178,7 +200,7 @@ class VoteStore:
             # digests of votes are PRIVATE, and not to be printed
             unchanged = path.is_file() and digest(path) == cast
             again = "Delete it, and `pate teachers vote` makes it again"
-            expect(unchanged, f"the votes that were cast. {again}", changed_or_missing=str(path))
+            require(unchanged, f"the votes that were cast. {again}", changed_or_missing=str(path))
 
     def _marks(self) -> list[Path]:
         return sorted(self.folder.glob("votes_*.json"))
@@ -187,7 +209,9 @@ class VoteStore:
         """Return the manifest. Raises ``ValueError`` if it is missing or damaged."""
         return VoteManifest.read(self.manifest_file)
 
-    def load(self, *, rows: IntArray | None = None, ballots: bool = False) -> tuple[Votes, list[str]]:
+    def load(
+        self, *, rows: IntArray | None = None, ballots: bool = False
+    ) -> tuple[Votes, list[str]]:
         """Return the votes on some samples, and the ids of those samples.
 
         The files stay on disk: nothing of other samples is unpacked or kept.
@@ -197,20 +221,27 @@ class VoteStore:
             ballots: whether to return the ballots ``[Q, T, C]`` too.
 
         Raises:
-            ValueError: if votes are missing, or do not have the shape that the manifest says; if ballots are asked
-                for where only counts are known; or if they are not votes of 0 or 1.
+            ValueError: if votes are missing, or do not have the shape that the manifest says; if
+                ballots are asked for where only counts are known; or if they are not votes of 0 or
+                1.
         """
         manifest = self.manifest()
-        expect(manifest.ballots == "bits", "votes of 0 or 1, which can be counted", ballots=manifest.ballots)
+        require(
+            manifest.ballots == "bits",
+            "votes of 0 or 1, which can be counted",
+            ballots=manifest.ballots,
+        )
         ids, num_teachers = manifest.ids, manifest.num_teachers
         chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
-        counts = np.zeros((len(chosen), manifest.panel.num_labels), dtype=np.int64)
-        loaded = np.empty((len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8)
+        counts = np.zeros((len(chosen), manifest.shape.num_labels), dtype=np.int64)
+        loaded = np.empty(
+            (len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8
+        )
         num_loaded = 0
         for path in self._files():
             if (behind := _teachers_counted(path)) is not None:
-                expect_no_counts(behind if ballots else 0)
-                expect(
+                require_no_counts(behind if ballots else 0)
+                require(
                     num_loaded + behind <= num_teachers,
                     f"votes of {num_teachers} teachers",
                     teachers=num_loaded + behind,
@@ -220,41 +251,57 @@ class VoteStore:
                 continue
             packed = _mapped(path, (len(ids), -(-counts.shape[1] // 8)))
             total = num_loaded + len(packed)
-            expect(total <= num_teachers, f"votes of {num_teachers} teachers", teachers=total)
+            require(total <= num_teachers, f"votes of {num_teachers} teachers", teachers=total)
             for block in teacher_blocks(len(packed), counts.size):
-                unpacked = unpack_ballots(packed[block] if rows is None else packed[block, chosen], counts.shape[1])
+                unpacked = unpack_ballots(
+                    packed[block] if rows is None else packed[block, chosen], counts.shape[1]
+                )
                 counts += unpacked.sum(axis=0, dtype=np.int64)
                 if ballots:
                     loaded[:, num_loaded : num_loaded + len(unpacked)] = unpacked.transpose(1, 0, 2)
                 num_loaded += len(unpacked)
-        expect(num_loaded == num_teachers, f"votes of {num_teachers} teachers", teachers=num_loaded)
+        require(
+            num_loaded == num_teachers, f"votes of {num_teachers} teachers", teachers=num_loaded
+        )
         votes = Votes(counts=counts, num_teachers=num_teachers, ballots=loaded if ballots else None)
         return votes, [ids[row] for row in chosen]
 
     def scores(self) -> tuple[UInt8Array, ...]:
         """Return the scores ``[t, N, C]`` of all teachers in their order, in files that are mapped into memory.
 
-        Raises ``ValueError`` if scores are missing, or do not have the shape that the manifest says.
+        Raises ``ValueError`` if scores are missing, or do not have the shape that the manifest
+        says.
         """
         manifest = self.manifest()
-        num_samples, panel = len(manifest.ids), manifest.panel
-        chunks = tuple(_mapped(path, (num_samples, panel.num_labels)) for path in self._files())
+        num_samples, shape = len(manifest.ids), manifest.shape
+        chunks = tuple(_mapped(path, (num_samples, shape.num_labels)) for path in self._files())
         num_loaded = sum(map(len, chunks))
-        expect(num_loaded == panel.num_teachers, f"votes of {panel.num_teachers} teachers", teachers=num_loaded)
+        require(
+            num_loaded == shape.num_teachers,
+            f"votes of {shape.num_teachers} teachers",
+            teachers=num_loaded,
+        )
         return chunks
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("votes_*.npy"), key=_first_teacher)
 
 
-def expect_no_counts(teachers: int) -> None:
+def require_no_counts(teachers: int) -> None:
     """Raise ``ValueError`` unless ``teachers``, the number of those of whom counts alone are known, is 0."""
     give = "ballots [N, T, C] of every teacher, which are needed here, in place of counts"
-    expect(teachers == 0, f"{give}; NoisyVotes, for one, takes counts", teachers_with_counts_alone=teachers)
+    require(
+        teachers == 0,
+        f"{give}; NoisyVotes, for one, takes counts",
+        teachers_with_counts_alone=teachers,
+    )
 
 
 def finished_votes(run: Run) -> VoteStore:
-    """Return the votes of a run. Raises ``ValueError`` unless all of them were cast, or imported, and are unchanged."""
+    """Return the votes of a run.
+
+    Raises ``ValueError`` unless all of them were cast, or imported, and are unchanged.
+    """
     run.require(VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE)
     return VoteStore(run.root / TEACHERS_VOTE.outputs[0])
 
@@ -262,7 +309,7 @@ def finished_votes(run: Run) -> VoteStore:
 def _read(path: Path) -> Json:
     try:
         content: Json = read_json(path.read_text())
-        expect(isinstance(content, dict), "an object", type=type(content).__name__)
+        require(isinstance(content, dict), "an object", type=type(content).__name__)
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
     return content
@@ -287,15 +334,23 @@ def _mapped(path: Path, shape: tuple[int, int]) -> UInt8Array:
     """Return what a file says of each teacher, on samples and in bytes of a ``shape``."""
     votes: UInt8Array = np.load(path, mmap_mode="r")
     fits = votes.dtype == np.uint8 and votes.ndim == 3 and votes.shape[1:] == shape
-    expect(fits, f"votes on {shape[0]} samples, {shape[1]} bytes each, in {path.name}", shape=votes.shape)
+    require(
+        fits,
+        f"votes on {shape[0]} samples, {shape[1]} bytes each, in {path.name}",
+        shape=votes.shape,
+    )
     return votes
 
 
 def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArray:
     counts: IntArray = np.load(path, mmap_mode="r")
     right = counts.dtype == np.int64 and counts.shape == shape
-    expect(right, f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}", shape=counts.shape)
+    require(
+        right,
+        f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}",
+        shape=counts.shape,
+    )
     # what lies outside is PRIVATE, and not to be printed
     inside = counts.min(initial=0) >= 0 and counts.max(initial=0) <= num_teachers
-    expect(inside, f"counts in 0..{num_teachers} in {path.name}", counts="others")
+    require(inside, f"counts in 0..{num_teachers} in {path.name}", counts="others")
     return counts

@@ -1,4 +1,7 @@
-"""Private records on disk as voters: their coordinates along public directions, and their labels. PRIVATE."""
+"""Private records on disk as voters: their coordinates along public directions, and their labels.
+
+PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +25,42 @@ _GEOMETRY = tuple(field.name for field in fields(Geometry))
 class VoterStore:
     """Voters on disk, as `pate teachers fit` leaves those in closed form.
 
-    ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row for each record, those
-    of a teacher one after another where ``groups.npy`` says whose they are; without it each record is a teacher.
+    ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row
+    for each record, those of a teacher one after another where ``groups.npy`` says whose they are;
+    without it each record is a teacher.
     """
 
     folder: Path
 
-    def save(self, records: Records, geometry: Geometry, groups: NDArray[Any] | None) -> dict[Path, str]:
+    def save(
+        self, records: Records, geometry: Geometry, groups: NDArray[Any] | None
+    ) -> dict[Path, str]:
         """Write records of teachers ``groups`` ``[N]``, any integers or texts; return the files with their digests."""
-        order, arrays = np.arange(len(records)), dict[str, NDArray[Any]](labels=(records.labels > 0).astype(np.uint8))
+        order, arrays = (
+            np.arange(len(records)),
+            dict[str, NDArray[Any]](labels=(records.labels > 0).astype(np.uint8)),
+        )
         if groups is not None:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}
             arrays["groups"] = np.unique(groups[order], return_inverse=True)[1]
-        (self.folder / "groups.npy").unlink(missing_ok=True)  # of an earlier plan, which was broken off
-        geometry_file, coordinates_file = self.folder / "public.npz", self.folder / "coordinates.npy"
+        (self.folder / "groups.npy").unlink(
+            missing_ok=True
+        )  # of an earlier plan, which was broken off
+        geometry_file, coordinates_file = (
+            self.folder / "public.npz",
+            self.folder / "coordinates.npy",
+        )
         write_arrays(geometry_file, **{name: getattr(geometry, name) for name in _GEOMETRY})
         shape = (len(records), geometry.num_directions)
         with replacing(coordinates_file) as file:
-            np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": shape})
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "<i4", "fortran_order": False, "shape": shape}
+            )
             for rows in blocks(len(records), sum(geometry.axes.shape)):
-                file.write(geometry.coordinates(records.features[order[rows]]).astype("<i4").tobytes())
+                file.write(
+                    geometry.coordinates(records.features[order[rows]]).astype("<i4").tobytes()
+                )
         files = [geometry_file, coordinates_file]
         for name, array in arrays.items():
             files.append(self.folder / f"{name}.npy")
@@ -54,10 +72,13 @@ class VoterStore:
         """Return the voters, of a nominal number; what is known of each record stays on disk."""
         arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY)
         coordinates, labels = (
-            np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in ("coordinates", "labels")
+            np.load(self.folder / f"{name}.npy", mmap_mode="r")
+            for name in ("coordinates", "labels")
         )
         settings: dict[str, Any] = {
-            "geometry": Geometry(**{name: array if array.ndim else array.item() for name, array in arrays.items()}),
+            "geometry": Geometry(
+                **{name: array if array.ndim else array.item() for name, array in arrays.items()}
+            ),
             "num_voters": num_voters,
             "num_labels": labels.shape[1],
             "coordinates": coordinates,

@@ -1,10 +1,11 @@
 """Voters whose ballots are moments of what they know, along public directions: clipped and summed with no rounding.
 
-A ballot is a mean of outer products: of the coordinates of a sample, which has as many entries as the public features
-have directions and one more that is constant, and of what its labels differ from a public student. It is asked for by a
-`Question`. Every number on the way lies on a public grid so coarse that products and sums of it are exact in float64,
-in whatever order they are taken: the sum over voters changes by a voter's own ballot, to the last bit, when the voter
-does.
+A ballot is a mean of outer products: of the coordinates of a sample, which has as many entries as
+    the public features
+have directions and one more that is constant, and of what its labels differ from a public student.
+It is asked for by a `Question`. Every number on the way lies on a public grid so coarse that
+products and sums of it are exact in float64, in whatever order they are taken: the sum over voters
+changes by a voter's own ballot, to the last bit, when the voter does.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate._linear import Directions, flat
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 
 Int32Array = NDArray[np.int32]
 
 _DIRECTIONS = 1 << 12  # of the features, the widest ones
-_COORDINATE = 20  # bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
+_COORDINATE = (
+    20  # bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
+)
 _SPARE = 4  # a coordinate may be so many times as large as the largest public one
 _BASIS = 12  # fractional bits of an entry of the basis, whose norm is about 2
 _WIDEST = 2.0  # the norm to which coordinates are clipped; the mean square is 1
@@ -43,8 +46,10 @@ class Geometry:
     """Public features as coordinates along their principal directions, on a grid of integers.
 
     Attributes:
-        centre: ``[F]`` float64, the mean of the public features in steps of ``step``, whole numbers.
-        axes: ``[F, R]`` float64, the directions, the widest first, in steps of a power of two, whole numbers.
+        centre: ``[F]`` float64, the mean of the public features in steps of ``step``, whole
+            numbers.
+        axes: ``[F, R]`` float64, the directions, the widest first, in steps of a power of two,
+            whole numbers.
         step: the grid of the features, which are clipped to `_SPARE` times the largest public one.
         unit: the grid of the coordinates, in units of the features.
         variances: ``[R]``, the mean squares of the public coordinates, above 0.
@@ -63,13 +68,14 @@ class Geometry:
         """Return the geometry of public features ``[P, ...]``, flattened.
 
         Raises:
-            ValueError: with fewer than two samples, with features that are not finite, or all alike.
+            ValueError: with fewer than two samples, with features that are not finite, or all
+                alike.
         """
         public = flat(features)
-        expect(len(public) >= 2, "features of two public samples or more", samples=len(public))
-        expect(np.isfinite(public).all(), "finite features", features="others")
+        require(len(public) >= 2, "features of two public samples or more", samples=len(public))
+        require(np.isfinite(public).all(), "finite features", features="others")
         space = Directions.of(public)
-        expect(space.spread.size, "public features that differ", directions=0)
+        require(space.spread.size, "public features that differ", directions=0)
         bits = _feature_bits(public.shape[1])
         step = _power_above(_SPARE * float(np.abs(public).max())) / (1 << bits)
         axes = np.rint(space.right[:, :_DIRECTIONS] * (1 << bits))
@@ -88,10 +94,16 @@ class Geometry:
     def coordinates(self, features: ArrayLike) -> Int32Array:
         """Return the coordinates ``[N, R]`` of features ``[N, ...]`` in units of ``unit``: each row by itself alone."""
         inner = flat(features)
-        expect(inner.shape[1] == len(self.centre), f"features of {len(self.centre)} numbers", features=inner.shape[1])
+        require(
+            inner.shape[1] == len(self.centre),
+            f"features of {len(self.centre)} numbers",
+            features=inner.shape[1],
+        )
         coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
         for rows in blocks(len(inner), sum(self.axes.shape)):
-            coordinates[rows] = _gridded(_projected(inner[rows], self.centre, self.axes, self.step), self.unit)
+            coordinates[rows] = _gridded(
+                _projected(inner[rows], self.centre, self.axes, self.step), self.unit
+            )
         return coordinates
 
     def linear(self, features: ArrayLike) -> FloatArray:
@@ -106,10 +118,12 @@ class Question:
 
     Attributes:
         geometry: the public directions.
-        shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance; their sum is 1.
+        shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance;
+            their sum is 1.
         constant: the entry of every basis that is the same for all samples, in (0, 1].
         levels: ``[C]``, what the student says of a sample at the centre.
-        slopes: ``[R, C]``, what it adds for each unit of the features. Answers are clipped to [0, 1].
+        slopes: ``[R, C]``, what it adds for each unit of the features. Answers are clipped to [0,
+            1].
     """
 
     geometry: Geometry
@@ -119,10 +133,16 @@ class Question:
     slopes: FloatArray
 
     def __post_init__(self) -> None:
-        expect(0 < self.constant <= 1, "0 < constant <= 1", constant=self.constant)
+        require(0 < self.constant <= 1, "0 < constant <= 1", constant=self.constant)
         shape = (self.geometry.num_directions, len(self.levels))
-        expect(self.shares.shape == shape[:1], f"shares of shape {list(shape[:1])}", shape=self.shares.shape)
-        expect(self.slopes.shape == shape, f"slopes of shape {list(shape)}", shape=self.slopes.shape)
+        require(
+            self.shares.shape == shape[:1],
+            f"shares of shape {list(shape[:1])}",
+            shape=self.shares.shape,
+        )
+        require(
+            self.slopes.shape == shape, f"slopes of shape {list(shape)}", shape=self.slopes.shape
+        )
 
     @property
     def num_labels(self) -> int:
@@ -142,7 +162,9 @@ class Question:
     def predictions(self, coordinates: Int32Array) -> FloatArray:
         """Return the student's answers ``[N, C]`` in [0, 1] for coordinates ``[N, R]``."""
         grid, slopes = self._gridded_slopes
-        return np.asarray((self.levels + (coordinates.astype(np.float64) @ slopes) * grid).clip(0, 1))
+        return np.asarray(
+            (self.levels + (coordinates.astype(np.float64) @ slopes) * grid).clip(0, 1)
+        )
 
     def basis(self, coordinates: Int32Array) -> FloatArray:
         """Return weighed and clipped coordinates ``[N, R + 1]``, the constant last, as multiples of ``2^-12``."""
@@ -166,11 +188,14 @@ class Question:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Voters(ABC):
-    """Voters, of whom each has one ballot ``[R + 1, C]`` on a question. A voter that is absent has a ballot of zeros.
+    """Voters, of whom each has one ballot ``[R + 1, C]`` on a question.
+
+    A voter that is absent has a ballot of zeros.
 
     Attributes:
         geometry: the public directions.
-        num_voters: the nominal number of voters, a public constant, which may be far from how many there are.
+        num_voters: the nominal number of voters, a public constant, which may be far from how many
+            there are.
         num_labels: the number of labels.
     """
 
@@ -179,8 +204,12 @@ class Voters(ABC):
     num_labels: int
 
     def __post_init__(self) -> None:
-        expect_count(2, num_voters=self.num_voters)
-        expect(self.num_voters <= MOST_VOTERS, f"num_voters <= {MOST_VOTERS}", num_voters=self.num_voters)
+        require_count(2, num_voters=self.num_voters)
+        require(
+            self.num_voters <= MOST_VOTERS,
+            f"num_voters <= {MOST_VOTERS}",
+            num_voters=self.num_voters,
+        )
 
     @property
     @abstractmethod
@@ -199,8 +228,8 @@ class Voters(ABC):
     def clipped_sum(self, question: Question, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of all ballots, each scaled down to a norm of at most ``clip``, exactly.
 
-        It is the same to the last bit in whatever blocks it is computed, and without a voter it is smaller by exactly
-        the ballot of this voter.
+        It is the same to the last bit in whatever blocks it is computed, and without a voter it is
+        smaller by exactly the ballot of this voter.
         """
 
 
@@ -243,7 +272,10 @@ class RecordVoters(Voters):
     def parts(self, question: Question) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Yield for blocks of records the basis ``[n, R + 1]``, the residuals ``[n, C]`` and the ballots' norms."""
         for rows in blocks(len(self.labels), self.geometry.num_directions + self.num_labels):
-            coordinates, labels = np.asarray(self.coordinates[rows]), self.labels[rows].astype(np.float64)
+            coordinates, labels = (
+                np.asarray(self.coordinates[rows]),
+                self.labels[rows].astype(np.float64),
+            )
             basis, residuals = question.basis(coordinates), question.residuals(coordinates, labels)
             norms = np.sqrt((basis**2).sum(axis=1)) * np.sqrt((residuals**2).sum(axis=1))
             yield basis, residuals, norms / (1 << _BASIS + _RESIDUAL)
@@ -284,7 +316,8 @@ class GroupVoters(Averages):
     """Private records in groups, each group a voter: a person's records, or those of a hashed partition.
 
     Attributes:
-        coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, those of a group one after another.
+        coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, those of a group one
+            after another.
         labels: ``[N, C]`` in {0, 1}.
         groups: ``[N]``, whose record it is, ascending.
     """
@@ -295,7 +328,7 @@ class GroupVoters(Averages):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect((np.diff(self.groups) >= 0).all(), "groups in ascending order", groups="others")
+        require((np.diff(self.groups) >= 0).all(), "groups in ascending order", groups="others")
 
     @property
     def num_private(self) -> int:
@@ -305,10 +338,15 @@ class GroupVoters(Averages):
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
         bounds = np.append(np.unique(self.groups, return_index=True)[1], len(self.groups))
         records = int(np.diff(bounds).max(initial=0))  # of a group, at most
-        for some in blocks(len(bounds) - 1, records * (self.geometry.num_directions + self.num_labels)):
+        for some in blocks(
+            len(bounds) - 1, records * (self.geometry.num_directions + self.num_labels)
+        ):
             inner = bounds[some.start : some.stop + 1]
             rows = slice(inner[0], inner[-1])
-            coordinates, labels = np.asarray(self.coordinates[rows]), self.labels[rows].astype(np.float64)
+            coordinates, labels = (
+                np.asarray(self.coordinates[rows]),
+                self.labels[rows].astype(np.float64),
+            )
             basis, residuals = question.basis(coordinates), question.residuals(coordinates, labels)
             for start, end in pairwise(inner - rows.start):
                 yield basis[start:end].T @ residuals[start:end], end - start
@@ -319,9 +357,9 @@ class ScoreVoters(Averages):
     """Models of any kind, which have said how likely each label of the public samples is.
 
     Attributes:
-        scores: ``[t, P, C]`` uint8 of some teachers after others, such as files that are mapped into memory, as
-            `encode_scores` returns them on the samples of the geometry. Where a teacher said nothing, nothing is added,
-            after the centring.
+        scores: ``[t, P, C]`` uint8 of some teachers after others, such as files that are mapped
+            into memory, as `encode_scores` returns them on the samples of the geometry. Where a
+            teacher said nothing, nothing is added, after the centring.
     """
 
     scores: Sequence[UInt8Array]
@@ -331,14 +369,30 @@ class ScoreVoters(Averages):
         shape = (len(self.geometry.samples), self.num_labels)
         for chunk in self.scores:
             fits = chunk.ndim == 3 and chunk.shape[1:] == shape and chunk.dtype == np.uint8
-            expect(fits, f"uint8 scores of shape [t, {shape[0]}, {shape[1]}]", shape=chunk.shape, dtype=chunk.dtype)
+            require(
+                fits,
+                f"uint8 scores of shape [t, {shape[0]}, {shape[1]}]",
+                shape=chunk.shape,
+                dtype=chunk.dtype,
+            )
         num_teachers = sum(map(len, self.scores))
-        expect(num_teachers == self.num_voters, f"scores of {self.num_voters} teachers", teachers=num_teachers)
+        require(
+            num_teachers == self.num_voters,
+            f"scores of {self.num_voters} teachers",
+            teachers=num_teachers,
+        )
 
     @classmethod
     def of(cls, scores: Sequence[UInt8Array], features: ArrayLike) -> ScoreVoters:
-        """Return teachers with ``scores`` on samples of public features ``[P, ...]``. Raises as `Geometry.of` does."""
-        geometry, number, num_labels = Geometry.of(features), sum(map(len, scores)), scores[0].shape[2]
+        """Return teachers with ``scores`` on samples of public features ``[P, ...]``.
+
+        Raises as `Geometry.of` does.
+        """
+        geometry, number, num_labels = (
+            Geometry.of(features),
+            sum(map(len, scores)),
+            scores[0].shape[2],
+        )
         return cls(geometry=geometry, num_voters=number, num_labels=num_labels, scores=scores)
 
     @property
@@ -349,18 +403,23 @@ class ScoreVoters(Averages):
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
         samples = self.geometry.samples
         basis, ours = question.basis(samples).T, question.predictions(samples)
-        for part in (chunk[rows] for chunk in self.scores for rows in blocks(len(chunk), ours.size)):
+        for part in (
+            chunk[rows] for chunk in self.scores for rows in blocks(len(chunk), ours.size)
+        ):
             scores = np.asarray(part).swapaxes(0, 1)
             differences = (scores - 1.0) / SCORE_STEPS - ours[:, None]
             residuals = np.where(scores, np.rint(differences * (1 << _RESIDUAL)), 0)
-            products = basis @ residuals.reshape(len(samples), -1)  # one for all is faster than one for each
+            products = basis @ residuals.reshape(
+                len(samples), -1
+            )  # one for all is faster than one for each
             yield from ((total, len(samples)) for total in np.split(products, len(part), axis=1))
 
 
 def encode_scores(scores: ArrayLike) -> UInt8Array:
     """Return scores in [0, 1] as uint8, each by itself: 1 .. 255 for steps of 1/254; 0 for NaN, which says nothing.
 
-    A teacher that takes no part is told from one that scores all labels 0, and adds nothing to a sum.
+    A teacher that takes no part is told from one that scores all labels 0, and adds nothing to a
+    sum.
     """
     steps = 1 + np.rint(SCORE_STEPS * np.asarray(scores, dtype=np.float32))
     return np.where(np.isnan(steps), 0, steps).astype(np.uint8)
@@ -383,11 +442,16 @@ def _feature_bits(num_features: int) -> int:
     return (51 - math.ceil(math.log2(num_features))) // 2
 
 
-def _projected(features: FloatArray, centre: FloatArray, axes: FloatArray, step: float) -> FloatArray:
+def _projected(
+    features: FloatArray, centre: FloatArray, axes: FloatArray, step: float
+) -> FloatArray:
     """Return coordinates that have no rounding error but that of the features and axes themselves."""
     most = float(1 << _feature_bits(len(centre)))
     # a feature map may make of one record what is no number, which must not be an error
-    steps = np.rint(np.nan_to_num(features / step, posinf=most, neginf=-most)).clip(-most, most) - centre
+    steps = (
+        np.rint(np.nan_to_num(features / step, posinf=most, neginf=-most)).clip(-most, most)
+        - centre
+    )
     return np.asarray((steps @ axes) * (step / most))
 
 

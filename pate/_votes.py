@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate._typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate._voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
@@ -23,11 +23,12 @@ _ENTRIES = 1 << 22  # votes unpacked at once
 
 
 @dataclass(frozen=True)
-class Panel:
+class VoteShape:
     """The numbers of teachers and labels: the public facts on which the cost of a query depends.
 
     Attributes:
-        num_teachers: the nominal number of teachers, 2 .. 2^53 - 1: a public constant, never measured.
+        num_teachers: the nominal number of teachers, 2 .. 2^53 - 1: a public constant, never
+            measured.
         num_labels: number of labels that they vote on, at least 1.
     """
 
@@ -35,10 +36,10 @@ class Panel:
     num_labels: int
 
     def __post_init__(self) -> None:
-        expect_count(2, num_teachers=self.num_teachers)
-        expect_count(1, num_labels=self.num_labels)
+        require_count(2, num_teachers=self.num_teachers)
+        require_count(1, num_labels=self.num_labels)
         # counts are added to noise, as floats
-        expect(self.num_teachers < 2**53, "num_teachers < 2^53", num_teachers=self.num_teachers)
+        require(self.num_teachers < 2**53, "num_teachers < 2^53", num_teachers=self.num_teachers)
 
 
 class NoisyTotal(Protocol):
@@ -57,12 +58,17 @@ class Votes:
     """The votes on a batch of queries.
 
     Attributes:
-        counts: ``[Q, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each label.
+        counts: ``[Q, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each
+            label.
         num_teachers: the nominal number of teachers.
-        ballots: ``[Q, T, C]`` in {0, 1}, the vote of each teacher, for mechanisms that need it; otherwise None.
-        predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases; None without one.
-        features: ``[Q, F]`` float64, public features of the queries, flattened; None unless they are needed.
-        voters: those who vote by scores or moments, on all public samples, in place of labels on queries; or None.
+        ballots: ``[Q, T, C]`` in {0, 1}, the vote of each teacher, for mechanisms that need it;
+            otherwise None.
+        predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases; None
+            without one.
+        features: ``[Q, F]`` float64, public features of the queries, flattened; None unless they
+            are needed.
+        voters: those who vote by scores or moments, on all public samples, in place of labels on
+            queries; or None.
         total: the sum of silos with its noise, in place of counts, which are zeros then; or None.
     """
 
@@ -76,30 +82,51 @@ class Votes:
 
     def __post_init__(self) -> None:
         counts = np.asarray(self.counts)
-        expect(counts.ndim == 2 and counts.shape[1] > 0, "counts of shape [Q, C] with C > 0", shape=counts.shape)
-        expect(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
-        Panel(self.num_teachers, counts.shape[1])
+        require(
+            counts.ndim == 2 and counts.shape[1] > 0,
+            "counts of shape [Q, C] with C > 0",
+            shape=counts.shape,
+        )
+        require(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
+        VoteShape(self.num_teachers, counts.shape[1])
         if counts.size:
             inside = counts.min() >= 0 and counts.max() <= self.num_teachers
-            expect(inside, f"counts in 0..{self.num_teachers}", minimum=int(counts.min()), maximum=int(counts.max()))
+            require(
+                inside,
+                f"counts in 0..{self.num_teachers}",
+                minimum=int(counts.min()),
+                maximum=int(counts.max()),
+            )
         object.__setattr__(self, "counts", counts)
         if self.ballots is not None:
             shape = (len(counts), self.num_teachers, counts.shape[1])
-            expect(self.ballots.shape == shape, f"ballots of shape {list(shape)}", shape=self.ballots.shape)
+            require(
+                self.ballots.shape == shape,
+                f"ballots of shape {list(shape)}",
+                shape=self.ballots.shape,
+            )
         if self.predictions is not None:
             predictions = np.asarray(self.predictions, dtype=np.float64)
-            expect(predictions.shape == counts.shape, f"predictions of {counts.shape}", shape=predictions.shape)
-            expect(((predictions >= 0) & (predictions <= 1)).all(), "predictions in [0, 1]", predictions="others")
+            require(
+                predictions.shape == counts.shape,
+                f"predictions of {counts.shape}",
+                shape=predictions.shape,
+            )
+            require(
+                ((predictions >= 0) & (predictions <= 1)).all(),
+                "predictions in [0, 1]",
+                predictions="others",
+            )
             object.__setattr__(self, "predictions", predictions)
         if self.features is not None:
             features = np.asarray(self.features, dtype=np.float64)
             flat = features.ndim == 2 and len(features) == len(counts)
-            expect(flat, f"features of shape [{len(counts)}, F]", shape=features.shape)
-            expect(np.isfinite(features).all(), "finite features", features="others")
+            require(flat, f"features of shape [{len(counts)}, F]", shape=features.shape)
+            require(np.isfinite(features).all(), "finite features", features="others")
             object.__setattr__(self, "features", features)
         if self.voters is not None:
-            panel = Panel(self.voters.num_voters, self.voters.num_labels)
-            expect(panel == self.panel, f"voters of {self.panel}", voters=panel)
+            theirs = VoteShape(self.voters.num_voters, self.voters.num_labels)
+            require(theirs == self.shape, f"voters of {self.shape}", voters=theirs)
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Votes:
         """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice.
@@ -107,7 +134,7 @@ class Votes:
         Raises:
             ValueError: if they are a sum of silos, which is opened as a whole.
         """
-        expect(self.total is None, "all queries of a noisy sum", rows="some")
+        require(self.total is None, "all queries of a noisy sum", rows="some")
         return Votes(
             counts=self.counts[rows],
             num_teachers=self.num_teachers,
@@ -124,8 +151,13 @@ class Votes:
             ValueError: without ballots or features, or as `Geometry.of` does.
         """
         if self.ballots is None or self.features is None:
-            raise ValueError("Expected votes with the ballot of each teacher and with features, got others")
-        return replace(self, voters=ScoreVoters.of((encode_scores(self.ballots.swapaxes(0, 1)),), self.features))
+            raise ValueError(
+                "Expected votes with the ballot of each teacher and with features, got others"
+            )
+        return replace(
+            self,
+            voters=ScoreVoters.of((encode_scores(self.ballots.swapaxes(0, 1)),), self.features),
+        )
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, num_teachers: int) -> Votes:
@@ -140,24 +172,32 @@ class Votes:
         return cls(counts=counts, num_teachers=voters.num_voters, features=queries, voters=voters)
 
     @classmethod
-    def from_total(cls, total: NoisyTotal, num_queries: int, panel: Panel) -> Votes:
+    def from_total(cls, total: NoisyTotal, num_queries: int, shape: VoteShape) -> Votes:
         """Return votes of which nothing but a noisy sum can be known."""
-        counts = np.zeros((num_queries, panel.num_labels), dtype=np.int64)
-        return cls(counts=counts, num_teachers=panel.num_teachers, total=total)
+        counts = np.zeros((num_queries, shape.num_labels), dtype=np.int64)
+        return cls(counts=counts, num_teachers=shape.num_teachers, total=total)
 
     @classmethod
     def from_ballots(cls, ballots: ArrayLike) -> Votes:
         """Return votes with the ballot of each teacher, ``[Q, T, C]`` in {0, 1}."""
         ballots = np.asarray(ballots)
-        expect(ballots.ndim == 3, "ballots of shape [Q, T, C]", shape=ballots.shape)
-        expect(np.isin(ballots, (0, 1)).all(), "ballots in {0, 1}", values=np.unique(ballots)[:5].tolist())
+        require(ballots.ndim == 3, "ballots of shape [Q, T, C]", shape=ballots.shape)
+        require(
+            np.isin(ballots, (0, 1)).all(),
+            "ballots in {0, 1}",
+            values=np.unique(ballots)[:5].tolist(),
+        )
         ballots = ballots.astype(np.uint8)
-        return cls(counts=ballots.sum(axis=1, dtype=np.int64), num_teachers=ballots.shape[1], ballots=ballots)
+        return cls(
+            counts=ballots.sum(axis=1, dtype=np.int64),
+            num_teachers=ballots.shape[1],
+            ballots=ballots,
+        )
 
     @property
-    def panel(self) -> Panel:
+    def shape(self) -> VoteShape:
         """The numbers of teachers and labels."""
-        return Panel(self.num_teachers, self.num_labels)
+        return VoteShape(self.num_teachers, self.num_labels)
 
     @property
     def num_queries(self) -> int:
@@ -192,17 +232,22 @@ def drawn_rows(available: int, num_queries: int, *, seed: int) -> IntArray:
 
     Raises ``ValueError`` if there are not enough samples.
     """
-    expect(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
+    require(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
     rows: IntArray = np.random.default_rng(seed).permutation(available)[:num_queries]
     return rows
 
 
 def rows_of(wanted: StrArray, ids: StrArray) -> IntArray:
-    """Return the rows ``[Q]`` of ``ids`` ``[N]`` that hold ``wanted``. Raises ``ValueError`` if one is missing."""
+    """Return the rows ``[Q]`` of ``ids`` ``[N]`` that hold ``wanted``.
+
+    Raises ``ValueError`` if one is missing.
+    """
     order = np.argsort(ids)
     rows: IntArray = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
     missing = wanted[ids[rows] != wanted]
-    expect(missing.size == 0, "labelled samples among the public records", missing=missing[:3].tolist())
+    require(
+        missing.size == 0, "labelled samples among the public records", missing=missing[:3].tolist()
+    )
     return rows
 
 

@@ -15,9 +15,9 @@ from pate._progress import step_bar
 from pate._runs import digest, write_arrays
 from pate._runs.files import Blocks, Stream, read_arrays
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import expect, expect_count, expect_distinct, expect_label_names
+from pate._validation import require, require_count, require_distinct, require_label_names
 from pate._voters import SCORE_STEPS, encode_scores
-from pate._votes import Ballots, Panel, Votes, pack_ballots, unpack_ballots
+from pate._votes import Ballots, Votes, VoteShape, pack_ballots, unpack_ballots
 
 ScoreArray = NDArray[np.floating[Any]]
 
@@ -29,21 +29,26 @@ _NAMES = ("ids", "label_names", "ballots", "scores", "counts", "num_teachers", "
 class NamedVotes:
     """The votes of teachers from anywhere, with the names of what they voted on. PRIVATE.
 
-    Samples are kept in the order of their ids, so that the order in which they were given, which may have come from
-    something private, reaches nothing.
+    Samples are kept in the order of their ids, so that the order in which they were given, which
+    may have come from something private, reaches nothing.
 
     Args:
         ids: ``[N]``, the ids of public samples, each once.
         label_names: names of the ``C`` labels, each once.
-        ballots: ``[N, T, C]`` in {0, 1}, the vote of each teacher, or ``[N, C]`` of one teacher; or instead
-        scores: ``[N, T, C]`` floats in [0, 1], such as the probabilities of each teacher, or ``[N, C]`` of one teacher;
-            NaN all over from a teacher that takes no part. They are kept as float16; or instead
-        counts: ``[N, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each label.
+        ballots: ``[N, T, C]`` in {0, 1}, the vote of each teacher, or ``[N, C]`` of one teacher; or
+            instead
+        scores: ``[N, T, C]`` floats in [0, 1], such as the probabilities of each teacher, or ``[N,
+            C]`` of one teacher; NaN all over from a teacher that takes no part. They are kept as
+            float16; or instead
+        counts: ``[N, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each
+            label.
         num_teachers: the nominal number of teachers, a public constant; needed with counts alone.
-        features: ``[N, F]`` finite public features of the samples, for an aggregator that needs them; None without.
+        features: ``[N, F]`` finite public features of the samples, for an aggregator that needs
+            them; None without.
 
     Raises:
-        ValueError: in one line, if shapes disagree, an id or a label name occurs twice, or a vote is out of range.
+        ValueError: in one line, if shapes disagree, an id or a label name occurs twice, or a vote
+            is out of range.
     """
 
     ids: StrArray
@@ -58,9 +63,13 @@ class NamedVotes:
 
     def __post_init__(self) -> None:
         ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
-        forms: dict[str, Any] = {"ballots": self.ballots, "scores": self.scores, "counts": self.counts}
+        forms: dict[str, Any] = {
+            "ballots": self.ballots,
+            "scores": self.scores,
+            "counts": self.counts,
+        }
         present = [name for name, votes in forms.items() if votes is not None]
-        expect(len(present) == 1, f"either {_GIVE}", present=present)
+        require(len(present) == 1, f"either {_GIVE}", present=present)
         order = np.argsort(ids)
         shape = (len(ids), len(names))
         ballots, scores, counts = forms.values()
@@ -69,18 +78,24 @@ class NamedVotes:
                 forms["_packed"], forms["counts"] = _packed_ballots(ballots, order, shape)
                 forms["ballots"], present_teachers = None, len(forms["_packed"])
             else:
-                checked = _checked_ballots(ballots, shape) if scores is None else _checked_scores(scores, shape)
+                checked = (
+                    _checked_ballots(ballots, shape)
+                    if scores is None
+                    else _checked_scores(scores, shape)
+                )
                 forms[present[0]], present_teachers = checked[order], checked.shape[1]
             teachers = present_teachers if self.num_teachers is None else self.num_teachers
             as_present = f"num_teachers={present_teachers}, as in {present[0]}"
-            expect(teachers == present_teachers, as_present, num_teachers=teachers)
+            require(teachers == present_teachers, as_present, num_teachers=teachers)
         else:
-            expect(
-                self.num_teachers is not None, "num_teachers, the public number behind the counts", num_teachers=None
+            require(
+                self.num_teachers is not None,
+                "num_teachers, the public number behind the counts",
+                num_teachers=None,
             )
             assert self.num_teachers is not None
             teachers = self.num_teachers
-            expect_count(1, num_teachers=teachers)
+            require_count(1, num_teachers=teachers)
             forms["counts"] = _checked_counts(counts, shape, teachers)[order]
         canonical = {"ids": ids[order], "label_names": tuple(names.tolist()), **forms}
         if self.features is not None:
@@ -91,7 +106,9 @@ class NamedVotes:
     @classmethod
     def of(cls, votes: Votes, *, ids: ArrayLike, label_names: Sequence[str]) -> Self:
         """Return votes ``[Q, C]`` with names; ballots and features are kept if they have them."""
-        content: dict[str, Any] = {"counts": votes.counts} if votes.ballots is None else {"ballots": votes.ballots}
+        content: dict[str, Any] = (
+            {"counts": votes.counts} if votes.ballots is None else {"ballots": votes.ballots}
+        )
         return cls(
             ids=np.asarray(ids),
             label_names=tuple(label_names),
@@ -102,29 +119,51 @@ class NamedVotes:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read one ``.npz`` with the arrays that the constructor takes. Raises ``ValueError`` in one line."""
+        """Read one ``.npz`` with the arrays that the constructor takes.
+
+        Raises ``ValueError`` in one line.
+        """
         return cls._read(path, packing=False)
 
     @classmethod
     def _read(cls, path: Path, *, packing: bool) -> Self:
         """Read votes, with ballots that are packed block by block, since there may be many, or as they are."""
-        unread, what = ("ballots",) if packing else (), "an .npz file of votes without pickled objects"
+        unread, what = (
+            ("ballots",) if packing else (),
+            "an .npz file of votes without pickled objects",
+        )
         optional = [name for name in _NAMES[2:] if name not in unread]
-        arrays: dict[str, Any] = {**read_arrays(path, _NAMES[:2], optional, unread=unread, what=what)}
-        arrays |= {name: blocks for name in unread if (blocks := Blocks.find(path, name, what=what)) is not None}
+        arrays: dict[str, Any] = {
+            **read_arrays(path, _NAMES[:2], optional, unread=unread, what=what)
+        }
+        arrays |= {
+            name: blocks
+            for name in unread
+            if (blocks := Blocks.find(path, name, what=what)) is not None
+        }
         teachers = arrays.pop("num_teachers", None)
         try:
             if teachers is not None:
                 is_integer = teachers.ndim == 0 and teachers.dtype.kind in "iu"
-                expect(is_integer, "one integer num_teachers", shape=teachers.shape, dtype=str(teachers.dtype))
+                require(
+                    is_integer,
+                    "one integer num_teachers",
+                    shape=teachers.shape,
+                    dtype=str(teachers.dtype),
+                )
             return cls(**arrays, num_teachers=None if teachers is None else int(teachers))
         except ValueError as error:
-            raise ValueError(str(error) if str(path) in str(error) else f"{error} ({path})") from None
+            raise ValueError(
+                str(error) if str(path) in str(error) else f"{error} ({path})"
+            ) from None
 
     def save(self, path: Path | str) -> None:
         """Write the ``.npz`` that `read` reads, whole or not at all."""
         values = {name: getattr(self, name) for name in _NAMES}
-        write_arrays(Path(path), **{name: np.asarray(value) for name, value in values.items() if value is not None})
+        write_arrays(
+            Path(path),
+            **{name: np.asarray(value) for name, value in values.items() if value is not None},
+        )
 
     @property
     def form(self) -> Ballots:
@@ -134,24 +173,33 @@ class NamedVotes:
     def stored(self, form: Ballots) -> UInt8Array | None:
         """Return the ballot of each teacher as a `VoteStore` keeps it; None if only counts are known.
 
-        It is ``[T, N, ceil(C / 8)]`` for ``bits``, and ``[T, N, C]`` for ``scores``, which ballots are too.
+        It is ``[T, N, ceil(C / 8)]`` for ``bits``, and ``[T, N, C]`` for ``scores``, which ballots
+        are too.
         """
         if self._packed is not None:
             return (
-                self._packed if form == "bits" else encode_scores(unpack_ballots(self._packed, len(self.label_names)))
+                self._packed
+                if form == "bits"
+                else encode_scores(unpack_ballots(self._packed, len(self.label_names)))
             )
         votes = self.ballots if self.scores is None else self.scores
         if votes is None:
             return None
         teachers = votes.swapaxes(0, 1)
-        return pack_ballots(teachers) if form == "bits" else np.stack([encode_scores(ballots) for ballots in teachers])
+        return (
+            pack_ballots(teachers)
+            if form == "bits"
+            else np.stack([encode_scores(ballots) for ballots in teachers])
+        )
 
     def fingerprint(self) -> str:
         """Return a hash of all names, votes and features. PRIVATE."""
         stored = self.stored(self.form)
         votes = self.counts if stored is None else stored
         assert votes is not None
-        head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, stored is None, self.form])
+        head = json.dumps(
+            [self.ids.tolist(), self.label_names, self.num_teachers, stored is None, self.form]
+        )
         arrays = (votes,) if self.features is None else (votes, self.features)
         contents = (np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays)
         return digest(head, *(Stream(content.nbytes, [content]) for content in contents))
@@ -167,8 +215,8 @@ class Silo:
         form: what its ballots are.
         counts_alone: whether its ballots are not known.
         fingerprint: a hash of all names, votes and features.
-        sums: a hash of what its teachers gave together, in steps of scores, which a copy with its teachers in another
-            order has, too; None if they answered all samples alike.
+        sums: a hash of what its teachers gave together, in steps of scores, which a copy with its
+            teachers in another order has, too; None if they answered all samples alike.
     """
 
     source: NamedVotes | Path
@@ -179,16 +227,21 @@ class Silo:
     sums: str | None
 
     def votes(self) -> NamedVotes:
-        """Return the votes. Raises ``ValueError`` if their file has changed since it was first read."""
+        """Return the votes.
+
+        Raises ``ValueError`` if their file has changed since it was first read.
+        """
         votes = read_votes(self.source)
         same = votes is self.source or votes.fingerprint() == self.fingerprint
-        expect(same, f"the votes that {self.source} held when this command began", votes="others")
+        require(same, f"the votes that {self.source} held when this command began", votes="others")
         return votes
 
 
 @dataclass(frozen=True, eq=False)
 class Silos:
-    """Votes of silos on the same samples and labels. Those in files are in memory one at a time. PRIVATE.
+    """Votes of silos on the same samples and labels.
+
+    Those in files are in memory one at a time. PRIVATE.
 
     Attributes:
         ids: ``[N]``, the ids of the samples, sorted.
@@ -211,17 +264,17 @@ class Silos:
         files = [path]
         if path.is_dir():
             files = sorted(file for file in path.glob("*.npz") if not file.name.startswith("."))
-            expect(files, f"an .npz file of votes for each silo in {path}", files=0)
+            require(files, f"an .npz file of votes for each silo in {path}", files=0)
         return cls.of(files)
 
     @classmethod
     def of(cls, sources: Sequence[NamedVotes | Path]) -> Self:
         """Return the silos that are in memory or in files.
 
-        Raises ``ValueError`` unless they voted on the same samples and labels, with two teachers or more in all, and
-        bring the same features, if any.
+        Raises ``ValueError`` unless they voted on the same samples and labels, with two teachers or
+        more in all, and bring the same features, if any.
         """
-        expect(sources, "the votes of at least one silo", silos=0)
+        require(sources, "the votes of at least one silo", silos=0)
         joined: Self | None = None
         with step_bar(len(sources), "votes", unit="silo") as bar:
             for number, source in enumerate(sources):
@@ -229,11 +282,13 @@ class Silos:
                 joined = cls._joined(joined, read_votes(source), source, name)
                 bar.update()
         assert joined is not None
-        expect_count(2, num_teachers=joined.num_teachers)
+        require_count(2, num_teachers=joined.num_teachers)
         return joined
 
     @classmethod
-    def _joined(cls, before: Self | None, votes: NamedVotes, source: NamedVotes | Path, name: str) -> Self:
+    def _joined(
+        cls, before: Self | None, votes: NamedVotes, source: NamedVotes | Path, name: str
+    ) -> Self:
         """Return the silos ``before`` with one more, which errors call ``name``."""
         assert votes.num_teachers is not None
         sums = _sums(votes)
@@ -251,15 +306,21 @@ class Silos:
         place = str(first) if isinstance(first, Path) else "silo 0"
         names = ", ".join(before.label_names)
         same = votes.label_names == before.label_names
-        expect(same, f"label_names in {name} as in {place}: {names}", label_names=votes.label_names)
+        require(
+            same, f"label_names in {name} as in {place}: {names}", label_names=votes.label_names
+        )
         others = np.setxor1d(votes.ids, before.ids)
-        expect(others.size == 0, f"the same ids in {name} as in {place}", in_one_alone=others[:3].tolist())
+        require(
+            others.size == 0,
+            f"the same ids in {name} as in {place}",
+            in_one_alone=others[:3].tolist(),
+        )
         features = before.features
         if features is None:
             features = votes.features
         elif votes.features is not None:
             same = np.array_equal(votes.features, features)
-            expect(same, f"features in {name} as in those before it", features="others")
+            require(same, f"features in {name} as in those before it", features="others")
         return replace(before, features=features, members=(*before.members, silo))
 
     @property
@@ -273,9 +334,9 @@ class Silos:
         return sum(silo.num_teachers for silo in self.members)
 
     @property
-    def panel(self) -> Panel:
+    def shape(self) -> VoteShape:
         """The numbers of teachers and labels."""
-        return Panel(self.num_teachers, len(self.label_names))
+        return VoteShape(self.num_teachers, len(self.label_names))
 
     @property
     def form(self) -> Ballots:
@@ -301,14 +362,19 @@ def _sums(votes: NamedVotes) -> IntArray:
 
 
 def _texts(name: str, values: ArrayLike) -> StrArray:
-    """Return names ``[N]`` as strings. Raises ``ValueError`` unless they are texts or integers, each once."""
+    """Return names ``[N]`` as strings.
+
+    Raises ``ValueError`` unless they are texts or integers, each once.
+    """
     array = np.asarray(values)
-    expect(array.ndim == 1 and array.size > 0, f"{name} of shape [N] with N > 0", shape=array.shape)
-    expect(array.dtype.kind in "Uiu", f"{name} that are texts or integers", dtype=str(array.dtype))
+    require(
+        array.ndim == 1 and array.size > 0, f"{name} of shape [N] with N > 0", shape=array.shape
+    )
+    require(array.dtype.kind in "Uiu", f"{name} that are texts or integers", dtype=str(array.dtype))
     texts = array.astype(np.str_)
     if name == "label_names":
-        expect_label_names(name, texts.tolist())
-    expect_distinct(name, texts.tolist())
+        require_label_names(name, texts.tolist())
+    require_distinct(name, texts.tolist())
     return texts
 
 
@@ -318,15 +384,19 @@ def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[
     return array.reshape(_shape_by_teacher(name, array.shape, shape))
 
 
-def _shape_by_teacher(name: str, votes: tuple[int, ...], shape: tuple[int, int]) -> tuple[int, int, int]:
+def _shape_by_teacher(
+    name: str, votes: tuple[int, ...], shape: tuple[int, int]
+) -> tuple[int, int, int]:
     """Return ``[N, T, C]`` for votes of that shape, T = 1 if it is ``[N, C]``."""
     (size, labels), full = shape, (votes[0], 1, votes[1]) if len(votes) == 2 else votes
     fits = len(full) == 3 and (full[0], full[2]) == shape and full[1] > 0
-    expect(fits, f"{name} of shape [{size}, T, {labels}], as ids and label_names say", shape=full)
+    require(fits, f"{name} of shape [{size}, T, {labels}], as ids and label_names say", shape=full)
     return size, full[1], labels
 
 
-def _packed_ballots(ballots: Blocks, order: IntArray, shape: tuple[int, int]) -> tuple[UInt8Array, IntArray]:
+def _packed_ballots(
+    ballots: Blocks, order: IntArray, shape: tuple[int, int]
+) -> tuple[UInt8Array, IntArray]:
     """Return ballots ``[T, N, ceil(C / 8)]`` and their counts ``[N, C]``, with samples in ``order``."""
     size, teachers, labels = _shape_by_teacher("ballots", ballots.shape, shape)
     packed = np.empty((teachers, size, -(-labels // 8)), dtype=np.uint8)
@@ -343,43 +413,59 @@ def _packed_ballots(ballots: Blocks, order: IntArray, shape: tuple[int, int]) ->
 def _checked_ballots(ballots: ArrayLike, shape: tuple[int, int]) -> UInt8Array:
     """Return ballots ``[N, T, C]`` as uint8."""
     array = _by_teacher("ballots", ballots, shape)
-    expect(array.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(array.dtype))
+    require(array.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(array.dtype))
     # of the many that there may be, no copy in another type
     if array.dtype.kind == "f" or array.min() < 0 or array.max() > 1:
         wrong = array[(array != 0) & (array != 1)]
-        expect(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
+        require(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
     return array.astype(np.uint8, copy=False)
 
 
 def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float16]:
     """Return scores ``[N, T, C]`` as float16."""
     array = _by_teacher("scores", scores, shape)
-    expect(array.dtype.kind == "f", "scores that are floats in [0, 1]", dtype=str(array.dtype))
-    low, high = (float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax))  # NaN aside
-    expect(not (low < 0 or high > 1), "scores in [0, 1]", minimum=low, maximum=high)
+    require(array.dtype.kind == "f", "scores that are floats in [0, 1]", dtype=str(array.dtype))
+    low, high = (
+        float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax)
+    )  # NaN aside
+    require(not (low < 0 or high > 1), "scores in [0, 1]", minimum=low, maximum=high)
     # teacher by teacher, for there may be many
     absent = [np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])]
-    expect(set(absent) <= {0, 1}, "scores in [0, 1], or NaN all over from a teacher that takes no part", values="nan")
+    require(
+        set(absent) <= {0, 1},
+        "scores in [0, 1], or NaN all over from a teacher that takes no part",
+        values="nan",
+    )
     return array.astype(np.float16, copy=False)
 
 
 def _checked_features(features: NDArray[Any], size: int) -> FloatArray:
     """Return features ``[N, F]`` as float64."""
     array = np.asarray(features)
-    expect(array.ndim == 2 and len(array) == size, f"features of shape [{size}, F], as ids say", shape=array.shape)
-    expect(array.dtype.kind in "buif", "features that are numbers", dtype=str(array.dtype))
-    expect(np.isfinite(array).all(), "finite features", features="others")
+    require(
+        array.ndim == 2 and len(array) == size,
+        f"features of shape [{size}, F], as ids say",
+        shape=array.shape,
+    )
+    require(array.dtype.kind in "buif", "features that are numbers", dtype=str(array.dtype))
+    require(np.isfinite(array).all(), "finite features", features="others")
     most = float(np.finfo(np.float32).max)
     within = np.abs(array).max(initial=0) <= most
-    expect(within, "features up to 3.4e38, the largest number of float32", features="larger ones")
+    require(within, "features up to 3.4e38, the largest number of float32", features="larger ones")
     return array.astype(np.float64)
 
 
 def _checked_counts(counts: NDArray[Any], shape: tuple[int, int], num_teachers: int) -> IntArray:
     """Return counts ``[N, C]`` as int64 in ``[0, num_teachers]``."""
     array = np.asarray(counts)
-    expect(array.shape == shape, f"counts of shape {list(shape)}, as ids and label_names say", shape=array.shape)
-    expect(array.dtype.kind in "iu", "integer counts", dtype=str(array.dtype))
+    require(
+        array.shape == shape,
+        f"counts of shape {list(shape)}, as ids and label_names say",
+        shape=array.shape,
+    )
+    require(array.dtype.kind in "iu", "integer counts", dtype=str(array.dtype))
     inside = array.min() >= 0 and array.max() <= num_teachers
-    expect(inside, f"counts in 0..{num_teachers}", minimum=int(array.min()), maximum=int(array.max()))
+    require(
+        inside, f"counts in 0..{num_teachers}", minimum=int(array.min()), maximum=int(array.max())
+    )
     return array.astype(np.int64)

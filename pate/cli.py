@@ -21,7 +21,11 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "init": ("init", "main", "write a recipe for data of your own, with comments"),
     "teachers fit": ("teachers", "fit", "train the teachers on their partitions (PRIVATE)"),
     "teachers vote": ("teachers", "vote", "let the teachers vote on the public samples (PRIVATE)"),
-    "forget": ("forget", "main", "make teachers and votes those without some private records (PRIVATE)"),
+    "forget": (
+        "forget",
+        "main",
+        "make teachers and votes those without some private records (PRIVATE)",
+    ),
     "label": ("label", "main", "release labels through a private mechanism"),
     "silo key": ("silo", "key", "make the key by which a silo, or the server, signs what it sends"),
     "silo": ("silo", "main", "take part in labels from silos that show their votes to nobody"),
@@ -29,30 +33,62 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "student validate": ("student", "validate", "evaluate the student on held-out released labels"),
     "student test": ("student", "test", "evaluate the student on the test set"),
     "student predict": ("student", "predict", "write the student's predictions"),
-    "predict": ("predict", "main", "predict new pictures or arrays with a student that left its run"),
+    "predict": (
+        "predict",
+        "main",
+        "predict new pictures or arrays with a student that left its run",
+    ),
     "export": ("export", "main", "write such a student for torch or ONNX Runtime"),
     "choose": ("choose", "main", "choose a student by the private records, and pay for the choice"),
     "references": ("references", "main", "measure what a student is compared with (PRIVATE)"),
     "report": ("report", "main", "write a page of HTML on a run"),
     "status": ("status", "main", "show how far each stage of a run is, and who works on it"),
     "submit": ("submit", "main", "train or vote together in several jobs of a cluster"),
-    "check": ("check", "check", "check that a run is as its commands left it, and say how it goes on"),
+    "check": (
+        "check",
+        "check",
+        "check that a run is as its commands left it, and say how it goes on",
+    ),
     "pack": ("check", "pack", "write what a run publishes as one archive"),
-    "audit": ("audit", "main", "bound epsilon from below by canaries among the records of a recipe (NOT PRIVATE)"),
-    "topk": ("topk", "main", "release the top k of any histogram: pairs of users and items, or counts"),
+    "audit": (
+        "audit",
+        "main",
+        "bound epsilon from below by canaries among the records of a recipe (NOT PRIVATE)",
+    ),
+    "topk": (
+        "topk",
+        "main",
+        "release the top k of any histogram: pairs of users and items, or counts",
+    ),
     "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),
     "account": ("account", "main", "compute what queries would cost, from parameters alone"),
     "ledger show": ("ledger", "show", "list the releases of a ledger and what they cost"),
     "ledger verify": ("ledger", "verify", "check a ledger by computing everything in it again"),
     "plan": ("plan", "main", "plan how many teachers to train, from public facts alone"),
-    "frontier": ("frontier", "main", "draw label and student quality against epsilon for many aggregators"),
+    "frontier": (
+        "frontier",
+        "main",
+        "draw label and student quality against epsilon for many aggregators",
+    ),
     "faces": ("faces", "main", "draw faces and write them in CelebA's format"),
-    "completion": ("completion", "main", "print a script with which the shell completes all of these"),
+    "completion": (
+        "completion",
+        "main",
+        "print a script with which the shell completes all of these",
+    ),
 }
 
 _OF_ONES_OWN = {
     *("run", "audit", "teachers fit", "teachers vote", "forget", "label", "references", "choose"),
-    *("student fit", "student validate", "student test", "student predict", "calibrate", "account", "frontier"),
+    *(
+        "student fit",
+        "student validate",
+        "student test",
+        "student predict",
+        "calibrate",
+        "account",
+        "frontier",
+    ),
 }
 """Commands that a user's own configuration guides, its class paths into the working directory too.
 
@@ -68,8 +104,8 @@ _received: list[signal.Signals] = []
 def main(args: Sequence[str] | None = None) -> int:
     """Run `pate` and return its exit status: 0, or 2 with one line on what was wrong with the input.
 
-    130 and 143, each with one line, mean that it was interrupted by Ctrl-C or terminated by SIGTERM; 141, without one,
-    that nobody reads what it prints any more, as behind ``| head``.
+    130 and 143, each with one line, mean that it was interrupted by Ctrl-C or terminated by
+    SIGTERM; 141, without one, that nobody reads what it prints any more, as behind ``| head``.
     """
     words = list(sys.argv[1:] if args is None else args)
     name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in _COMMANDS), None)
@@ -106,11 +142,14 @@ def _run(words: list[str], name: str | None) -> int:
         from pate._runs.locks import release_locks
 
         if os.path.lexists("matplotlibrc"):
-            # matplotlib reads the one of the working directory where it is imported: elsewhere, then
+            # matplotlib reads the one of the working directory where it is imported: elsewhere,
+            # then
             with chdir(os.path.dirname(os.__file__)):
                 import_module("matplotlib")
         try:
-            options = import_module("pate._commands.recipes").with_shipped_files(words[len(name.split()) :])
+            options = import_module("pate._commands.recipes").with_shipped_files(
+                words[len(name.split()) :]
+            )
             arguments = (options, *([_COMMANDS] if name == "completion" else []))
             with own_code(trusted=name in _OF_ONES_OWN):
                 getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
@@ -121,7 +160,8 @@ def _run(words: list[str], name: str | None) -> int:
 
 def _ending(stop: BaseException) -> tuple[str | None, int | None]:
     """Return the line and the exit status with which a command ends that raised ``stop``: no status if it is a bug."""
-    # an interrupt comes out as another error, of an import that was cut short, or as an exit, which is Lightning's way
+    # an interrupt comes out as another error, of an import that was cut short, or as an exit, which
+    # is Lightning's way
     if _received or isinstance(stop, KeyboardInterrupt):
         terminated = _received[:1] == [signal.SIGTERM]
         how = "terminated" if terminated else "interrupted"
@@ -174,7 +214,8 @@ def _unread(stream: TextIO | None) -> bool:
 def _stoppable() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end what runs inside; further ones of SIGTERM do not disturb the cleanup.
 
-    Python drops an interrupt that meets a finalizer, and libraries drop some that meet their imports: it is raised
+    Python drops an interrupt that meets a finalizer, and libraries drop some that meet their
+        imports: it is raised
     again, until the command ends or cleans up.
     """
 
@@ -193,7 +234,9 @@ def _stoppable() -> Iterator[None]:
     # a program that calls `main` in a thread handles signals itself
     if threading.current_thread() is threading.main_thread():
         before[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is ignored behind `nohup`
+        if (
+            signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        ):  # it is ignored behind `nohup`
             before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
     try:
         yield
@@ -207,13 +250,17 @@ def _stoppable() -> Iterator[None]:
 def _help(words: list[str]) -> int:
     """Print the commands, or only those of a stage if its name is given."""
     stage = [word for word in words if word not in ("-h", "--help")]
-    shown = {name: entry for name, entry in _COMMANDS.items() if name.split()[: len(stage)] == stage}
+    shown = {
+        name: entry for name, entry in _COMMANDS.items() if name.split()[: len(stage)] == stage
+    }
     if not shown:
         from difflib import get_close_matches
 
         close = get_close_matches(" ".join(stage[:2]), _COMMANDS, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
-        raise ValueError(f"unknown command: {' '.join(stage[:2])}{meant} (`pate --help` lists them)")
+        raise ValueError(
+            f"unknown command: {' '.join(stage[:2])}{meant} (`pate --help` lists them)"
+        )
     text = [
         "usage: pate <command> [options]",
         "",

@@ -2,9 +2,9 @@
 
     python scripts/bench_accounting.py [--events 100000] [--repeats 5]
 
-Prints a Markdown table of medians of processor time, for all libraries with the making of their objects and without.
-The events are Gaussian ones of distinct noise; zCDP events of the same cost are what dp_accounting composes fastest.
-The other kinds of events are timed here alone.
+Prints a Markdown table of medians of processor time, for all libraries with the making of their
+objects and without. The events are Gaussian ones of distinct noise; zCDP events of the same cost
+are what dp_accounting composes fastest. The other kinds of events are timed here alone.
 """
 
 import argparse
@@ -40,7 +40,8 @@ class Times(NamedTuple):
 def timed(make: Callable[[], Any], epsilon_of: Callable[[Any], float], repeats: int) -> Times:
     """Return what it takes to make events and to state the epsilon of all, and to state that of events that are made.
 
-    Every sum is of events that nobody has seen before, so that nothing which they keep is timed as done.
+    Every sum is of events that nobody has seen before, so that nothing which they keep is timed as
+    done.
     """
     seconds = []
     for _ in range(repeats):
@@ -78,7 +79,9 @@ def by_dp_accounting(events: list[Any]) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
@@ -91,7 +94,9 @@ def main() -> None:
     etas = np.random.default_rng(1).uniform(1e-4, 1e-2, count).tolist()
 
     def gaussians() -> list[Event]:
-        return [GaussianEvent(noise_multiplier=noise, neighboring_relation=RELATION) for noise in noises]
+        return [
+            GaussianEvent(noise_multiplier=noise, neighboring_relation=RELATION) for noise in noises
+        ]
 
     def bounded() -> list[Event]:
         return [BoundedRangeEvent(eta=eta, neighboring_relation=RELATION) for eta in etas]
@@ -102,8 +107,12 @@ def main() -> None:
     by_pate(gaussians())  # imports and caches
     rows = {
         "pate, Gaussian": timed(gaussians, by_pate, repeats),
-        "autodp, Gaussian": timed(lambda: [GaussianMechanism(sigma=s) for s in noises], by_autodp, min(repeats, 3)),
-        "dp_accounting, zCDP": timed(lambda: [ZCDpEvent(1 / (2 * s**2)) for s in noises], by_dp_accounting, repeats),
+        "autodp, Gaussian": timed(
+            lambda: [GaussianMechanism(sigma=s) for s in noises], by_autodp, min(repeats, 3)
+        ),
+        "dp_accounting, zCDP": timed(
+            lambda: [ZCDpEvent(1 / (2 * s**2)) for s in noises], by_dp_accounting, repeats
+        ),
     }
     share = min(count, 2_000)  # the Gaussian events of dp_accounting are slow: timed on a share
     part = timed(lambda: [GaussianDpEvent(s) for s in noises[:share]], by_dp_accounting, 1)
@@ -112,7 +121,9 @@ def main() -> None:
     rows["pate, bounded range"] = timed(bounded, by_pate, repeats)
     rows["pate, pure"] = timed(pure, by_pate, repeats)
     first = rows["pate, Gaussian"]
-    print(f"| {count:,} distinct events | made and composed, s | times the first | composed, s | times | epsilon |")
+    print(
+        f"| {count:,} distinct events | made and composed, s | times the first | composed, s | times | epsilon |"
+    )
     print("|---|---:|---:|---:|---:|---:|")
     for name, row in rows.items():
         shown = "" if math.isnan(row.epsilon) else f"{row.epsilon:.4f}"

@@ -1,7 +1,7 @@
 """Speed of the aggregators on a batch of votes: medians of several runs, as a Markdown table.
 
-Those that read counts label 50,000 queries at once; those that read each teacher's ballot fewer, because the ballots of
-all queries would not fit into memory. The noise is a tenth of the teachers.
+Those that read counts label 50,000 queries at once; those that read each teacher's ballot fewer,
+because the ballots of all queries would not fit into memory. The noise is a tenth of the teachers.
 
     python scripts/bench_aggregators.py [--runs 5]
 """
@@ -27,7 +27,9 @@ NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=5, help="runs that a median is taken of")
     runs = parser.parse_args(arguments).runs
     generator = np.random.default_rng(0)
@@ -35,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     counts = generator.binomial(NUM_TEACHERS, chances).astype(np.uint16)
     predictions = np.clip(chances + 0.1 * generator.standard_normal(chances.shape), 0, 1)
     few = chances[:NUM_WITH_BALLOTS, None]
-    ballots = (generator.random((NUM_WITH_BALLOTS, NUM_TEACHERS, NUM_LABELS), dtype=np.float32) < few).view(np.uint8)
+    ballots = (
+        generator.random((NUM_WITH_BALLOTS, NUM_TEACHERS, NUM_LABELS), dtype=np.float32) < few
+    ).view(np.uint8)
     with_ballots = Votes(
         counts=ballots.sum(axis=1, dtype=np.int64),
         num_teachers=NUM_TEACHERS,
@@ -48,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
     print(f"{NUM_LABELS} labels, {NUM_TEACHERS} teachers.\n")
     print("| aggregator | queries | queries per second |\n| --- | ---: | ---: |")
-    for unscaled in propose(Outlook.of(counts_alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)):
+    for unscaled in propose(
+        Outlook.of(counts_alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)
+    ):
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
         votes = counts_alone if aggregator.needs.isdisjoint({"ballots", "voters"}) else with_ballots
         rate = votes.num_queries / seconds(aggregator, votes, runs)

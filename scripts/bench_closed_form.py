@@ -1,10 +1,11 @@
 """Time of 3,000 linear teachers of 33 records each in closed form, against a loop over scikit-learn, as Markdown.
 
-The table has 99,000 private records, 5,000 public samples, 128 features and 25 labels. Of the teachers in closed form
-all stages up to the released labels are timed, since only then are they asked; `records` are 99,000 teachers of one
-record each. The loop fits a logistic regression for each label of each teacher and lets it vote on the public samples;
-it is timed on a few teachers, the first of which is left out. Times are those of processors, in one process that has
-imported what it needs.
+The table has 99,000 private records, 5,000 public samples, 128 features and 25 labels. Of the
+teachers in closed form all stages up to the released labels are timed, since only then are they
+asked; `records` are 99,000 teachers of one record each. The loop fits a logistic regression for
+each label of each teacher and lets it vote on the public samples; it is timed on a few teachers,
+the first of which is left out. Times are those of processors, in one process that has imported what
+it needs.
 
     python scripts/bench_closed_form.py [--teachers 3000] [--records 33] [--loop 10]
 """
@@ -26,7 +27,9 @@ PUBLIC, FEATURES, LABELS = 5_000, 128, 25
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row for each way."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--teachers", type=int, default=3_000)
     parser.add_argument("--records", type=int, default=33, help="records of a teacher")
     parser.add_argument("--loop", type=int, default=10, help="teachers that the loop is timed on")
@@ -39,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         np.savez(folder / "data.npz", **make_table(100))  # type: ignore[arg-type]
-        seconds_of_stages(folder, "nothing", pate.ClosedFormPlan(num_teachers=10))  # which imports what is needed
+        seconds_of_stages(
+            folder, "nothing", pate.ClosedFormPlan(num_teachers=10)
+        )  # which imports what is needed
         arrays = make_table(num_private)
         np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
         loop = options.teachers * seconds_of_a_loop(arrays, options.loop, options.records)
@@ -47,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"| a loop over scikit-learn | {loop:.0f} | | 1 |", flush=True)
         for name, plan in plans.items():
             fit, all_stages = seconds_of_stages(folder, name, plan)
-            print(f"| {name} | {all_stages:.1f} | {fit:.1f} | {loop / all_stages:.0f} |", flush=True)
+            print(
+                f"| {name} | {all_stages:.1f} | {fit:.1f} | {loop / all_stages:.0f} |", flush=True
+            )
 
 
 def seconds_of_stages(place: Path, name: str, plan: pate.ClosedFormPlan) -> tuple[float, float]:

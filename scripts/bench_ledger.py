@@ -2,8 +2,8 @@
 
     python scripts/bench_ledger.py [--releases 100000] [--repeats 3] [--processes 8]
 
-Prints a Markdown table of medians, each also as a ratio to what `SELECT` and `json.loads` of the same rows take in the
-same run, below which no reader of the file can get.
+Prints a Markdown table of medians, each also as a ratio to what `SELECT` and `json.loads` of the
+same rows take in the same run, below which no reader of the file can get.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from unittest import mock
 
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
 from pate.accounting._charges import Events
@@ -30,27 +30,46 @@ from pate.accounting._verification import verify_ledger
 from pate.aggregators import StableTopK
 
 DELTA = 1e-3
-BUDGET = Budget(max_epsilon=50.0, delta=DELTA, neighboring_relation=NeighboringRelation.REPLACE_RECORD, max_delta0=5e-4)
+BUDGET = Budget(
+    max_epsilon=50.0,
+    delta=DELTA,
+    neighboring_relation=NeighboringRelation.REPLACE_RECORD,
+    max_delta0=5e-4,
+)
 
 
 def kinds() -> list[Events]:
     """Three kinds of release, cheap enough for all of them."""
-    answers = [StableTopK(scale_gap=gap, sigma_test=test, delta_test=1e-9) for gap, test in ((4e5, 6e4), (2e5, 8e4))]
+    answers = [
+        StableTopK(scale_gap=gap, sigma_test=test, delta_test=1e-9)
+        for gap, test in ((4e5, 6e4), (2e5, 8e4))
+    ]
     return [
-        {r: GaussianEvent(noise_multiplier=6e4, neighboring_relation=r) for r in NeighboringRelation},
-        *({r: answer.event(Panel(800, 40), r) for r in NeighboringRelation} for answer in answers),
+        {
+            r: GaussianEvent(noise_multiplier=6e4, neighboring_relation=r)
+            for r in NeighboringRelation
+        },
+        *(
+            {r: answer.event(VoteShape(800, 40), r) for r in NeighboringRelation}
+            for answer in answers
+        ),
     ]
 
 
 def reserve(ledger: Ledger, events: Events) -> int:
     """Reserve one query."""
-    return ledger.reserve(events, count=1, run="bench", description="", seeded=False, budget=BUDGET, delta=DELTA)
+    return ledger.reserve(
+        events, count=1, run="bench", description="", seeded=False, budget=BUDGET, delta=DELTA
+    )
 
 
 def fill(path: Path, releases: int) -> None:
     """Reserve and settle many releases as any run does, but in one transaction, which saves a sync for each row."""
     events, ledger = kinds(), Ledger(path)
-    with log.locked(path) as connection, mock.patch.object(log, "locked", return_value=nullcontext(connection)):
+    with (
+        log.locked(path) as connection,
+        mock.patch.object(log, "locked", return_value=nullcontext(connection)),
+    ):
         for i in range(releases):
             ledger.settle(reserve(ledger, events[i % len(events)]))
 
@@ -75,7 +94,10 @@ def plain_read(path: Path) -> None:
 def together(path: Path, processes: int) -> float:
     """Let processes open the ledger and reserve at once; return the seconds until all have, or raise."""
     command = [sys.executable, __file__, "--reserve", str(path)]
-    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]
+    running = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(processes)
+    ]
     for process in running:
         assert process.stdout is not None
         process.stdout.readline()  # all is imported
@@ -91,7 +113,9 @@ def together(path: Path, processes: int) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--releases", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--processes", type=int, default=8)
@@ -114,7 +138,10 @@ def main() -> None:
             ("verify_ledger", timed(lambda: verify_ledger(path), options.repeats)),
             ("open", timed(lambda: Ledger(path), options.repeats)),
             ("reserve", timed(lambda: reserve(ledger, events[1]), 21)),
-            (f"{options.processes} processes open, reserve and settle at once", together(path, options.processes)),
+            (
+                f"{options.processes} processes open, reserve and settle at once",
+                together(path, options.processes),
+            ),
         ]
         assert len(verify_ledger(path).entries) == options.releases + 22 + options.processes
         size = path.stat().st_size / 2**20

@@ -1,9 +1,9 @@
 """Speed of the selection mechanisms: medians of several runs, as Markdown tables.
 
-One draw of each mechanism from d = 17,770 scores, against the papers' pseudo-code in plain O(dk) numpy and against
-OpenDP's noisy top-k; and batches of votes against a Python loop of single calls. The scores are those of the Netflix
-vector of Shekelyan & Loukides (2022) if ``PATE_DATA`` names a folder that holds ``topk/NETFLIX.n17770.npy``, or else a
-synthetic vector of the same length.
+One draw of each mechanism from d = 17,770 scores, against the papers' pseudo-code in plain O(dk)
+numpy and against OpenDP's noisy top-k; and batches of votes against a Python loop of single calls.
+The scores are those of the Netflix vector of Shekelyan & Loukides (2022) if ``PATE_DATA`` names a
+folder that holds ``topk/NETFLIX.n17770.npy``, or else a synthetic vector of the same length.
 
     python scripts/bench_mechanisms.py [--runs 7]
 """
@@ -39,15 +39,26 @@ Draw = Callable[[], object]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=7, help="runs that a median is taken of")
     runs = parser.parse_args(arguments).runs
     scores, source = load_scores()
     threads = os.environ.get("OMP_NUM_THREADS", "all")
-    print(f"Python {platform.python_version()}, numpy {np.__version__}, OpenDP {dp.__version__}, {threads} thread(s).")
+    print(
+        f"Python {platform.python_version()}, numpy {np.__version__}, OpenDP {dp.__version__}, {threads} thread(s)."
+    )
     print(f"\nOne draw from {source}, milliseconds, sorting included.\n")
-    print(table(("mechanism", "k", "here", "plain O(dk)", "ratio", "OpenDP", "ratio"), one_draw_rows(scores, runs)))
-    print(f"\nBatches of {NUM_QUERIES:,} queries, {NUM_LABELS} labels, k = {K}, queries per second.\n")
+    print(
+        table(
+            ("mechanism", "k", "here", "plain O(dk)", "ratio", "OpenDP", "ratio"),
+            one_draw_rows(scores, runs),
+        )
+    )
+    print(
+        f"\nBatches of {NUM_QUERIES:,} queries, {NUM_LABELS} labels, k = {K}, queries per second.\n"
+    )
     print(table(("mechanism", "batch", "loop of single calls", "ratio"), batch_rows(runs)))
 
 
@@ -57,7 +68,9 @@ def load_scores() -> tuple[Scores, str]:
     if path.is_file():
         return np.load(path), f"NETFLIX, d = {NUM_ITEMS:,}"
     counts: Scores = np.rint(100_000 / np.arange(1, NUM_ITEMS + 1) ** 0.9).astype(np.int64)
-    return m.seeded_generator(0).permutation(counts), f"synthetic Zipf-like scores, d = {NUM_ITEMS:,}"
+    return m.seeded_generator(0).permutation(
+        counts
+    ), f"synthetic Zipf-like scores, d = {NUM_ITEMS:,}"
 
 
 def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
@@ -80,14 +93,26 @@ def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
         cases.append((f"canonical, gamma {gamma:g}, {noise} noise", k, fast, plain, None))
     for k in (10, 100, 1000):
         fast = partial(m.JointMechanism(k=k, scale=2.0), scores, generator=generator)
-        cases.append(("joint", k, fast, partial(oracles.joint_slow, scores, k, 2.0, generator), None))
+        cases.append(
+            ("joint", k, fast, partial(oracles.joint_slow, scores, k, 2.0, generator), None)
+        )
     for k in (10, 100, 1000):
         fast = partial(m.PermuteAndFlipPeeling(k=k, scale=peel[k]), scores, generator=generator)
         plain = partial(oracles.pnf_peel_slow, scores, k, peel[k], generator)
         cases.append(("PNF-peel", k, fast, plain, opendp_top_k(scores, k, peel[k])))
     fast = partial(m.GumbelPeeling(k=1000, scale=peel[1000]), scores, generator=generator)
-    cases.append(("CDP-peel", 1000, fast, partial(oracles.cdp_peel_slow, scores, 1000, peel[1000], generator), None))
-    fast = partial(m.NoisyTopK(k=1000, scale=peel[1000], noise="laplace"), scores, generator=generator)
+    cases.append(
+        (
+            "CDP-peel",
+            1000,
+            fast,
+            partial(oracles.cdp_peel_slow, scores, 1000, peel[1000], generator),
+            None,
+        )
+    )
+    fast = partial(
+        m.NoisyTopK(k=1000, scale=peel[1000], noise="laplace"), scores, generator=generator
+    )
     cases.append(("one-shot set, Laplace noise", 1000, fast, None, None))
     rows = []
     for name, k, here, slow, peer in cases:
@@ -95,7 +120,11 @@ def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
         row = [name, f"{k:,}" if k else "", f"{1e3 * seconds:.2f}"]
         for other in (slow, peer):
             other_seconds = median_seconds(other, runs) if other else None
-            row += [f"{1e3 * other_seconds:,.0f}", f"{other_seconds / seconds:,.0f}"] if other_seconds else ["", ""]
+            row += (
+                [f"{1e3 * other_seconds:,.0f}", f"{other_seconds / seconds:,.0f}"]
+                if other_seconds
+                else ["", ""]
+            )
         rows.append(row)
     return rows
 
@@ -132,7 +161,10 @@ def batch_rows(runs: int) -> list[list[str]]:
         ("CDP-peel", m.GumbelPeeling(**noise)),
         ("PNF-peel", m.PermuteAndFlipPeeling(**noise)),
         ("canonical, gamma 0.5", m.CanonicalMechanism(**noise)),
-        ("canonical, gamma 0.5, exponential noise", m.CanonicalMechanism(noise="exponential", **noise)),
+        (
+            "canonical, gamma 0.5, exponential noise",
+            m.CanonicalMechanism(noise="exponential", **noise),
+        ),
         ("joint", m.JointMechanism(**noise)),
         ("joint, exponential noise", m.JointMechanism(noise="exponential", **noise)),
         ("limited domain, kbar = 10", m.LimitedDomain(**bounded)),

@@ -20,14 +20,22 @@ NUM = 10**6
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=7, help="runs that a median is taken of")
     runs = parser.parse_args(arguments).runs
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).\n")
-    print("| generator | numpy's normal | `add_gaussian` | ratio | `exceeds` | ratio |\n| --- |" + " ---: |" * 5)
+    print(
+        "| generator | numpy's normal | `add_gaussian` | ratio | `exceeds` | ratio |\n| --- |"
+        + " ---: |" * 5
+    )
     counts = np.arange(NUM) % 800
-    for name, generator in (("Philox", np.random.Generator(np.random.Philox(0))), ("ChaCha20", private_generator())):
+    for name, generator in (
+        ("Philox", np.random.Generator(np.random.Philox(0))),
+        ("ChaCha20", private_generator()),
+    ):
         draws: list[Callable[[], object]] = [
             lambda: generator.standard_normal(NUM),  # noqa: B023 (called before the next one)
             lambda: add_gaussian(counts, sigma=80.0, generator=generator),  # noqa: B023

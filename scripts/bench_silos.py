@@ -1,8 +1,10 @@
 """Seconds of one core that a sum of silos takes, all parties in one process and one after the other.
 
-python -m scripts.bench_silos [--silos 40] [--queries 5000] [--labels 40] [--colluding 4] [--dropouts 4]
+python -m scripts.bench_silos [--silos 40] [--queries 5000] [--labels 40] [--colluding 4]
+[--dropouts 4]
 
-One silo of those that may drop out does. What is opened is compared with the sum of the shares, bit by bit.
+One silo of those that may drop out does. What is opened is compared with the sum of the shares, bit
+by bit.
 """
 
 import argparse
@@ -21,7 +23,9 @@ from scripts.measure_silos import Meeting
 NUM_TEACHERS = 50  # of each silo
 
 
-def measure(*, silos: int, queries: int, labels: int, colluding: int, dropouts: int) -> dict[str, float]:
+def measure(
+    *, silos: int, queries: int, labels: int, colluding: int, dropouts: int
+) -> dict[str, float]:
     """Return the seconds of one core that each step takes, of all silos together.
 
     Raises ``AssertionError`` if the sum is another than that of the shares.
@@ -29,7 +33,9 @@ def measure(*, silos: int, queries: int, labels: int, colluding: int, dropouts: 
     seconds = {}
     mechanism = SiloVotes(sigma_silos=100.0, silos=silos, colluding=colluding, dropouts=dropouts)
     with TemporaryDirectory() as temporary:
-        meeting = Meeting(Path(temporary), mechanism, num_teachers=NUM_TEACHERS, queries=queries, labels=labels)
+        meeting = Meeting(
+            Path(temporary), mechanism, num_teachers=NUM_TEACHERS, queries=queries, labels=labels
+        )
         gone, stayed = (meeting.names[:1], meeting.names[1:]) if dropouts else ([], meeting.names)
         for step in ("keys", "shares", "masked", "unmasking"):
             started = time.process_time()
@@ -51,8 +57,16 @@ def measure(*, silos: int, queries: int, labels: int, colluding: int, dropouts: 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in {"silos": 40, "queries": 5000, "labels": 40, "colluding": 4, "dropouts": 4}.items():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in {
+        "silos": 40,
+        "queries": 5000,
+        "labels": 40,
+        "colluding": 4,
+        "dropouts": 4,
+    }.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     seconds = measure(**vars(parser.parse_args(arguments)))
     print("| step | seconds |\n| --- | ---: |")

@@ -1,18 +1,20 @@
 """Speed of training many teachers: milliseconds per teacher-epoch, medians of several rounds, as a Markdown table.
 
-An epoch is one pass over 200 records in batches of 32, 20 labels. One Trainer ends it with a batch of 8; chunks go on
-into the next pass, 6.25 steps an epoch. Every way trains the same network with the same optimizer:
+An epoch is one pass over 200 records in batches of 32, 20 labels. One Trainer ends it with a batch
+of 8; chunks go on into the next pass, 6.25 steps an epoch. Every way trains the same network with
+the same optimizer:
 
-- one Trainer per teacher: what one writes first, Lightning with torch's own data set and loader, in a process of its
-  own;
+- one Trainer per teacher: what one writes first, Lightning with torch's own data set and loader, in
+  a process of its own;
 - one at a time: chunks of one teacher;
 - stacked: chunks of several, where that fits a processor;
 - two workers: chunks of the faster kind on two processes that are already warm.
 
-The ratio is that of one Trainer per teacher to the fastest way. Records per second and the share of the roof are those
-of the faster way of one process. The roof is the least time that a step can take on one core or GPU: the longer of its
-floating-point operations at the speed of a large matrix product, and its bytes at the speed of a large copy. Weights
-are read or written ten times (forward, backward, gradient, Adam), inputs read twice.
+The ratio is that of one Trainer per teacher to the fastest way. Records per second and the share of
+the roof are those of the faster way of one process. The roof is the least time that a step can take
+on one core or GPU: the longer of its floating-point operations at the speed of a large matrix
+product, and its bytes at the speed of a large copy. Weights are read or written ten times (forward,
+backward, gradient, Adam), inputs read twice.
 
 A GPU is used where there is one, for a ResNet-50 too.
 
@@ -54,7 +56,9 @@ OPTIMIZER = partial(torch.optim.Adam, lr=0.01, fused=True)
 
 CNN = partial(SmallCNN, groups=0)
 # name: (network, network of one Trainer per teacher, shape, teachers stacked, epochs)
-CASES: dict[str, tuple[Callable[..., nn.Module], Callable[..., nn.Module], tuple[int, ...], int, int]] = {
+CASES: dict[
+    str, tuple[Callable[..., nn.Module], Callable[..., nn.Module], tuple[int, ...], int, int]
+] = {
     "linear on 512": (Linear, Linear, (512,), 100, 20),
     "MLP 512-128-20": (MLP, MLP, (512,), 20, 20),
     "3-layer CNN 32x32": (CNN, CNN, (3, 32, 32), 4, 8),
@@ -84,14 +88,24 @@ class OneTeacher(pl.LightningModule):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3, help="rounds that a median is taken of")
     rounds = parser.parse_args(arguments).rounds
     torch.set_num_threads(1)
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} processors"
+    device = (
+        torch.cuda.get_device_name()
+        if torch.cuda.is_available()
+        else f"{os.cpu_count()} processors"
+    )
     load = os.getloadavg()[0]
-    print(f"Python {platform.python_version()}, torch {torch.__version__}, {device}, load before the run {load:.1f}.\n")
-    print("| network | one Trainer per teacher | one at a time | stacked | two workers | ratio | records/s | of roof |")
+    print(
+        f"Python {platform.python_version()}, torch {torch.__version__}, {device}, load before the run {load:.1f}.\n"
+    )
+    print(
+        "| network | one Trainer per teacher | one at a time | stacked | two workers | ratio | records/s | of roof |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for name, case in CASES.items():
         print(row(name, *case, rounds=rounds), flush=True)
@@ -114,13 +128,19 @@ def row(
     two = Execution(workers=2)
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
         ways: list[Callable[[], float]] = [
-            lambda: apart.submit(one_trainer_each, first, shape, data, parts[:few], epochs).result(),
+            lambda: apart.submit(
+                one_trainer_each, first, shape, data, parts[:few], epochs
+            ).result(),
             lambda: chunks(make(chunk_size=1, num_teachers=few), data, parts, Execution()),
-            lambda: chunks(make(chunk_size=stacked, num_teachers=stacked), data, parts, Execution()),
+            lambda: chunks(
+                make(chunk_size=stacked, num_teachers=stacked), data, parts, Execution()
+            ),
         ]
         warm_up = [way() for way in ways]
         size = 1 if warm_up[1] < warm_up[2] else stacked
-        ways.append(lambda: chunks(make(chunk_size=size, num_teachers=2 * stacked), data, parts, two))
+        ways.append(
+            lambda: chunks(make(chunk_size=size, num_teachers=2 * stacked), data, parts, two)
+        )
         ways[-1]()
         times = [[way() for way in ways] for _ in range(rounds)]
     medians = [statistics.median(column) for column in zip(*times, strict=True)]
@@ -175,7 +195,9 @@ def make_records(shape: tuple[int, ...], num_teachers: int) -> tuple[Records, li
     return records, [np.arange(start, start + RECORDS) for start in range(0, num, RECORDS)]
 
 
-def make_plan(network: Callable[..., nn.Module], *, chunk_size: int, num_teachers: int, epochs: int) -> TeacherPlan:
+def make_plan(
+    network: Callable[..., nn.Module], *, chunk_size: int, num_teachers: int, epochs: int
+) -> TeacherPlan:
     """Return the plan of teachers that see ``epochs`` passes of their records."""
     return TeacherPlan(
         network=network,
@@ -209,15 +231,22 @@ def one_trainer_each(
                 enable_progress_bar=False,
                 enable_model_summary=False,
             )
-            trainer.fit(OneTeacher(network(shape, LABELS)), DataLoader(dataset, batch_size=BATCH, shuffle=True))
+            trainer.fit(
+                OneTeacher(network(shape, LABELS)),
+                DataLoader(dataset, batch_size=BATCH, shuffle=True),
+            )
     return (time.perf_counter() - start) / len(parts) / epochs
 
 
-def chunks(plan: TeacherPlan, records: Records, parts: list[np.ndarray], execution: Execution) -> float:
+def chunks(
+    plan: TeacherPlan, records: Records, parts: list[np.ndarray], execution: Execution
+) -> float:
     """Return the seconds per teacher-epoch of chunks of a plan."""
     with tempfile.TemporaryDirectory() as name:
         start = time.perf_counter()
-        job = TrainJob(plan=plan, data=PartitionedRecords(records, dict(enumerate(parts))), folder=Path(name))
+        job = TrainJob(
+            plan=plan, data=PartitionedRecords(records, dict(enumerate(parts))), folder=Path(name)
+        )
         run_jobs(job, plan.chunks(), execution, lambda steps: None)
         seconds = time.perf_counter() - start
     return seconds / plan.num_teachers / (plan.num_steps * BATCH / RECORDS)

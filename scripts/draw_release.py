@@ -2,8 +2,9 @@
 
     python scripts/draw_release.py runs/faces docs/images/release.png
 
-Under each face stand the labels of the student of the released noisy counts; in red those that the face has not, in
-brackets those that it has and the student denies. Faces are the first ones that were queried.
+Under each face stand the labels of the student of the released noisy counts; in red those that the
+face has not, in brackets those that it has and the student denies. Faces are the first ones that
+were queried.
 """
 
 import argparse
@@ -26,7 +27,9 @@ from pate.data._records import Role
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", type=Path, help="folder of the run, on a folder of faces")
     parser.add_argument("output", type=Path, help="the picture")
     parser.add_argument("--faces", type=int, default=8)
@@ -37,7 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     public = data.records(Role.PUBLIC)
     rows = rows_of(released.ids, public.ids)
     features = np.asarray(public.features[rows], dtype=np.float64)
-    release = Release(released.labels, released.mask, released.noisy_counts, released.noise_std, linear=released.linear)
+    release = Release(
+        released.labels,
+        released.mask,
+        released.noisy_counts,
+        released.noise_std,
+        linear=released.linear,
+    )
     given_labels = student_of(release, features, released.num_teachers).predict(features) > 0.5
     names = [name.replace("_", " ") for name in data.label_names]
     figure = Figure(figsize=(2.1 * options.faces, 2.4), layout="constrained")
@@ -45,10 +54,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         axes.imshow(imread(data.root / "img_align_celeba" / released.ids[i]))
         axes.axis("off")
         truth = public.labels[rows[i]] > 0
-        lines = [(name, "black" if truth[j] else "tab:red") for j, name in enumerate(names) if given_labels[i, j]]
-        lines += [(f"[{name}]", "gray") for j, name in enumerate(names) if truth[j] and not given_labels[i, j]]
+        lines = [
+            (name, "black" if truth[j] else "tab:red")
+            for j, name in enumerate(names)
+            if given_labels[i, j]
+        ]
+        lines += [
+            (f"[{name}]", "gray")
+            for j, name in enumerate(names)
+            if truth[j] and not given_labels[i, j]
+        ]
         for k, (text, colour) in enumerate(lines):
-            axes.text(0.5, -0.1 - 0.11 * k, text, transform=axes.transAxes, ha="center", fontsize=9, color=colour)
+            axes.text(
+                0.5,
+                -0.1 - 0.11 * k,
+                text,
+                transform=axes.transAxes,
+                ha="center",
+                fontsize=9,
+                color=colour,
+            )
     figure.savefig(options.output, dpi=100, bbox_inches="tight")
 
 

@@ -1,12 +1,12 @@
 """Every aggregator on CelebA's attribute task at the same epsilons, as Markdown tables.
 
-A linear student of 600 queries, REPLACE_RECORD, delta 1e-6, medians of five seeds of the noise. Teachers first:
+A linear student of 600 queries, REPLACE_RECORD, delta 1e-6, medians of five seeds of the noise.
+Teachers first:
 
     export PATE_DATA=...    # the folder that holds multilabel/celeba_attributes.npz
-    recipe=configs/celeba_attributes
-    pate teachers fit --config $recipe/data.yaml --config $recipe/teachers.yaml --run runs/celeba_attributes
-    pate teachers vote --run runs/celeba_attributes
-    python scripts/frontier_celeba_attributes.py runs/celeba_attributes
+    recipe=configs/celeba_attributes pate teachers fit --config $recipe/data.yaml --config
+    $recipe/teachers.yaml --run runs/celeba_attributes pate teachers vote --run
+    runs/celeba_attributes python scripts/frontier_celeba_attributes.py runs/celeba_attributes
 """
 
 import argparse
@@ -22,7 +22,9 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print one table for each measure and cutoff."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", type=Path, help="folder of the run")
     parser.add_argument("--num_queries", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=5)
@@ -31,7 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for cutoff in options.cutoffs:
         output = options.run / "private" / f"frontier_{options.num_queries}_{cutoff:g}"
         comparison = Comparison(
-            epsilons=EPSILONS, num_queries=options.num_queries, student=True, cutoff=cutoff, seeds=options.seeds
+            epsilons=EPSILONS,
+            num_queries=options.num_queries,
+            student=True,
+            cutoff=cutoff,
+            seeds=options.seeds,
         )
         points = compare(comparison, run=options.run, output=output).points
         for measured in ("student_accuracy", "student_macro_f1", "student_mAP"):
@@ -43,9 +49,15 @@ def markdown(points: Sequence[Point], measured: str) -> str:
     lines = ["| aggregator | " + " | ".join(f"{target:g}" for target in EPSILONS) + " |"]
     lines.append("| --- |" + " ---: |" * len(EPSILONS))
     for name in dict.fromkeys(point.aggregator for point in points):
-        by_target = {point.target_epsilon: getattr(point, measured) for point in points if point.aggregator == name}
+        by_target = {
+            point.target_epsilon: getattr(point, measured)
+            for point in points
+            if point.aggregator == name
+        }
         figures = [by_target.get(target, math.nan) for target in EPSILONS]
-        lines.append(f"| {name} | " + " | ".join("" if math.isnan(x) else f"{x:.4f}" for x in figures) + " |")
+        lines.append(
+            f"| {name} | " + " | ".join("" if math.isnan(x) else f"{x:.4f}" for x in figures) + " |"
+        )
     return "\n".join(lines)
 
 

@@ -1,7 +1,8 @@
 """A map of aggregators: which serves a student best, by number of labels and by how far teachers agree.
 
-Simulated votes alone, so that nothing private is touched. Every aggregator is given the same votes at the same epsilon;
-a closed-form student learns from what it releases, and is judged on fresh samples beside the constant answer.
+Simulated votes alone, so that nothing private is touched. Every aggregator is given the same votes
+at the same epsilon; a closed-form student learns from what it releases, and is judged on fresh
+samples beside the constant answer.
 
     python scripts/map_aggregators.py --output map              # map.csv, map.md and map.png
     python scripts/map_aggregators.py --output map --small      # a minute
@@ -61,10 +62,14 @@ class Map:
 
     def places(self) -> list[tuple[int, float, int]]:
         """Return all numbers of labels, accuracies and seeds: one draw of the whole map, then the next."""
-        return [(c, a, seed) for seed in range(self.seeds) for c in self.labels for a in self.accuracies]
+        return [
+            (c, a, seed) for seed in range(self.seeds) for c in self.labels for a in self.accuracies
+        ]
 
 
-SMALL = Map(labels=(3, 6), accuracies=(0.7, 0.97), epsilons=(4.0,), num_teachers=60, num_queries=60, seeds=1)
+SMALL = Map(
+    labels=(3, 6), accuracies=(0.7, 0.97), epsilons=(4.0,), num_teachers=60, num_queries=60, seeds=1
+)
 
 
 class _Place(TypedDict):
@@ -106,14 +111,22 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
     for epsilon in drawn.epsilons:
         weights = np.zeros((features.shape[1] + 1, num_labels))
         weights[-1] = np.where(task.test_labels.mean(axis=0) > 0.5, 1.0, -1.0)
-        constant = LinearStudent(weights, departs=np.ones(num_labels, dtype=np.bool_), constants=weights[-1])
+        constant = LinearStudent(
+            weights, departs=np.ones(num_labels, dtype=np.bool_), constants=weights[-1]
+        )
         figures = judge(constant, task, cutoff=0.5)
         yield Row(
-            **place, epsilon=epsilon, aggregator=CONSTANT, answered=1.0, **{name: figures[name] for name in MEASURES}
+            **place,
+            epsilon=epsilon,
+            aggregator=CONSTANT,
+            answered=1.0,
+            **{name: figures[name] for name in MEASURES},
         )
         target = Target(epsilon=epsilon, delta=DELTA, num_queries=drawn.num_queries)
         for aggregator in aggregators:
-            calibrated = aggregator.calibrated(target, task.votes.panel, tolerance=1e-3, orders=COARSE_ORDERS)
+            calibrated = aggregator.calibrated(
+                target, task.votes.shape, tolerance=1e-3, orders=COARSE_ORDERS
+            )
             if calibrated is not None:
                 release = calibrated.aggregate(votes, generator=np.random.default_rng(seed))
                 student = student_of(release, features, task.votes.num_teachers)
@@ -121,7 +134,9 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
                 yield _row(place, epsilon, title(aggregator), float(release.mask.mean()), figures)
 
 
-def _row(place: _Place, epsilon: float, aggregator: str, answered: float, figures: dict[str, float]) -> Row:
+def _row(
+    place: _Place, epsilon: float, aggregator: str, answered: float, figures: dict[str, float]
+) -> Row:
     return Row(
         **place,
         epsilon=epsilon,
@@ -144,7 +159,9 @@ def measured(drawn: Map, file: Path) -> list[Row]:
         writer = csv.DictWriter(stream, fieldnames=list(Row.__dataclass_fields__))
         if not rows:
             writer.writeheader()
-        for place in tqdm([place for place in drawn.places() if place not in done], desc="map", unit="place"):
+        for place in tqdm(
+            [place for place in drawn.places() if place not in done], desc="map", unit="place"
+        ):
             new = list(rows_at(drawn, *place))
             # in one go, so that a place is there whole or not at all
             writer.writerows([asdict(row) for row in new])
@@ -158,7 +175,9 @@ def _read(row: dict[str, str]) -> Row:
     return Row(**{name: kinds.get(name, float)(value) for name, value in row.items()})
 
 
-def means(rows: Sequence[Row], measure: str, epsilon: float) -> dict[tuple[int, float], dict[str, float]]:
+def means(
+    rows: Sequence[Row], measure: str, epsilon: float
+) -> dict[tuple[int, float], dict[str, float]]:
     """Return for each place by labels and accuracy the mean of a figure by aggregator, the best first."""
     values: dict[tuple[int, float], dict[str, list[float]]] = {}
     for row in rows:
@@ -167,7 +186,10 @@ def means(rows: Sequence[Row], measure: str, epsilon: float) -> dict[tuple[int, 
             place.setdefault(row.aggregator, []).append(getattr(row, measure))
     return {
         place: dict(
-            sorted(((name, float(np.mean(draws))) for name, draws in by_aggregator.items()), key=lambda x: -x[1])
+            sorted(
+                ((name, float(np.mean(draws))) for name, draws in by_aggregator.items()),
+                key=lambda x: -x[1],
+            )
         )
         for place, by_aggregator in values.items()
     }
@@ -219,7 +241,8 @@ def draw(drawn: Map, rows: Sequence[Row], path: Path) -> None:
         axes.set(xlabel="share of labels that a teacher gets right", ylabel="labels")
         axes.set_title(f"best student by {shown}, epsilon {epsilon:g}", fontsize=10)
     figure.suptitle(
-        f"{drawn.num_teachers} simulated teachers, {drawn.num_queries} queries, delta {DELTA:g}", fontsize=10
+        f"{drawn.num_teachers} simulated teachers, {drawn.num_queries} queries, delta {DELTA:g}",
+        fontsize=10,
     )
     figure.savefig(path, dpi=110)
 
@@ -230,10 +253,14 @@ def _square(x: int, y: int, colour: tuple[float, float, float]) -> Rectangle:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write map.csv, map.md and map.png."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--output", type=Path, required=True, help="folder of the map")
     parser.add_argument("--small", action="store_true", help="few labels, teachers and queries")
-    parser.add_argument("--seeds", type=int, default=1, help="draws of votes and noise, whose mean is shown")
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="draws of votes and noise, whose mean is shown"
+    )
     options = parser.parse_args(arguments)
     drawn = replace(SMALL if options.small else Map(), seeds=options.seeds)
     rows = measured(drawn, options.output / "map.csv")

@@ -1,15 +1,16 @@
 """What teachers say when they vote by bits, quantile bits or scores, as Markdown: medians of several whole runs.
 
-    export PATE_DATA=...    # the folder that holds multilabel/
-    python -m scripts.measure_ballots digits:mlp:500:0.5:2 digits:forest:500:0.5:2 pictures:cnn:300:2
+    export PATE_DATA=...    # the folder that holds multilabel/ python -m scripts.measure_ballots
+    digits:mlp:500:0.5:2 digits:forest:500:0.5:2 pictures:cnn:300:2
 
-A task is followed by its teachers, their number and epsilons, at delta 1e-6 under REPLACE_RECORD. Each run has teachers
-of its own, which vote in all ways; networks are trained by `pate teachers fit`, forests come as votes from elsewhere.
-Labels are those of a target alone: two `Rounds` of bits, or `ScoreVotes` of scores; `ScoreVotes` of bits stand beside
-them. The student is linear, in closed form. Features are divided by the median norm of the public ones.
+A task is followed by its teachers, their number and epsilons, at delta 1e-6 under REPLACE_RECORD.
+Each run has teachers of its own, which vote in all ways; networks are trained by `pate teachers
+fit`, forests come as votes from elsewhere. Labels are those of a target alone: two `Rounds` of
+bits, or `ScoreVotes` of scores; `ScoreVotes` of bits stand beside them. The student is linear, in
+closed form. Features are divided by the median norm of the public ones.
 
-The tables are those of `measure_runs.py`, with 4,000 public samples at most. `pictures` are the digits as 14 x 14
-pixels, 20,000 of them private, 3,000 public and 10,000 for the test.
+The tables are those of `measure_runs.py`, with 4,000 public samples at most. `pictures` are the
+digits as 14 x 14 pixels, 20,000 of them private, 3,000 public and 10,000 for the test.
 """
 
 import argparse
@@ -51,7 +52,8 @@ WAYS: tuple[tuple[Voting, str], ...] = (
 )
 MOST = {PRIVATE: 50_000, PUBLIC: 4_000, TEST: 10_000}
 STUDENT = StudentPlan(
-    network=Linear, trainer={"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
+    network=Linear,
+    trainer={"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False},
 )
 
 
@@ -71,10 +73,14 @@ def read_task(name: str, folder: Path) -> Task:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure all tasks, and print a row for each way of voting and epsilon."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tasks", nargs="+", metavar="TASK:TEACHERS:NUMBER:EPSILON[:EPSILON...]")
     parser.add_argument("--seeds", type=int, default=3, help="how many runs")
-    parser.add_argument("--output", type=Path, default=Path("runs/ballots"), help="folder for tables and runs")
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/ballots"), help="folder for tables and runs"
+    )
     options = parser.parse_args(arguments)
     print("| task | teachers | votes | aggregator | epsilon | " + " | ".join(FIGURES) + " |")
     print("| --- | --- | --- | --- | ---: |" + " ---: |" * len(FIGURES), flush=True)
@@ -89,7 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for voting, aggregator, epsilon in runs[0]:
             medians = np.median([run[voting, aggregator, epsilon] for run in runs], axis=0)
             row = " | ".join(f"{value:.4f}" for value in medians)
-            print(f"| {name} | {number} {kind} | {voting} | {aggregator} | {epsilon:g} | {row} |", flush=True)
+            print(
+                f"| {name} | {number} {kind} | {voting} | {aggregator} | {epsilon:g} | {row} |",
+                flush=True,
+            )
 
 
 def write_table(name: str, path: Path) -> Path:
@@ -105,7 +114,14 @@ def write_table(name: str, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     ids = np.array([f"{name}-{i}" for i in range(len(task.part))])
     names = np.char.mod("l%d", np.arange(task.labels.shape[1]))
-    np.savez(path, X=task.features.astype(np.float32), Y=task.labels, ids=ids, split=task.part, label_names=names)
+    np.savez(
+        path,
+        X=task.features.astype(np.float32),
+        Y=task.labels,
+        ids=ids,
+        split=task.part,
+        label_names=names,
+    )
     return path
 
 
@@ -126,8 +142,12 @@ def measure(
             else:  # other votes are another run
                 pipeline = Pipeline(folder / voting, data, ledger=ledger, overwrite=True)
             for epsilon in epsilons:
-                aggregator_settings = ScoreVotes.blank() if voting in BITS and aggregator == "ScoreVotes" else None
-                settings = LabelSettings(aggregator_settings, delta=DELTA, target_epsilon=epsilon, query_seed=seed)
+                aggregator_settings = (
+                    ScoreVotes.blank() if voting in BITS and aggregator == "ScoreVotes" else None
+                )
+                settings = LabelSettings(
+                    aggregator_settings, delta=DELTA, target_epsilon=epsilon, query_seed=seed
+                )
                 pipeline.label(settings, None if votes is None else votes[voting])
                 pipeline.fit_student(STUDENT)
                 scores = pipeline.test_student()["student"]
@@ -160,8 +180,12 @@ def forests(table: Path, num_teachers: int, seed: int) -> dict[str, NamedVotes]:
     for teacher in range(num_teachers):
         records = private[teacher_of == teacher]
         if len(records):
-            forest = RandomForestRegressor(n_estimators=20, max_features="sqrt", random_state=teacher)
-            scores[:, teacher] = forest.fit(features[records], labels[records]).predict(features[public])
+            forest = RandomForestRegressor(
+                n_estimators=20, max_features="sqrt", random_state=teacher
+            )
+            scores[:, teacher] = forest.fit(features[records], labels[records]).predict(
+                features[public]
+            )
             best_samples[:, teacher] = highest(scores[:, teacher], labels[records].mean(axis=0))
     votes: dict[str, dict[str, Any]] = {
         "bits": {"ballots": np.nan_to_num(scores) > 0.5},
@@ -169,7 +193,10 @@ def forests(table: Path, num_teachers: int, seed: int) -> dict[str, NamedVotes]:
         "scores": {"scores": scores},
     }
     names = tuple(arrays["label_names"].tolist())
-    return {voting: NamedVotes(ids=ids[public], label_names=names, **answers) for voting, answers in votes.items()}
+    return {
+        voting: NamedVotes(ids=ids[public], label_names=names, **answers)
+        for voting, answers in votes.items()
+    }
 
 
 def _pictures(folder: Path) -> Task:
@@ -177,7 +204,11 @@ def _pictures(folder: Path) -> Task:
     pictures = np.concatenate((arrays["x_train"], arrays["x_test"]))
     small: FloatArray = pictures.reshape(-1, 1, 14, 2, 14, 2).mean(axis=(3, 5)) / 255
     rows = np.r_[:20_000, 50_000:53_000, 60_000:70_000]
-    assert np.bincount(digits.part[rows]).tolist() == [20_000, 3_000, 10_000] and (PRIVATE, PUBLIC, TEST) == (0, 1, 2)
+    assert np.bincount(digits.part[rows]).tolist() == [20_000, 3_000, 10_000] and (
+        PRIVATE,
+        PUBLIC,
+        TEST,
+    ) == (0, 1, 2)
     return Task(small[rows].astype(np.float32), digits.labels[rows], digits.part[rows])
 
 

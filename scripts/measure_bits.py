@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pate import Panel
+from pate import VoteShape
 from pate.accounting import DEFAULT_ORDERS, RDPAccountant, Target
 from pate.accounting._bisection import smallest_where
 from pate.accounting._conversion import tightest_guarantee
@@ -23,13 +23,18 @@ from pate.aggregators import (
     StableTopK,
 )
 
-PANEL, DELTA, EPSILON = Panel(num_teachers=800, num_labels=40), 1e-6, 4.0
+PANEL, DELTA, EPSILON = VoteShape(num_teachers=800, num_labels=40), 1e-6, 4.0
 CASES: tuple[tuple[Aggregator, int], ...] = (
     (StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-10), 600),
     (StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-10), 100),
     (
         FixedStableTopK(
-            k=5, pull=0.0, scale_gap_fixed=39, sigma_test_fixed=60, delta_test_fixed=1e-10, scale_peel_fixed=60
+            k=5,
+            pull=0.0,
+            scale_gap_fixed=39,
+            sigma_test_fixed=60,
+            delta_test_fixed=1e-10,
+            scale_peel_fixed=60,
         ),
         600,
     ),
@@ -38,7 +43,9 @@ CASES: tuple[tuple[Aggregator, int], ...] = (
     (Canonical(k=5, scale_canonical=60), 600),
     (PeeledVotes(k=5, scale_chosen=60, sigma_chosen=60), 600),
     (
-        ConfidentScreen(answers=Peeling(k=1, scale_peel=60), sigma_confident=60, threshold_confident=0),
+        ConfidentScreen(
+            answers=Peeling(k=1, scale_peel=60), sigma_confident=60, threshold_confident=0
+        ),
         600,
     ),
     (NoisyVotes(sigma_votes=60), 600),
@@ -47,7 +54,9 @@ CASES: tuple[tuple[Aggregator, int], ...] = (
 
 def epsilon_without(aggregator: Aggregator, count: int) -> float:
     """Return the epsilon of ``count`` queries if no bit is among many."""
-    total = RDPAccountant(relation=aggregator.neighboring_relation).compose(aggregator.event(PANEL), count)
+    total = RDPAccountant(relation=aggregator.neighboring_relation).compose(
+        aggregator.event(PANEL), count
+    )
     return tightest_guarantee(total.cost._replace(rounds=0.0), DEFAULT_ORDERS, delta=DELTA).epsilon
 
 

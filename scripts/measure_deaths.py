@@ -2,10 +2,10 @@
 
 python scripts/measure_deaths.py [--deaths 20] [--chunks 12] [--seconds 5]
 
-Three processes, which come one after the other, share the chunks by leases, as those of `pate teachers fit --shared
-true` do. Work on a chunk is a pause, so that a busy machine does not change the figures, and leaves no checkpoint: all
-that a killed worker did on its chunk is lost. At a random moment of the stage one of the three is killed (SIGKILL).
-Times are in units of a chunk's.
+Three processes, which come one after the other, share the chunks by leases, as those of `pate
+teachers fit --shared true` do. Work on a chunk is a pause, so that a busy machine does not change
+the figures, and leaves no checkpoint: all that a killed worker did on its chunk is lost. At a
+random moment of the stage one of the three is killed (SIGKILL). Times are in units of a chunk's.
 """
 
 import argparse
@@ -26,7 +26,11 @@ from pate.teachers import ChunkJob, Execution, run_jobs
 _WORKERS = 3
 _STARTED = 0.5  # seconds in which a process starts
 _AT_A_TIME = 5
-_MEASURES = ("waited for a worker", "ended later than without the death", "ended later than if nothing were lost")
+_MEASURES = (
+    "waited for a worker",
+    "ended later than without the death",
+    "ended later than if nothing were lost",
+)
 _context = multiprocessing.get_context("forkserver")
 
 
@@ -62,7 +66,9 @@ class Pause(ChunkJob):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--deaths", type=int, default=20, help="number of deaths for each row")
     parser.add_argument("--chunks", type=int, default=12, help="number of chunks of the stage")
     parser.add_argument("--seconds", type=float, default=5.0, help="time that a chunk takes")
@@ -73,7 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for title, replaced in (("is not replaced", False), ("is started again at once", True)):
             way = partial(measure, options.chunks, options.seconds, replaced)
             outcomes = list(threads.map(way, range(options.deaths)))
-            cells = [f"{median(times):.2f}, at most {max(times):.2f}" for times in zip(*outcomes, strict=True)]
+            cells = [
+                f"{median(times):.2f}, at most {max(times):.2f}"
+                for times in zip(*outcomes, strict=True)
+            ]
             print(f"| {title} | {' | '.join(cells)} |", flush=True)
 
 
@@ -100,14 +109,25 @@ def measure(chunks: int, seconds: float, replaced: bool, seed: int) -> Outcome:
             workers.append(start(job, chunks, 0.0))
         length = _length(job, workers)
         begun, first = _begun(job), min(_begun(job).values())
-        done = {teachers: float((job.folder / f"{teachers}.done").read_text()) for teachers in range(chunks)}
-    lost = [teachers for teachers, pid in begun if pid == workers[victim].pid and done[teachers] > death]
-    again = [begun[teachers, pid] for teachers, pid in begun if teachers in lost and pid != workers[victim].pid]
+        done = {
+            teachers: float((job.folder / f"{teachers}.done").read_text())
+            for teachers in range(chunks)
+        }
+    lost = [
+        teachers for teachers, pid in begun if pid == workers[victim].pid and done[teachers] > death
+    ]
+    again = [
+        begun[teachers, pid]
+        for teachers, pid in begun
+        if teachers in lost and pid != workers[victim].pid
+    ]
     assert len(lost) == len(again) == 1, "the worker was killed between two chunks"
     work_done = sum(min(death - moment, seconds) for moment in begun.values() if moment < death)
     left = (chunks * seconds - work_done) / (_WORKERS if replaced else _WORKERS - 1)
     return Outcome(
-        (again[0] - death) / seconds, (length - undisturbed) / seconds, (length - (death - first) - left) / seconds
+        (again[0] - death) / seconds,
+        (length - undisturbed) / seconds,
+        (length - (death - first) - left) / seconds,
     )
 
 
@@ -121,7 +141,12 @@ def start(job: Pause, chunks: int, delay: float) -> Any:
 def share(job: Pause, chunks: int, delay: float) -> None:
     """Work on chunks together with others."""
     time.sleep(delay)
-    run_jobs(job, [range(start, start + 1) for start in range(chunks)], Execution(shared=True), lambda steps: None)
+    run_jobs(
+        job,
+        [range(start, start + 1) for start in range(chunks)],
+        Execution(shared=True),
+        lambda steps: None,
+    )
 
 
 def _length(job: Pause, workers: Sequence[Any]) -> float:
@@ -135,7 +160,10 @@ def _length(job: Pause, workers: Sequence[Any]) -> float:
 def _begun(job: Pause) -> dict[tuple[int, int], float]:
     """Return when each process began each chunk, by chunk and process."""
     paths = job.folder.glob("*.begun")
-    return {(int(path.name.split(".")[0]), int(path.name.split(".")[1])): float(path.read_text()) for path in paths}
+    return {
+        (int(path.name.split(".")[0]), int(path.name.split(".")[1])): float(path.read_text())
+        for path in paths
+    }
 
 
 def _note(path: Path) -> None:

@@ -21,10 +21,14 @@ _LINE, _ENDED, _PYTHON, _TRACEBACK, _DONE, _OTHER = _OUTCOMES = (
 
 def outcome(words: list[str], delay: float) -> str:
     """Return how a command ends that is interrupted ``delay`` seconds after it was started."""
-    # handlers are those of the system again in what is started, unless a signal is ignored, as in background jobs
+    # handlers are those of the system again in what is started, unless a signal is ignored, as in
+    # background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", _SCRIPT, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     time.sleep(delay)
     process.send_signal(signal.SIGINT)

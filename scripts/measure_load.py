@@ -1,6 +1,7 @@
 """Time and memory of `pate label` on many votes, which are made up first; `docs/reliability.md` shows what it prints.
 
-python scripts/measure_load.py [--silos 20] [--teachers 100] [--queries 1000] [--labels 1000] [--counts]
+python scripts/measure_load.py [--silos 20] [--teachers 100] [--queries 1000] [--labels 1000]
+[--counts]
 """
 
 import argparse
@@ -19,12 +20,18 @@ import numpy as np
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row of the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--silos", type=int, default=20, help="number of silos, a file each")
     parser.add_argument("--teachers", type=int, default=100, help="number of teachers of each")
-    parser.add_argument("--queries", type=int, default=1000, help="number of samples, all of which are queried")
+    parser.add_argument(
+        "--queries", type=int, default=1000, help="number of samples, all of which are queried"
+    )
     parser.add_argument("--labels", type=int, default=1000, help="number of labels")
-    parser.add_argument("--counts", action="store_true", help="counts in place of the ballots of each teacher")
+    parser.add_argument(
+        "--counts", action="store_true", help="counts in place of the ballots of each teacher"
+    )
     options = parser.parse_args(arguments)
     with TemporaryDirectory() as folder:
         place = Path(folder)
@@ -44,7 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def make_silos(folder: Path, options: argparse.Namespace) -> None:
     """Write the votes of each silo."""
-    ids, names = np.char.mod("s%07d", np.arange(options.queries)), np.char.mod("l%04d", np.arange(options.labels))
+    ids, names = (
+        np.char.mod("s%07d", np.arange(options.queries)),
+        np.char.mod("l%04d", np.arange(options.labels)),
+    )
     for silo in range(options.silos):
         generator, path = np.random.default_rng(silo), folder / f"{silo:04d}.npz"
         if options.counts:
@@ -54,7 +64,10 @@ def make_silos(folder: Path, options: argparse.Namespace) -> None:
             np.savez(path, ids=ids, label_names=names)
             shape = options.queries, options.teachers, options.labels
             header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            with ZipFile(path, "a") as archive, archive.open("ballots.npy", "w", force_zip64=True) as file:
+            with (
+                ZipFile(path, "a") as archive,
+                archive.open("ballots.npy", "w", force_zip64=True) as file,
+            ):
                 np.lib.format.write_array_header_1_0(file, header)
                 for _ in range(options.queries):  # there may be too many for the memory
                     file.write(generator.integers(0, 2, shape[1:], dtype=np.uint8).data)

@@ -2,7 +2,8 @@
 
 python scripts/measure_records.py [--gigabytes 1] [--teachers 64]
 
-The records are made up: one array in an `.npz`, of which a tenth is public and a tenth for tests, first stored as it is
+The records are made up: one array in an `.npz`, of which a tenth is public and a tenth for tests,
+    first stored as it is
 and then compressed.
 """
 
@@ -22,20 +23,29 @@ _WIDTH = 4096
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the rows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the array")
-    parser.add_argument("--teachers", type=int, default=64, help="number of teachers, each a chunk of its own")
+    parser.add_argument(
+        "--teachers", type=int, default=64, help="number of teachers, each a chunk of its own"
+    )
     options = parser.parse_args(arguments)
     for write in (np.savez, np.savez_compressed):
         with TemporaryDirectory() as folder:
             path = Path(folder) / "data.npz"
             # a process keeps the largest memory of the one that starts it
-            maker = Process(target=make, args=(path, int(options.gigabytes * 1e9) // (4 * _WIDTH), write))
+            maker = Process(
+                target=make, args=(path, int(options.gigabytes * 1e9) // (4 * _WIDTH), write)
+            )
             maker.start()
             maker.join()
             peak = train(path, options.teachers) * 1024 / 1e9
         kind = "stored" if write is np.savez else "compressed"
-        print(f"| {kind} | {options.gigabytes:g} GB | {options.teachers} | {peak:.2f} GB |", flush=True)
+        print(
+            f"| {kind} | {options.gigabytes:g} GB | {options.teachers} | {peak:.2f} GB |",
+            flush=True,
+        )
 
 
 def make(path: Path, num: int, write: object) -> None:

@@ -1,17 +1,18 @@
 """What whole `pate run` with a target epsilon and nothing else reach, beside what else could be done, as Markdown.
 
-    export PATE_DATA=...    # the folder that holds multilabel/
-    python -m scripts.measure_runs                                    # every table of docs/measured.md
-    python -m scripts.measure_runs tmc2007_500:1:8 --ways votes rivals
-    python -m scripts.measure_runs yeast:0.5:1:2:8 corel5k:0.5:1:2:8 --seeds 40 --ways votes
+    export PATE_DATA=...    # the folder that holds multilabel/ python -m scripts.measure_runs
+    # every table of docs/measured.md python -m scripts.measure_runs tmc2007_500:1:8 --ways votes
+    rivals python -m scripts.measure_runs yeast:0.5:1:2:8 corel5k:0.5:1:2:8 --seeds 40 --ways votes
 
-A task is followed by its epsilons, or has those of `TASKS`. Its recipe is what `pate init` writes, the faces' that of
-`configs/faces`, with nothing chosen but the epsilon, and whether persons are protected. Figures are medians over seeds,
-each of which is a run of its own. They are kept in ``figures.jsonl`` of a task's folder, and not measured again.
+A task is followed by its epsilons, or has those of `TASKS`. Its recipe is what `pate init` writes,
+the faces' that of `configs/faces`, with nothing chosen but the epsilon, and whether persons are
+protected. Figures are medians over seeds, each of which is a run of its own. They are kept in
+``figures.jsonl`` of a task's folder, and not measured again.
 
-Three of five folds of a table are private, one is public, one is the test set. `digits` has 64 principal components of
-10,000 public pictures of MNIST, 50,000 private and 10,000 test pictures; `celeba` predicts 20 attributes from the other
-20 on the usual split, and `celeba_persons` protects persons.
+Three of five folds of a table are private, one is public, one is the test set. `digits` has 64
+principal components of 10,000 public pictures of MNIST, 50,000 private and 10,000 test pictures;
+`celeba` predicts 20 attributes from the other 20 on the usual split, and `celeba_persons` protects
+persons.
 """
 
 from __future__ import annotations
@@ -79,8 +80,25 @@ FIGURES = ("accuracy", "mAP", "macro_f1", "macro_f1_at_its_cut")
 TITLES = ("accuracy", "mAP", "macro-F1", "macro-F1 at its cut")
 PRIVATE, PUBLIC, TEST = range(3)
 ATTRIBUTES = (
-    *("Male", "Heavy_Makeup", "Wearing_Lipstick", "No_Beard", "Young", "Attractive", "Smiling", "High_Cheekbones"),
-    *("Mouth_Slightly_Open", "5_o_Clock_Shadow", "Goatee", "Mustache", "Sideburns", "Gray_Hair", "Chubby"),
+    *(
+        "Male",
+        "Heavy_Makeup",
+        "Wearing_Lipstick",
+        "No_Beard",
+        "Young",
+        "Attractive",
+        "Smiling",
+        "High_Cheekbones",
+    ),
+    *(
+        "Mouth_Slightly_Open",
+        "5_o_Clock_Shadow",
+        "Goatee",
+        "Mustache",
+        "Sideburns",
+        "Gray_Hair",
+        "Chubby",
+    ),
     *("Double_Chin", "Bags_Under_Eyes", "Big_Nose", "Wearing_Earrings", "Wearing_Necklace"),
 )
 
@@ -99,11 +117,15 @@ class Row:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is not measured yet, and print a table for each task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tasks", nargs="*", default=list(TASKS), metavar="TASK[:EPSILON...]")
     parser.add_argument("--ways", nargs="+", choices=[*WAYS, "rivals"], default=[*WAYS, "rivals"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=Path("runs/measured"), help="folder for recipes and figures")
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/measured"), help="folder for recipes and figures"
+    )
     options = parser.parse_args(arguments)
     for words in options.tasks:
         name, *numbers = words.split(":")
@@ -119,7 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         measure_run(task, way, title, epsilon, seed)
             if way == "votes":
                 measure_run(task, way, VOTES, ENDLESS, 0)
-        print(f"\n{name}\n\n{table(task.rows, epsilons)}\n\n{below_constant(task.rows)}", flush=True)
+        print(
+            f"\n{name}\n\n{table(task.rows, epsilons)}\n\n{below_constant(task.rows)}", flush=True
+        )
 
 
 class Task:
@@ -149,7 +173,13 @@ class Task:
 
     def add(self, row: Row) -> None:
         """Keep a row."""
-        print(row.task, row.way, f"{row.epsilon:g}", *(f"{value:.4f}" for value in row.figures), file=sys.stderr)
+        print(
+            row.task,
+            row.way,
+            f"{row.epsilon:g}",
+            *(f"{value:.4f}" for value in row.figures),
+            file=sys.stderr,
+        )
         with self._figures.open("a") as file:
             file.write(json.dumps(asdict(row)) + "\n")
 
@@ -158,11 +188,21 @@ class Task:
         """The records: a folder of faces or a file of arrays."""
         if self.is_faces:
             place = self.folder / "faces"
-            call("faces", f"--output={place}", "--num=80000", "--private_fraction=0.91", "--public_fraction=0.045")
+            call(
+                "faces",
+                f"--output={place}",
+                "--num=80000",
+                "--private_fraction=0.91",
+                "--public_fraction=0.045",
+            )
             return place
         place = self.folder / "records.npz"
         if not place.exists():
-            np.savez(place, allow_pickle=False, **records_of(self.name, Path(os.environ["PATE_DATA"]) / "multilabel"))
+            np.savez(
+                place,
+                allow_pickle=False,
+                **records_of(self.name, Path(os.environ["PATE_DATA"]) / "multilabel"),
+            )
         return place
 
     def options(self, way: str) -> list[str]:
@@ -215,7 +255,10 @@ def measure_run(task: Task, way: str, title: str, epsilon: float, seed: int) -> 
     for name, figures in ((CONSTANT, metrics["all_majority"]), (title, metrics["student"])):
         if name == title or not task.has(CONSTANT, math.inf, -1):
             at = (math.inf, -1) if name == CONSTANT else (epsilon, seed)
-            values = (*(figures[figure] for figure in FIGURES[:3]), figures["at_cut"]["macro_f1"]["macro_f1"])
+            values = (
+                *(figures[figure] for figure in FIGURES[:3]),
+                figures["at_cut"]["macro_f1"]["macro_f1"],
+            )
             task.add(Row(task.name, name, *at, values, seconds))
 
 
@@ -233,7 +276,10 @@ def measure_rivals(task: Task, epsilons: Sequence[float], seeds: int) -> None:
 
 def table(rows: Sequence[Row], epsilons: Sequence[float]) -> str:
     """Return Markdown: a row for each way and epsilon, then what is not private."""
-    lines = ["| | epsilon | " + " | ".join(TITLES) + " |", "| --- | ---: |" + " ---: |" * len(TITLES)]
+    lines = [
+        "| | epsilon | " + " | ".join(TITLES) + " |",
+        "| --- | ---: |" + " ---: |" * len(TITLES),
+    ]
     for way in dict.fromkeys(row.way for row in rows):
         for epsilon in (*epsilons, ENDLESS, math.inf):
             runs = [row for row in rows if (row.way, row.epsilon) == (way, epsilon)]
@@ -243,7 +289,9 @@ def table(rows: Sequence[Row], epsilons: Sequence[float]) -> str:
                 name = WITHOUT if epsilon == ENDLESS else way
                 lines.append(
                     f"| {name} | {shown} | "
-                    + " | ".join("refused" if math.isnan(value) else f"{value:.3f}" for value in medians)
+                    + " | ".join(
+                        "refused" if math.isnan(value) else f"{value:.3f}" for value in medians
+                    )
                     + " |"
                 )
     return "\n".join(lines)
@@ -266,26 +314,42 @@ def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
     if name in ("celeba", "celeba_persons"):
         arrays = np.load(folder / "celeba_attributes.npz")
         chosen = np.isin(arrays["attr_names"], ATTRIBUTES)
-        arrays_of_records = _arrays(arrays["attr"][:, ~chosen], arrays["attr"][:, chosen], arrays["partition"])
+        arrays_of_records = _arrays(
+            arrays["attr"][:, ~chosen], arrays["attr"][:, chosen], arrays["partition"]
+        )
         return arrays_of_records | {"group": np.char.mod("person %d", arrays["identity"])}
     arrays = np.load(folder / "mulan" / f"{name}.npz")
     split = np.array([0, PRIVATE, PRIVATE, PRIVATE, PUBLIC, TEST])[arrays["fold5"]]
     return _arrays(arrays["x"], arrays["y"], split)
 
 
-def _arrays(features: NDArray[Any], labels: NDArray[Any], split: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _arrays(
+    features: NDArray[Any], labels: NDArray[Any], split: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
     ids = np.char.mod("record %d", np.arange(len(split)))
-    return {"X": features.astype(np.float32), "Y": labels.astype(np.uint8), "ids": ids, "split": split.astype(np.int64)}
+    return {
+        "X": features.astype(np.float32),
+        "Y": labels.astype(np.uint8),
+        "ids": ids,
+        "split": split.astype(np.int64),
+    }
 
 
 def _digits(arrays: np.lib.npyio.NpzFile) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    pictures = np.concatenate((arrays["x_train"], arrays["x_test"])).reshape(-1, 784).astype(np.float32) / 255
+    pictures = (
+        np.concatenate((arrays["x_train"], arrays["x_test"])).reshape(-1, 784).astype(np.float32)
+        / 255
+    )
     digit = np.concatenate((arrays["y_train"], arrays["y_test"])).astype(np.int64)
     split = np.repeat([PRIVATE, PUBLIC, TEST], [50_000, 10_000, 10_000])
     public = pictures[split == PUBLIC]
     components = np.linalg.eigh(np.cov(public.T))[1][:, ::-1][:, :64]
     sets = (digit % 2 == 0, np.isin(digit, (2, 3, 5, 7)), np.isin(digit, (0, 6, 8, 9)))
-    return (pictures - public.mean(axis=0)) @ components, np.column_stack((np.eye(10)[digit], *sets)), split
+    return (
+        (pictures - public.mean(axis=0)) @ components,
+        np.column_stack((np.eye(10)[digit], *sets)),
+        split,
+    )
 
 
 if __name__ == "__main__":

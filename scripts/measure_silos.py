@@ -2,9 +2,10 @@
 
 python -m scripts.measure_silos
 
-Five silos, of which two may collude and one may drop out, sum their votes through files, and one drops out. Of each
-party the noise is measured that is left in what it can compute, and the epsilon of a Gaussian mechanism of that noise.
-Then all lists that a server could show to honest silos are tried, for small numbers of silos.
+Five silos, of which two may collude and one may drop out, sum their votes through files, and one
+drops out. Of each party the noise is measured that is left in what it can compute, and the epsilon
+of a Gaussian mechanism of that noise. Then all lists that a server could show to honest silos are
+tried, for small numbers of silos.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pate._silos.member import Consent, Member
 from pate._silos.server import Server, invite
 from pate._silos.shares import is_committed, rebuilt
 from pate._silos.signing import SigningKey, make_key, read_public_keys
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting import Target
 from pate.aggregators import SiloVotes
 from pate.mechanisms import private_generator
@@ -49,9 +50,17 @@ class Meeting:
         labels: number of labels.
     """
 
-    def __init__(self, folder: Path, mechanism: SiloVotes, *, num_teachers: int, queries: int, labels: int) -> None:
-        self.folder, self.names = folder, [f"silo-{number:02d}" for number in range(mechanism.silos)]
-        ids, label_names = np.char.mod("%05d", np.arange(queries)), np.char.mod("%02d", np.arange(labels)).tolist()
+    def __init__(
+        self, folder: Path, mechanism: SiloVotes, *, num_teachers: int, queries: int, labels: int
+    ) -> None:
+        self.folder, self.names = (
+            folder,
+            [f"silo-{number:02d}" for number in range(mechanism.silos)],
+        )
+        ids, label_names = (
+            np.char.mod("%05d", np.arange(queries)),
+            np.char.mod("%02d", np.arange(labels)).tolist(),
+        )
         for name in (*self.names, "server"):
             make_key(folder / name / "silo.pem", folder / "keys" / f"{name}.pub")
         self.key = SigningKey.read(folder / "server" / "silo.pem")
@@ -70,7 +79,10 @@ class Meeting:
         for name in self.names:
             self.counts[name] = generator.integers(0, num_teachers + 1, (queries, labels))
             votes = pate.NamedVotes(
-                ids=ids, label_names=tuple(label_names), counts=self.counts[name], num_teachers=num_teachers
+                ids=ids,
+                label_names=tuple(label_names),
+                counts=self.counts[name],
+                num_teachers=num_teachers,
             )
             votes.save(folder / name / "votes.npz")
         invite(self.exchange, self.terms)
@@ -82,9 +94,18 @@ class Meeting:
 
     def member(self, name: str) -> Member:
         """Return a silo, as a new process would find it."""
-        place, consent = self.folder / name, Consent(digest=self.terms.digest, accepts=lambda _: True)
+        place, consent = (
+            self.folder / name,
+            Consent(digest=self.terms.digest, accepts=lambda _: True),
+        )
         return Member(
-            self.exchange, name, place / "votes.npz", place / "private", place / "silo.pem", consent, place / "paid"
+            self.exchange,
+            name,
+            place / "votes.npz",
+            place / "private",
+            place / "silo.pem",
+            consent,
+            place / "paid",
         )
 
     def advance(self, names: Sequence[str]) -> None:
@@ -115,15 +136,22 @@ def epsilon_of(sigma: float, *, queries: int, labels: int) -> float:
 
 
 def measure(
-    folder: Path, *, silos: int = 5, colluding: int = 2, dropouts: int = 1, queries: int = 5000, labels: int = 4
+    folder: Path,
+    *,
+    silos: int = 5,
+    colluding: int = 2,
+    dropouts: int = 1,
+    queries: int = 5000,
+    labels: int = 4,
 ) -> dict[str, tuple[float, float]]:
     """Return the noise that each party faces, in units of what is stated, and its epsilon, where 2 is stated.
 
-    Raises ``AssertionError`` if a party can do what it should not: read a masked vector, or rebuild a second secret.
+    Raises ``AssertionError`` if a party can do what it should not: read a masked vector, or rebuild
+        a second secret.
     """
     start = SiloVotes(sigma_silos=1.0, silos=silos, colluding=colluding, dropouts=dropouts)
     target = Target(epsilon=2.0, delta=DELTA, num_queries=queries)
-    mechanism = scale_to_target(start, target, Panel(50 * silos, labels))
+    mechanism = scale_to_target(start, target, VoteShape(50 * silos, labels))
     assert isinstance(mechanism, SiloVotes)
     meeting = Meeting(folder, mechanism, num_teachers=50, queries=queries, labels=labels)
     names, gone = meeting.names, meeting.names[silos - dropouts :]
@@ -139,29 +167,43 @@ def measure(
     total, num_shares = meeting.server().open()
     assert num_shares == len(stayed)
     figures = {}
-    for party, known in (("the world", 0), ("one silo", 1), (f"{colluding} silos together", colluding)):
+    for party, known in (
+        ("the world", 0),
+        ("one silo", 1),
+        (f"{colluding} silos together", colluding),
+    ):
         # as each could: what it added itself is taken off the sum that is released
-        rest = total - sum((meeting.share(name) for name in stayed[:known]), start=np.zeros_like(total))
+        rest = total - sum(
+            (meeting.share(name) for name in stayed[:known]), start=np.zeros_like(total)
+        )
         seen = decode(rest, mechanism.share_sigma, num_shares)
         noise = float(np.std(seen - sum(meeting.counts[name] for name in stayed[known:])))
-        figures[party] = noise / mechanism.sigma_silos, epsilon_of(noise, queries=queries, labels=labels)
-    _expect_vectors_to_say_nothing(meeting, stayed)
-    _expect_one_secret_of_each(meeting, stayed[:colluding])
+        figures[party] = (
+            noise / mechanism.sigma_silos,
+            epsilon_of(noise, queries=queries, labels=labels),
+        )
+    _require_vectors_to_say_nothing(meeting, stayed)
+    _require_one_secret_of_each(meeting, stayed[:colluding])
     return figures
 
 
-def _expect_vectors_to_say_nothing(meeting: Meeting, stayed: Sequence[str]) -> None:
+def _require_vectors_to_say_nothing(meeting: Meeting, stayed: Sequence[str]) -> None:
     """The server, and whoever reads the folder: vectors are uniform, also less the votes that are in them."""
     for name in stayed:
-        for vector in (meeting.exchange.masked(name), meeting.exchange.masked(name) - meeting.share(name).ravel()):
-            nibbles = np.concatenate([vector & np.uint64(15), vector >> np.uint64(60)]).astype(np.int64)
+        for vector in (
+            meeting.exchange.masked(name),
+            meeting.exchange.masked(name) - meeting.share(name).ravel(),
+        ):
+            nibbles = np.concatenate([vector & np.uint64(15), vector >> np.uint64(60)]).astype(
+                np.int64
+            )
             assert chisquare(np.bincount(nibbles, minlength=16)).pvalue > 1e-6
         vote = 1 / share_grid(meeting.terms.mechanism.share_sigma)
         away = (meeting.exchange.masked(name) - meeting.share(name).ravel()).view(np.int64) / vote
         assert np.abs(away).min() > 1e3  # votes: no entry is bare
 
 
-def _expect_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> None:
+def _require_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> None:
     """With all shares that colluding silos hold, and all that honest ones revealed: one secret of each, not two."""
     exchange = meeting.exchange
     places = {name: place for place, name in enumerate(meeting.names)}
@@ -171,16 +213,23 @@ def _expect_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> No
         for kind in ("own_mask", "pairs"):
             shares = {places[holder]: getattr(held[holder][name], kind) for holder in colluding}
             if (kind == "own_mask") == (name in exchange.survivors):
-                shares |= {places[holder]: (exchange.unmasking(holder) or {})[name] for holder in exchange.survivors}
+                shares |= {
+                    places[holder]: (exchange.unmasking(holder) or {})[name]
+                    for holder in exchange.survivors
+                }
             chosen = dict(list(shares.items())[: meeting.terms.threshold])
             kinds[kind] = is_committed(rebuilt(chosen), getattr(exchange.roster[name], kind)[0])
-        assert kinds == {"own_mask": name in exchange.survivors, "pairs": name not in exchange.survivors}
+        assert kinds == {
+            "own_mask": name in exchange.survivors,
+            "pairs": name not in exchange.survivors,
+        }
 
 
 def fewest_opened(silos: int, colluding: int, dropouts: int) -> int:
     """Return the fewest honest silos whose sum a server can open that shows each of them a list of its choice.
 
-    The last silos collude with it. An honest one answers any list with it and at least ``silos - dropouts`` others.
+    The last silos collude with it. An honest one answers any list with it and at least ``silos -
+    dropouts`` others.
     """
     threshold, honest = silos - dropouts, range(silos - colluding)
 
@@ -190,7 +239,11 @@ def fewest_opened(silos: int, colluding: int, dropouts: int) -> int:
         return [frozenset(range(silos)) - frozenset(gone) for gone in missing]
 
     return min(
-        (size for shown in product(*map(lists, honest)) for size in _opened(shown, honest, threshold - colluding)),
+        (
+            size
+            for shown in product(*map(lists, honest))
+            for size in _opened(shown, honest, threshold - colluding)
+        ),
         default=len(honest),
     )
 
@@ -207,17 +260,29 @@ def _opened(shown: Sequence[frozenset[int]], honest: range, needed: int) -> Iter
         yield len(hidden)
 
 
-SMALL = ((2, 1, 0), (3, 1, 0), (3, 2, 0), (3, 1, 1), (4, 1, 1), (5, 1, 1), (5, 2, 1), (5, 1, 2), (5, 2, 2))
+SMALL = (
+    (2, 1, 0),
+    (3, 1, 0),
+    (3, 2, 0),
+    (3, 1, 1),
+    (4, 1, 1),
+    (5, 1, 1),
+    (5, 2, 1),
+    (5, 1, 2),
+    (5, 2, 2),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args(
-        arguments
-    )
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args(arguments)
     with TemporaryDirectory() as folder:
         figures = measure(Path(folder))
-    print("| who | noise, in units of what is stated | epsilon, where 2 is stated |\n| --- | ---: | ---: |")
+    print(
+        "| who | noise, in units of what is stated | epsilon, where 2 is stated |\n| --- | ---: | ---: |"
+    )
     for party, (noise, epsilon) in figures.items():
         print(f"| {party} | {noise:.2f} | {epsilon:.2f} |")
     print(

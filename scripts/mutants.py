@@ -1,12 +1,14 @@
 """Mutants: small faults put into a copy of the package one by one, and whether a fast test notices each.
 
-python -m scripts.mutants [--sample 150] [--seed 0] [--part 0 1] [--only 3 17] [--deliberate] [--near] [--all]
+python -m scripts.mutants [--sample 150] [--seed 0] [--part 0 1] [--only 3 17] [--deliberate]
+[--near] [--all]
 
-A mutant swaps an operator, a comparison, a constant or a function such as `min` at a place drawn from the modules on
-which the guarantee rests, types and messages left out; or it is one of `DELIBERATE`, faults that would break it. The
-pinned outputs run first, then the tests that mirror the module, those of its package that import from it (all of them
-with ``--near``), and those of the house. Deliberate faults must be noticed without the pins. What survives is printed
-with its number, to be read, since many are equivalent, or change how well a search is done and not what is promised;
+A mutant swaps an operator, a comparison, a constant or a function such as `min` at a place drawn
+from the modules on which the guarantee rests, types and messages left out; or it is one of
+`DELIBERATE`, faults that would break it. The pinned outputs run first, then the tests that mirror
+the module, those of its package that import from it (all of them with ``--near``), and those of the
+house. Deliberate faults must be noticed without the pins. What survives is printed with its number,
+to be read, since many are equivalent, or change how well a search is done and not what is promised;
 and to be tried on all fast tests, with ``--all --only`` and the numbers.
 """
 
@@ -28,19 +30,51 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 MODULES = (
-    *("pate/mechanisms/*.py", "pate/aggregators/*.py", "pate/accounting/*.py", "pate/_release/*.py"),
-    *("pate/data/_partition*.py", "pate/teachers/_partitions.py", "pate/_linear.py", "pate/_voters.py"),
+    *(
+        "pate/mechanisms/*.py",
+        "pate/aggregators/*.py",
+        "pate/accounting/*.py",
+        "pate/_release/*.py",
+    ),
+    *(
+        "pate/data/_partition*.py",
+        "pate/teachers/_partitions.py",
+        "pate/_linear.py",
+        "pate/_voters.py",
+    ),
 )
 HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")
 SECONDS = 30  # of a processor: a mutant under which one fast test takes longer is killed, as a hang is noticed
 PATIENCE = 1200  # seconds, for tests that wait and compute nothing
 SWAPS: dict[type[ast.AST], str] = {
     **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
-    **{ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Pow: "*", ast.Mod: "*"},
+    **{
+        ast.Add: "-",
+        ast.Sub: "+",
+        ast.Mult: "/",
+        ast.Div: "*",
+        ast.FloorDiv: "*",
+        ast.Pow: "*",
+        ast.Mod: "*",
+    },
     **{ast.And: "or", ast.Or: "and", ast.BitAnd: "|", ast.BitOr: "&"},
 }
-NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "ceil": "floor", "floor": "ceil"}
-NAMES |= {"any": "all", "all": "any", "log1p": "log", "expm1": "exp", "argmin": "argmax", "argmax": "argmin"}
+NAMES = {
+    "min": "max",
+    "max": "min",
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "ceil": "floor",
+    "floor": "ceil",
+}
+NAMES |= {
+    "any": "all",
+    "all": "any",
+    "log1p": "log",
+    "expm1": "exp",
+    "argmin": "argmax",
+    "argmax": "argmin",
+}
 
 NOISE = "pate/aggregators/_"
 CHOICE = "pate/mechanisms/_"
@@ -48,25 +82,53 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     # half the noise, of every caller
     (NOISE + "noisy_votes.py", "sigma=self.sigma_votes", "sigma=self.sigma_votes / 2"),
     (NOISE + "clipped_votes.py", "clip), sigma=sigma,", "clip), sigma=sigma / 2,"),
-    (NOISE + "clipped_votes.py", "-num_voters / 2, sigma=sigma", "-num_voters / 2, sigma=sigma / 2"),
+    (
+        NOISE + "clipped_votes.py",
+        "-num_voters / 2, sigma=sigma",
+        "-num_voters / 2, sigma=sigma / 2",
+    ),
     (NOISE + "tau_voting.py", "sigma=self.sigma_tau,", "sigma=self.sigma_tau / 2,"),
-    (NOISE + "score_votes.py", "sigma=noise_multiplier, generator", "sigma=noise_multiplier / 2, generator"),
+    (
+        NOISE + "score_votes.py",
+        "sigma=noise_multiplier, generator",
+        "sigma=noise_multiplier / 2, generator",
+    ),
     (NOISE + "score_votes.py", "clip), sigma=deviation", "clip), sigma=deviation / 2"),
-    (NOISE + "screens.py", "exceeds(certain, threshold, sigma=sigma", "exceeds(certain, threshold, sigma=sigma / 2"),
+    (
+        NOISE + "screens.py",
+        "exceeds(certain, threshold, sigma=sigma",
+        "exceeds(certain, threshold, sigma=sigma / 2",
+    ),
     (
         NOISE + "screens.py",
         "exceeds(contradicted, threshold, sigma=sigma",
         "exceeds(contradicted, threshold, sigma=sigma / 2",
     ),
-    (NOISE + "powerset.py", "votes.num_labels, self.scale_powerset", "votes.num_labels, self.scale_powerset / 2"),
+    (
+        NOISE + "powerset.py",
+        "votes.num_labels, self.scale_powerset",
+        "votes.num_labels, self.scale_powerset / 2",
+    ),
     (CHOICE + "peeled_counts.py", "sigma=self.sigma,", "sigma=self.sigma / 2,"),
     (CHOICE + "stability.py", "sigma=self.sigma, generator", "sigma=self.sigma / 2, generator"),
     (CHOICE + "stability.py", "scale=[self.scale, 0.0]", "scale=[self.scale / 2, 0.0]"),
     (CHOICE + "gaps.py", "sigma=self.scale", "sigma=self.scale / 2"),
-    (CHOICE + "gaps.py", "noise=self.noise, scale=self.scale", "noise=self.noise, scale=self.scale / 2"),
-    (CHOICE + "limited_domain.py", 'noise="gumbel", scale=self.scale', 'noise="gumbel", scale=self.scale / 2'),
+    (
+        CHOICE + "gaps.py",
+        "noise=self.noise, scale=self.scale",
+        "noise=self.noise, scale=self.scale / 2",
+    ),
+    (
+        CHOICE + "limited_domain.py",
+        'noise="gumbel", scale=self.scale',
+        'noise="gumbel", scale=self.scale / 2',
+    ),
     (CHOICE + "stable_top_k.py", 'noise="gumbel", scale=scale', 'noise="gumbel", scale=scale / 2'),
-    (CHOICE + "top_stable.py", 'noise="laplace", scale=scales', 'noise="laplace", scale=scales / 2'),
+    (
+        CHOICE + "top_stable.py",
+        'noise="laplace", scale=scales',
+        'noise="laplace", scale=scales / 2',
+    ),
     (
         CHOICE + "top_stable.py",
         'peeled, k, noise="gumbel", scale=self.scale_peel',
@@ -79,7 +141,11 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     ),
     (CHOICE + "baselines.py", 'self.k, self.scale, "laplace"', 'self.k, self.scale / 2, "laplace"'),
     (CHOICE + "baselines.py", "1), scale=self.scale", "1), scale=self.scale / 2"),
-    (CHOICE + "baselines.py", "add_cube(rows, scale=self.scale", "add_cube(rows, scale=self.scale / 2"),
+    (
+        CHOICE + "baselines.py",
+        "add_cube(rows, scale=self.scale",
+        "add_cube(rows, scale=self.scale / 2",
+    ),
     (CHOICE + "peeling.py", 'self.k, self.scale, "gumbel"', 'self.k, self.scale / 2, "gumbel"'),
     (
         CHOICE + "peeling.py",
@@ -91,38 +157,70 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         'near[None], 1, noise="exponential", scale=self.scale',
         'near[None], 1, noise="exponential", scale=self.scale / 2',
     ),
-    (CHOICE + "exact_normal.py", "rounded_normal(beyond, sigma / grid", "rounded_normal(beyond, sigma / grid / 2"),
+    (
+        CHOICE + "exact_normal.py",
+        "rounded_normal(beyond, sigma / grid",
+        "rounded_normal(beyond, sigma / grid / 2",
+    ),
     (
         NOISE + "clipped_votes.py",
         "sigma=self.num_teachers / MEDIAN_ERRORS",
         "sigma=self.num_teachers / MEDIAN_ERRORS / 2",
     ),
     # what is paid for, and what is not
-    (NOISE + "score_votes.py", "left, num_independent = 1 - _COUNT_SHARE, count", "left, num_independent = 1, count"),
+    (
+        NOISE + "score_votes.py",
+        "left, num_independent = 1 - _COUNT_SHARE, count",
+        "left, num_independent = 1, count",
+    ),
     (NOISE + "score_votes.py", "math.sqrt(left * share)", "math.sqrt(share)"),
     (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(1 - paid)", "noise_multiplier"),
-    (NOISE + "score_votes.py", "steps * (noise_multiplier / sigma) ** 2", "(noise_multiplier / sigma) ** 2"),
+    (
+        NOISE + "score_votes.py",
+        "steps * (noise_multiplier / sigma) ** 2",
+        "(noise_multiplier / sigma) ** 2",
+    ),
     (NOISE + "score_votes.py", "2 * clip * noise_multiplier", "clip * noise_multiplier"),
     (NOISE + "score_votes.py", "/ math.sqrt(_COUNT_SHARE)", "/ _COUNT_SHARE ** 0"),
-    (NOISE + "clipped_votes.py", "math.sqrt(min(2 * clip, mask.size))", "math.sqrt(min(clip, mask.size))"),
+    (
+        NOISE + "clipped_votes.py",
+        "math.sqrt(min(2 * clip, mask.size))",
+        "math.sqrt(min(clip, mask.size))",
+    ),
     (NOISE + "clipped_votes.py", "math.sqrt(min(2 * clip, mask.size))", "1.0"),
     (NOISE + "clipped_votes.py", "/ math.sqrt(1 - share_spent)", ""),
-    (NOISE + "clipped_votes.py", "np.flatnonzero(sizes > clip)", "np.flatnonzero(sizes > 2 * clip)"),
+    (
+        NOISE + "clipped_votes.py",
+        "np.flatnonzero(sizes > clip)",
+        "np.flatnonzero(sizes > 2 * clip)",
+    ),
     (
         NOISE + "clipped_votes.py",
         "self.multiplier_clipped / math.sqrt(len(mask))",
         "self.multiplier_clipped / len(mask)",
     ),
-    (NOISE + "noisy_votes.py", "self.sigma_votes / math.sqrt(panel.num_labels)", "self.sigma_votes"),
+    (
+        NOISE + "noisy_votes.py",
+        "self.sigma_votes / math.sqrt(shape.num_labels)",
+        "self.sigma_votes",
+    ),
     # composition
     ("pate/accounting/_relation.py", "return 2 if self", "return 1 if self"),
     ("pate/accounting/_accountant.py", "math.sqrt(mu_squared)", "mu_squared"),
     ("pate/accounting/_filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
     ("pate/accounting/_conversion.py", "math.sqrt(mu_squared)", "mu_squared"),
-    ("pate/accounting/_cost.py", "self.mu_squared + other.mu_squared", "max(self.mu_squared, other.mu_squared)"),
+    (
+        "pate/accounting/_cost.py",
+        "self.mu_squared + other.mu_squared",
+        "max(self.mu_squared, other.mu_squared)",
+    ),
     ("pate/accounting/_cost.py", "self.rdp + other.rdp", "np.maximum(self.rdp, other.rdp)"),
     # a teacher's votes from the records of others
-    ("pate/teachers/_voting.py", "chunk.label_shares, 0", "chunk.label_shares.nanmean(0, keepdim=True), 0"),
+    (
+        "pate/teachers/_voting.py",
+        "chunk.label_shares, 0",
+        "chunk.label_shares.nanmean(0, keepdim=True), 0",
+    ),
 )
 
 
@@ -145,14 +243,30 @@ class Mutant(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Try the mutants and print those that no test noticed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sample", type=int, default=150, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="of how many, for two processes: 0 2 and 1 2")
-    parser.add_argument("--only", type=int, nargs="+", help="the numbers of those to try, as they are printed")
-    parser.add_argument("--deliberate", action="store_true", help="try the deliberate faults instead")
-    parser.add_argument("--near", action="store_true", help="run all tests of the module's package too")
-    parser.add_argument("--all", action="store_true", help="run all fast tests of the project at the end")
+    parser.add_argument(
+        "--part",
+        type=int,
+        nargs=2,
+        default=(0, 1),
+        help="of how many, for two processes: 0 2 and 1 2",
+    )
+    parser.add_argument(
+        "--only", type=int, nargs="+", help="the numbers of those to try, as they are printed"
+    )
+    parser.add_argument(
+        "--deliberate", action="store_true", help="try the deliberate faults instead"
+    )
+    parser.add_argument(
+        "--near", action="store_true", help="run all tests of the module's package too"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="run all fast tests of the project at the end"
+    )
     options = parser.parse_args(arguments)
     if options.deliberate:
         mutants = [deliberate(*fault) for fault in DELIBERATE]
@@ -204,7 +318,9 @@ def mutants_of(path: str) -> Iterator[Mutant]:
 
     def span(node: ast.expr) -> tuple[int, int]:
         assert node.end_lineno is not None and node.end_col_offset is not None
-        return begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
+        return begins[node.lineno - 1] + node.col_offset, begins[
+            node.end_lineno - 1
+        ] + node.end_col_offset
 
     def swap(left: ast.expr, right: ast.expr, operator: ast.AST) -> Iterator[Mutant]:
         start, end = span(left)[1], span(right)[0]
@@ -215,7 +331,9 @@ def mutants_of(path: str) -> Iterator[Mutant]:
             yield Mutant(path, at, at + len(sign), SWAPS[type(operator)])
 
     tree = ast.parse(source)
-    words = {id(inner) for node in ast.walk(tree) for part in _words(node) for inner in ast.walk(part)}
+    words = {
+        id(inner) for node in ast.walk(tree) for part in _words(node) for inner in ast.walk(part)
+    }
     for node in ast.walk(tree):
         if id(node) in words:
             continue
@@ -227,10 +345,18 @@ def mutants_of(path: str) -> Iterator[Mutant]:
             yield from swap(node.values[0], node.values[1], node.op)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
             start = span(node)[0]
-            yield Mutant(path, start, start + len("-" if isinstance(node.op, ast.USub) else "not "), "")
+            yield Mutant(
+                path, start, start + len("-" if isinstance(node.op, ast.USub) else "not "), ""
+            )
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
             value = node.value
-            new = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else 2 * value or 1.0
+            new = (
+                (not value)
+                if isinstance(value, bool)
+                else value + 1
+                if isinstance(value, int)
+                else 2 * value or 1.0
+            )
             yield Mutant(path, *span(node), repr(new))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
@@ -243,10 +369,16 @@ def mutants_of(path: str) -> Iterator[Mutant]:
 
 def _words(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of a node that only tell: types, and what an error says."""
-    yield from (part for name in ("annotation", "returns") if (part := getattr(node, name, None)) is not None)
+    yield from (
+        part
+        for name in ("annotation", "returns")
+        if (part := getattr(node, name, None)) is not None
+    )
     if isinstance(node, ast.Raise | ast.JoinedStr):
         yield node
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "expect":
+    elif (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "expect"
+    ):
         yield from (*node.args[1:], *node.keywords)
 
 
@@ -274,7 +406,9 @@ def try_all(
         if not killed:
             survivors[number] = mutant
         state = "killed" if killed else "SURVIVED"
-        print(f"{number:4} {state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
+        print(
+            f"{number:4} {state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True
+        )
     return survivors
 
 
@@ -284,7 +418,9 @@ def tests_of(path: str, *, pins: bool, near: bool, rest: bool) -> list[tuple[str
     package = Path("tests", *(part.lstrip("_") for part in folder.parts[1:]))
     mirror = package / f"test_{name}.py"
     dotted = re.compile(re.escape(path.removesuffix(".py").replace("/", ".")) + r"\b")
-    users = [str(file) for file in sorted(package.glob("test_*.py")) if dotted.search(file.read_text())]
+    users = [
+        str(file) for file in sorted(package.glob("test_*.py")) if dotted.search(file.read_text())
+    ]
     groups: list[tuple[str, ...]] = [("tests/test_seeded.py",)] if pins else []
     if mirror.is_file():
         groups.append((str(mirror),))
@@ -301,7 +437,9 @@ def fails(tests: Sequence[str], mutant: Mutant | None = None) -> bool:
     if mutant is not None:
         source = Path(mutant.path).read_text()
         Path(mutant.path).write_text(source[: mutant.start] + mutant.text + source[mutant.end :])
-        for compiled in Path(mutant.path).parent.glob(f"__pycache__/{Path(mutant.path).stem}.*.pyc"):
+        for compiled in Path(mutant.path).parent.glob(
+            f"__pycache__/{Path(mutant.path).stem}.*.pyc"
+        ):
             compiled.unlink()
     child = os.fork()
     if not child:

@@ -15,8 +15,8 @@ def mathml(tex: str) -> str:
     r"""Return a displayed formula as MathML.
 
     Raises:
-        ValueError: The formula has a command that is not known, which MathML would show as it is written, or an
-            ampersand outside of a table.
+        ValueError: The formula has a command that is not known, which MathML would show as it is
+            written, or an ampersand outside of a table.
     """
     markup = convert(tex, display="block")
     if re.search(r"\\|&(?!#)", markup):
@@ -35,7 +35,9 @@ def markdown_of(notebook: dict[str, Any]) -> str:
                 parts.append("```text\n" + "".join(output["text"]).rstrip() + "\n```")
             else:
                 picture = output["data"]["image/png"].strip()
-                parts.append(f'<img alt="What the cell above draws" src="data:image/png;base64,{picture}">')
+                parts.append(
+                    f'<img alt="What the cell above draws" src="data:image/png;base64,{picture}">'
+                )
     return "\n\n".join(parts) + "\n"
 
 
@@ -46,7 +48,9 @@ def on_files(files: "Files", config: "MkDocsConfig") -> None:
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
             page = markdown_of(json.loads(file.content_string))
-            files.append(File.generated(config, file.src_uri.replace(".ipynb", ".md"), content=page))
+            files.append(
+                File.generated(config, file.src_uri.replace(".ipynb", ".md"), content=page)
+            )
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:

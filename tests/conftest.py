@@ -20,7 +20,8 @@ from tests.processes import start
 
 __all__ = ["start"]
 
-# virtual machines may announce AMX, have none and end the process at the first product of bfloat16 matrices
+# virtual machines may announce AMX, have none and end the process at the first product of bfloat16
+# matrices
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 Write = Callable[..., Path]
@@ -38,7 +39,8 @@ def _entry_points(*, group: str) -> EntryPoints:
     return _declared(tuple(sys.path), group)
 
 
-# modules that look through all installed packages, whenever an aggregator is named or a trainer made
+# modules that look through all installed packages, whenever an aggregator is named or a trainer
+# made
 SCANS_ENTRY_POINTS = ("pate.aggregators._plugins", "lightning_fabric.utilities.registry")
 
 
@@ -113,7 +115,9 @@ def write_arrays(tmp_path: Path) -> Write:
 def recipe(folder: Path, data: Path, *, steps: int = 20, chunk_size: int = 4) -> Path:
     """Write a recipe that runs in seconds."""
     folder.mkdir(parents=True)
-    (folder / "data.yaml").write_text(f"data:\n  class_path: Arrays\n  init_args:\n    path: {data}\n")
+    (folder / "data.yaml").write_text(
+        f"data:\n  class_path: Arrays\n  init_args:\n    path: {data}\n"
+    )
     (folder / "teachers.yaml").write_text(
         f"""network: models.Linear
 num_teachers: 10
@@ -160,7 +164,8 @@ trainer:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run, with seeded noise, references and predictions; not to be written to."""
+    """The folder of a finished run, with seeded noise, references and predictions; not to be
+    written to."""
     place = tmp_path_factory.mktemp("finished")
     data = place / "data.npz"
     np.savez(data, **make_arrays())  # type: ignore[arg-type]
@@ -169,16 +174,22 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # the same teachers in every session: no figure of the run is left to chance
     (root / "private").mkdir(parents=True, mode=0o700)
     (root / "private" / "partition.json").write_text(json.dumps({"key": "5e" * 32}))
-    assert cli.main(["run", str(folder), "--run", str(root), "--references", "--label.noise_seed=3"]) == 0
+    assert (
+        cli.main(["run", str(folder), "--run", str(root), "--references", "--label.noise_seed=3"])
+        == 0
+    )
     assert cli.main(["student", "predict", "--run", str(root)]) == 0
     return root
 
 
 def copy_run(root: Path, copy: Path) -> Path:
-    """Copy a run into one that may be written to, with a ledger of its own that says what the other's says."""
+    """Copy a run into one that may be written to, with a ledger of its own that says what the
+    other's says."""
     shutil.copytree(root, copy)
     lines = (copy / "data.yaml").read_text().splitlines()
-    ledger_of_run = next(line.removeprefix("ledger: ") for line in lines if line.startswith("ledger: "))
+    ledger_of_run = next(
+        line.removeprefix("ledger: ") for line in lines if line.startswith("ledger: ")
+    )
     ledger_of_run = str(root / "ledger.sqlite") if ledger_of_run == "null" else ledger_of_run
     lines_of_copy = ["ledger: null" if line.startswith("ledger:") else line for line in lines]
     (copy / "data.yaml").write_text("\n".join(lines_of_copy) + "\n")

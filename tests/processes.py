@@ -1,7 +1,8 @@
 """Commands in processes of their own, forked from a server that has imported once what takes seconds to import.
 
-Such a process is what ``python -m pate`` starts but for the imports: it has a session, signals, output and exit
-status of its own, runs what is registered to run at exit, and has given no warning yet.
+Such a process is what ``python -m pate`` starts but for the imports: it has a session, signals,
+output and exit status of its own, runs what is registered to run at exit, and has given no warning
+yet.
 """
 
 import atexit
@@ -29,7 +30,10 @@ from pate._runs import KEY_BYTES
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _ROOT = Path(pate.__file__).parent
-_MODULES = [".".join(path.relative_to(_ROOT.parent).with_suffix("").parts) for path in sorted(_ROOT.rglob("*.py"))]
+_MODULES = [
+    ".".join(path.relative_to(_ROOT.parent).with_suffix("").parts)
+    for path in sorted(_ROOT.rglob("*.py"))
+]
 # what the commands import when their turn comes
 _CONTEXT.set_forkserver_preload(["torch._dynamo", "pytorch_lightning.cli", *_MODULES])
 
@@ -54,26 +58,45 @@ def _run(words: list[str], folder: Path, output: Path, environment: Mapping[str,
     sys.exit(code)
 
 
-_CHANGES = {"os.chmod", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate"}
+_CHANGES = {
+    "os.chmod",
+    "os.link",
+    "os.mkdir",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.symlink",
+    "os.truncate",
+}
 
 
 def _changes_files(event: str, arguments: tuple[Any, ...]) -> bool:
-    """Return whether an event of Python's audit is about to change the files below the working directory."""
-    writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    """Return whether an event of Python's audit is about to change the files below the working
+    directory."""
+    writes = (
+        event == "open"
+        and isinstance(arguments[2], int)
+        and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    )
     if event not in _CHANGES and not writes:
         return False
     path = arguments[0]
-    return isinstance(path, str | bytes | os.PathLike) and Path(os.fsdecode(path)).absolute().is_relative_to(Path.cwd())
+    return isinstance(path, str | bytes | os.PathLike) and Path(
+        os.fsdecode(path)
+    ).absolute().is_relative_to(Path.cwd())
 
 
 def _run_up_to(words: list[str], folder: Path, number: int) -> None:
-    """Be a command that is killed as it is about to change the files of its folder for the time ``number``, from 0."""
+    """Be a command that is killed as it is about to change the files of its folder for the time
+    ``number``, from 0."""
     os.chdir(folder)
     output = os.open(folder.with_suffix(".out"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(output, stream.fileno())
     random = secrets.token_bytes
-    secrets.token_bytes = lambda nbytes=None: bytes(KEY_BYTES) if nbytes == KEY_BYTES else random(nbytes)  # one key
+    secrets.token_bytes = lambda nbytes=None: (
+        bytes(KEY_BYTES) if nbytes == KEY_BYTES else random(nbytes)
+    )  # one key
     changes = 0
 
     def count(event: str, arguments: tuple[Any, ...]) -> None:
@@ -93,7 +116,8 @@ def _run_up_to(words: list[str], folder: Path, number: int) -> None:
 def kill_at(number: int, *words: str, folder: Path) -> bool:
     """Run ``pate`` in ``folder``, and kill it as it changes files for the time ``number``; False if it ended before.
 
-    Every such moment comes after the one before, so that counting up to the first False tries them all.
+    Every such moment comes after the one before, so that counting up to the first False tries them
+    all.
     """
     process = _CONTEXT.Process(target=_run_up_to, args=(list(words), folder, number))
     process.start()
@@ -108,7 +132,8 @@ class Command:
     Args:
         words: the arguments of ``pate``.
         folder: where it runs.
-        output: its standard output and error are written to this path with the suffixes ``.out`` and ``.err``.
+        output: its standard output and error are written to this path with the suffixes ``.out``
+            and ``.err``.
         fresh: start a new interpreter in place of a fork.
         environment: variables that it has beside those of this process.
     """
@@ -125,7 +150,10 @@ class Command:
         self._words, self._output = words, output
         self._process: ForkServerProcess | subprocess.Popen[bytes]
         if fresh:
-            with output.with_suffix(".out").open("w") as out, output.with_suffix(".err").open("w") as err:
+            with (
+                output.with_suffix(".out").open("w") as out,
+                output.with_suffix(".err").open("w") as err,
+            ):
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "pate", *words],
                     cwd=folder,
@@ -136,25 +164,35 @@ class Command:
                     preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
                 )
         else:
-            self._process = _CONTEXT.Process(target=_run, args=(list(words), folder, output, environment or {}))
+            self._process = _CONTEXT.Process(
+                target=_run, args=(list(words), folder, output, environment or {})
+            )
             self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
         """Return the exit status, the negative of a signal that ended it, or None while it runs."""
-        return self._process.poll() if isinstance(self._process, subprocess.Popen) else self._process.exitcode
+        return (
+            self._process.poll()
+            if isinstance(self._process, subprocess.Popen)
+            else self._process.exitcode
+        )
 
     def wait(self, timeout: float = 300) -> int:
-        """Wait for the end, and return the exit status; a command that takes longer fails the test."""
+        """Wait for the end, and return the exit status; a command that takes longer fails the
+        test."""
         if isinstance(self._process, subprocess.Popen):
             return self._process.wait(timeout)
         self._process.join(timeout)
-        assert self._process.exitcode is not None, f"pate {' '.join(self._words)} takes more than {timeout} seconds"
+        assert self._process.exitcode is not None, (
+            f"pate {' '.join(self._words)} takes more than {timeout} seconds"
+        )
         return self._process.exitcode
 
     def wait_for(self, root: Path, sign: str) -> bool:
-        """Wait until ``root`` has a file that matches ``sign``; False if the command ended before."""
+        """Wait until ``root`` has a file that matches ``sign``; False if the command ended
+        before."""
         while not list(root.glob(sign)):
             if self.poll() is not None:
                 return bool(list(root.glob(sign)))
@@ -162,7 +200,8 @@ class Command:
         return True
 
     def send(self, number: signal.Signals, *, group: bool = False) -> None:
-        """Send a signal to the command alone, or to all processes of its session, as a terminal does."""
+        """Send a signal to the command alone, or to all processes of its session, as a terminal
+        does."""
         (os.killpg if group else os.kill)(self.pid, number)
 
     def has_processes(self) -> bool:
@@ -216,11 +255,15 @@ Start = Callable[..., Command]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start ``pate`` with the words given, in ``folder`` or where the tests run; the end of the test kills it."""
+    """Start ``pate`` with the words given, in ``folder`` or where the tests run; the end of the
+    test kills it."""
     started: list[Command] = []
 
     def start(
-        *words: str, folder: Path | None = None, fresh: bool = False, environment: Mapping[str, str] | None = None
+        *words: str,
+        folder: Path | None = None,
+        fresh: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> Command:
         output = tmp_path / f"command{len(started)}"
         command = Command(words, folder or Path.cwd(), output, fresh=fresh, environment=environment)

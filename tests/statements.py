@@ -38,11 +38,15 @@ def made_statement(folder: Path) -> Statement:
 
 
 def edits(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all edits of plain JSON: another value, a key or an item left out, a key that nobody knows."""
+    """Yield all edits of plain JSON: another value, a key or an item left out, a key that nobody
+    knows."""
     if isinstance(content, dict):
         yield f"{place}.epsilon_of_nobody", content | {"epsilon_of_nobody": 0.1}
         for key, value in content.items():
-            yield f"{place}.{key} left out", {name: kept for name, kept in content.items() if name != key}
+            yield (
+                f"{place}.{key} left out",
+                {name: kept for name, kept in content.items() if name != key},
+            )
             for where, edited in edits(value, f"{place}.{key}"):
                 yield where, content | {key: edited}
     elif isinstance(content, list):

@@ -32,7 +32,9 @@ def state(folder: Path) -> dict[str, object]:
 def test_a_checkpoint_moves_with_its_folder(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     file = before / "last.ckpt"
-    LocalCheckpoints().save_checkpoint({"callbacks": {"kept": state(before), "other": {}}, "epoch": 3}, file)
+    LocalCheckpoints().save_checkpoint(
+        {"callbacks": {"kept": state(before), "other": {}}, "epoch": 3}, file
+    )
     assert str(tmp_path).encode() not in file.read_bytes()
     assert [path.name for path in before.iterdir()] == ["last.ckpt"]
     shutil.move(before, after)
@@ -43,11 +45,18 @@ def test_a_checkpoint_moves_with_its_folder(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_temporary_files")
 def test_teachers_are_never_elsewhere(write_arrays: Write, tmp_path: Path) -> None:
     folder = recipe(tmp_path / "recipe", write_arrays(), steps=10)
-    files = [word for name in ("data", "teachers") for word in ("--config", str(folder / f"{name}.yaml"))]
-    assert cli.main(["teachers", "fit", *files, "--num_teachers", "2", "--run", str(tmp_path / "run")]) == 0
+    files = [
+        word for name in ("data", "teachers") for word in ("--config", str(folder / f"{name}.yaml"))
+    ]
+    assert (
+        cli.main(["teachers", "fit", *files, "--num_teachers", "2", "--run", str(tmp_path / "run")])
+        == 0
+    )
 
 
 def test_published_files_name_no_place(finished: Path) -> None:
     files = [path for path in (finished / "public").rglob("*") if path.is_file()]
-    assert {"last.ckpt", "label.yaml", "hparams.yaml", "model.json"} <= {path.name for path in files}
+    assert {"last.ckpt", "label.yaml", "hparams.yaml", "model.json"} <= {
+        path.name for path in files
+    }
     assert not [path for path in files if str(finished.parent).encode() in path.read_bytes()]

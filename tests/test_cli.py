@@ -20,7 +20,9 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
         "heavy = {'torch', 'numpy', 'jsonargparse', 'pytorch_lightning'} & set(sys.modules)\n"
         "assert code == 0 and not heavy, heavy"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     for name in cli._COMMANDS:
         assert name in done.stdout
 
@@ -55,12 +57,24 @@ def test_every_command_helps(name: str, capsys: pytest.CaptureFixture[str]) -> N
     assert len(text.splitlines()) < 600
 
 
-LIGHT = ["run", "label", "calibrate", "account", "ledger show", "ledger verify", "frontier", "plan", "faces", "report"]
+LIGHT = [
+    "run",
+    "label",
+    "calibrate",
+    "account",
+    "ledger show",
+    "ledger verify",
+    "frontier",
+    "plan",
+    "faces",
+    "report",
+]
 LIGHT += ["references"]
 
 
-def expect_no_framework(*commands: tuple[list[str], int]) -> None:
-    """Run commands one after the other in one new process: none may fail to end as said, none may import torch."""
+def require_no_framework(*commands: tuple[list[str], int]) -> None:
+    """Run commands one after the other in one new process: none may fail to end as said, none may
+    import torch."""
     script = (
         "import json, sys\nfrom pate.cli import main\n"
         "for words, code in json.loads(sys.argv[1]):\n"
@@ -69,22 +83,33 @@ def expect_no_framework(*commands: tuple[list[str], int]) -> None:
         "    heavy = {'torch', 'pytorch_lightning', 'matplotlib'} & set(sys.modules)\n"
         "    assert not heavy, (words, heavy)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, json.dumps(commands)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(commands)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 def test_commands_that_train_nothing_need_no_torch(copied: Path) -> None:
     ends = (("--help", 0), ("--num_querys=3", 2))
-    words = ["label", "--config", f"{copied}/public/label.yaml", "--run", str(copied), "--num_queries=20"]
+    words = [
+        "label",
+        "--config",
+        f"{copied}/public/label.yaml",
+        "--run",
+        str(copied),
+        "--num_queries=20",
+    ]
     starts = (([*name.split(), option], code) for name in LIGHT for option, code in ends)
-    expect_no_framework(*starts, ([*words, "--overwrite"], 0))
+    require_no_framework(*starts, ([*words, "--overwrite"], 0))
 
 
 def test_the_command_imports_nothing_before_it_can_be_interrupted() -> None:
     """Half of the time to start went by before Ctrl-C could be answered in one line."""
     script = "import sys; before = set(sys.modules); import pate.__main__; print(sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == str(["pate", "pate.__main__", "pate._lazy", "pate._version"])
 
 
@@ -114,8 +139,12 @@ def process(tmp_path: Path) -> Process:
     def process(*lines: str) -> subprocess.CompletedProcess[str]:
         head = ["import signal, sys, pate.cli", "from pate.__main__ import main", "def command():"]
         body = [f"    {line}" for line in (*lines, "return 143")]
-        (tmp_path / "command.py").write_text("\n".join([*head, *body, "pate.cli.main = command", "sys.exit(main())"]))
-        return subprocess.run([sys.executable, "-m", "command"], cwd=tmp_path, capture_output=True, text=True)
+        (tmp_path / "command.py").write_text(
+            "\n".join([*head, *body, "pate.cli.main = command", "sys.exit(main())"])
+        )
+        return subprocess.run(
+            [sys.executable, "-m", "command"], cwd=tmp_path, capture_output=True, text=True
+        )
 
     return process
 
@@ -167,7 +196,9 @@ def test_a_pipe_that_breaks_elsewhere_is_no_quiet_end(monkeypatch: pytest.Monkey
 
 
 def test_a_closed_output_is_no_error() -> None:
-    done = subprocess.run(f"{sys.executable} -m pate --version >&-", shell=True, capture_output=True)
+    done = subprocess.run(
+        f"{sys.executable} -m pate --version >&-", shell=True, capture_output=True
+    )
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -179,7 +210,9 @@ def test_a_closed_output_is_no_error() -> None:
         (["label", "--aggregatr=NoisyVotes"], "--aggregator"),
     ],
 )
-def test_what_was_meant_is_named(words: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_meant_is_named(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(words)
     assert stopped.value.code == 2

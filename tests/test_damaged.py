@@ -1,7 +1,7 @@
 """Damaged files of every kind that a user hands in: one line and status 2, nothing spent, nothing left half-made.
 
-A file may be damaged and still mean something, in which case the command does what it means. Each kind is damaged in
-its bytes, cut off, and where it has a structure, in that.
+A file may be damaged and still mean something, in which case the command does what it means. Each
+kind is damaged in its bytes, cut off, and where it has a structure, in that.
 """
 
 import copy
@@ -86,7 +86,13 @@ def damaged_bytes(draw: st.DrawFn, content: bytes) -> bytes:
 
 def places(tree: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield place
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    items = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, value in items:
         yield from places(value, (*place, key))
 
@@ -131,7 +137,9 @@ def damaged_array(draw: st.DrawFn, array: np.ndarray) -> np.ndarray:
     kind = draw(st.sampled_from(["type", "shape", "rows", "value", "repeat"]))
     if kind == "type":
         name = draw(
-            st.sampled_from(["f2", "f8", "c16", "i1", "u8", "?", "S3", "U0", "M8[s]", "O", "i4,f8", ">f4", "V2"])
+            st.sampled_from(
+                ["f2", "f8", "c16", "i1", "u8", "?", "S3", "U0", "M8[s]", "O", "i4,f8", ">f4", "V2"]
+            )
         )
         try:
             return array.astype(name)
@@ -139,7 +147,14 @@ def damaged_array(draw: st.DrawFn, array: np.ndarray) -> np.ndarray:
             return np.zeros(array.shape, dtype=name)
     if kind == "shape":
         first = np.atleast_1d(array)
-        shapes = [array[None], array[..., None], array.ravel(), first.ravel()[0], first[:0], array.T]
+        shapes = [
+            array[None],
+            array[..., None],
+            array.ravel(),
+            first.ravel()[0],
+            first[:0],
+            array.T,
+        ]
         return np.asarray(draw(st.sampled_from(shapes)))
     if kind == "rows":
         return array[: draw(st.integers(0, len(array)))] if array.ndim else array
@@ -166,7 +181,8 @@ def npz(arrays: dict[str, np.ndarray]) -> bytes:
 
 @st.composite
 def damaged_npz(draw: st.DrawFn, content: bytes) -> bytes:
-    """An archive that is damaged in its bytes, in those of one member, whose checksum is right, or in its arrays."""
+    """An archive that is damaged in its bytes, in those of one member, whose checksum is right, or
+    in its arrays."""
     kind = draw(st.sampled_from(["bytes", "member", "array", "names"]))
     if kind == "bytes":
         return draw(damaged_bytes(content))
@@ -177,7 +193,9 @@ def damaged_npz(draw: st.DrawFn, content: bytes) -> bytes:
             for name in old.namelist():
                 # most of the damage to headers
                 member = old.read(name)
-                head = draw(damaged_bytes(member[:140])) + member[140:] if name == damaged else member
+                head = (
+                    draw(damaged_bytes(member[:140])) + member[140:] if name == damaged else member
+                )
                 new.writestr(name, head)
         return buffer.getvalue()
     with np.load(io.BytesIO(content)) as archive:
@@ -203,11 +221,16 @@ def run(words: list[str]) -> tuple[int, str]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
-def expect_refused_or_served(words: list[str], folder: Path) -> None:
-    """Run a command that reads something damaged; where it is refused, nothing in ``folder`` may have changed."""
+def require_refused_or_served(words: list[str], folder: Path) -> None:
+    """Run a command that reads something damaged; where it is refused, nothing in ``folder`` may
+    have changed."""
     before = files(folder)
     status, said = run(words)
     assert status in (0, 2), said
@@ -224,10 +247,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays = make_arrays(60)
     np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
     recipe(folder / "recipe", folder / "data.npz")
-    (folder / "counts.csv").write_text("item,count\n" + "".join(f"item {n},{n * n}\n" for n in range(12)))
+    (folder / "counts.csv").write_text(
+        "item,count\n" + "".join(f"item {n},{n * n}\n" for n in range(12))
+    )
     np.save(folder / "counts.npy", np.arange(12) ** 2)
-    np.savez(folder / "counts.npz", counts=np.arange(12) ** 2, items=np.char.mod("item %d", np.arange(12)))
-    (folder / "pairs.csv").write_text("user,item\n" + "".join(f"u{n},item {n % 5}\n" for n in range(20)))
+    np.savez(
+        folder / "counts.npz",
+        counts=np.arange(12) ** 2,
+        items=np.char.mod("item %d", np.arange(12)),
+    )
+    (folder / "pairs.csv").write_text(
+        "user,item\n" + "".join(f"u{n},item {n % 5}\n" for n in range(20))
+    )
     return folder
 
 
@@ -247,7 +278,12 @@ def folder() -> Iterator[Callable[[], Path]]:
 
 New = Callable[[], Path]
 
-LABEL = ["--num_queries=20", "--delta=1e-3", "--aggregator=NoisyVotes", "--aggregator.sigma_votes=2"]
+LABEL = [
+    "--num_queries=20",
+    "--delta=1e-3",
+    "--aggregator=NoisyVotes",
+    "--aggregator.sigma_votes=2",
+]
 
 
 @TRIED
@@ -255,17 +291,26 @@ LABEL = ["--num_queries=20", "--delta=1e-3", "--aggregator=NoisyVotes", "--aggre
 def test_votes(data: st.DataObject, place: Path, folder: New) -> None:
     here = folder()
     (here / "votes.npz").write_bytes(data.draw(damaged_npz((place / "votes.npz").read_bytes())))
-    expect_refused_or_served(["label", f"--votes={here / 'votes.npz'}", f"--run={here / 'run'}", *LABEL], here)
+    require_refused_or_served(
+        ["label", f"--votes={here / 'votes.npz'}", f"--run={here / 'run'}", *LABEL], here
+    )
 
 
 @TRIED
 @given(data=st.data())
 def test_settings_of_labels(data: st.DataObject, place: Path, folder: New) -> None:
     here = folder()
-    (here / "label.yaml").write_bytes(data.draw(damaged_yaml((place / "recipe" / "label.yaml").read_bytes())))
+    (here / "label.yaml").write_bytes(
+        data.draw(damaged_yaml((place / "recipe" / "label.yaml").read_bytes()))
+    )
     (here / "votes.npz").symlink_to(place / "votes.npz")
-    words = ["label", f"--votes={here / 'votes.npz'}", f"--ledger={here / 'ledger.sqlite'}", f"--run={here / 'run'}"]
-    expect_refused_or_served([*words, f"--config={here / 'label.yaml'}"], here)
+    words = [
+        "label",
+        f"--votes={here / 'votes.npz'}",
+        f"--ledger={here / 'ledger.sqlite'}",
+        f"--run={here / 'run'}",
+    ]
+    require_refused_or_served([*words, f"--config={here / 'label.yaml'}"], here)
 
 
 @TRIED
@@ -276,7 +321,9 @@ def test_settings_of_data_and_teachers(data: st.DataObject, place: Path, folder:
     file = here / "recipe" / data.draw(st.sampled_from(["data.yaml", "teachers.yaml"]))
     file.write_bytes(data.draw(damaged_yaml(file.read_bytes())))
     configs = [f"--config={here / 'recipe' / name}" for name in ("data.yaml", "teachers.yaml")]
-    expect_refused_or_served(["teachers", "fit", *configs, "--dry_run", f"--run={here / 'run'}"], here)
+    require_refused_or_served(
+        ["teachers", "fit", *configs, "--dry_run", f"--run={here / 'run'}"], here
+    )
 
 
 @TRIED
@@ -285,8 +332,12 @@ def test_arrays(data: st.DataObject, place: Path, folder: New) -> None:
     here = folder()
     (here / "data.npz").write_bytes(data.draw(damaged_npz((place / "data.npz").read_bytes())))
     words = ["teachers", "fit", "--data=Arrays", f"--data.path={here / 'data.npz'}"]
-    words += [f"--config={place / 'recipe' / 'teachers.yaml'}", "--dry_run", f"--run={here / 'run'}"]
-    expect_refused_or_served(words, here)
+    words += [
+        f"--config={place / 'recipe' / 'teachers.yaml'}",
+        "--dry_run",
+        f"--run={here / 'run'}",
+    ]
+    require_refused_or_served(words, here)
 
 
 @TRIED
@@ -296,10 +347,16 @@ def test_counts(data: st.DataObject, place: Path, folder: New) -> None:
     name = data.draw(st.sampled_from(["counts.csv", "counts.npy", "counts.npz", "pairs.csv"]))
     damage = damaged_npz if name.endswith(".npz") else damaged_bytes
     (here / name).write_bytes(data.draw(damage((place / name).read_bytes())))
-    words = ["topk", f"--{name.split('.')[0]}={here / name}", "--k=2", "--scale=1", f"--output={here / 'top.csv'}"]
+    words = [
+        "topk",
+        f"--{name.split('.')[0]}={here / name}",
+        "--k=2",
+        "--scale=1",
+        f"--output={here / 'top.csv'}",
+    ]
     if name == "pairs.csv":
         words += ["--mechanism=limited_domain", "--max_items=2"]
-    expect_refused_or_served(words, here)
+    require_refused_or_served(words, here)
 
 
 @TRIED
@@ -308,10 +365,14 @@ def test_models(data: st.DataObject, finished: Path, folder: New) -> None:
     here = folder()
     shutil.copytree(finished / "public" / "student" / "model", here / "model")
     np.savez(here / "new.npz", X=np.zeros((3, 6)))
-    file = here / "model" / data.draw(st.sampled_from(sorted(path.name for path in (here / "model").iterdir())))
+    file = (
+        here
+        / "model"
+        / data.draw(st.sampled_from(sorted(path.name for path in (here / "model").iterdir())))
+    )
     damage = damaged_json if file.suffix == ".json" else damaged_bytes
     file.write_bytes(data.draw(damage(file.read_bytes())))
-    expect_refused_or_served(
+    require_refused_or_served(
         ["predict", f"{here / 'model'}", f"{here / 'new.npz'}", f"--output={here / 'p.csv'}"], here
     )
 
@@ -324,7 +385,7 @@ def test_samples(data: st.DataObject, finished: Path, folder: New) -> None:
         data.draw(damaged_npz(npz({"X": np.zeros((3, 6)), "ids": np.array(["a", "b", "c"])})))
     )
     words = ["predict", f"{finished / 'public' / 'student' / 'model'}", f"{here / 'new.npz'}"]
-    expect_refused_or_served([*words, f"--output={here / 'p.csv'}"], here)
+    require_refused_or_served([*words, f"--output={here / 'p.csv'}"], here)
 
 
 @st.composite
@@ -334,12 +395,19 @@ def damaged_ledger(draw: st.DrawFn, file: Path) -> bytes:
         return draw(damaged_bytes(file.read_bytes()))
     with closing(sqlite3.connect(":memory:")) as ledger, closing(sqlite3.connect(file)) as whole:
         whole.backup(ledger)
-        tables = [name for (name,) in ledger.execute("select name from sqlite_master where type = 'table'")]
+        tables = [
+            name
+            for (name,) in ledger.execute("select name from sqlite_master where type = 'table'")
+        ]
         table = draw(st.sampled_from(tables))
         columns = [row[1] for row in ledger.execute(f"pragma table_info({table})")]
         column, row = draw(st.sampled_from(columns)), draw(st.integers(1, 3))
-        (cell,) = ledger.execute(f"select {column} from {table} where rowid = ?", (row,)).fetchone() or (b"",)
-        new = draw(st.one_of(st.none(), st.integers(-1, 9), st.text(max_size=4), st.binary(max_size=4)))
+        (cell,) = ledger.execute(
+            f"select {column} from {table} where rowid = ?", (row,)
+        ).fetchone() or (b"",)
+        new = draw(
+            st.one_of(st.none(), st.integers(-1, 9), st.text(max_size=4), st.binary(max_size=4))
+        )
         if isinstance(cell, str) and cell.startswith("{"):
             new = draw(damaged_json(cell.encode())).decode(errors="replace")
         with suppress(sqlite3.Error):  # what no ledger can hold
@@ -352,11 +420,20 @@ def damaged_ledger(draw: st.DrawFn, file: Path) -> bytes:
 @given(data=st.data())
 def test_ledgers(data: st.DataObject, place: Path, finished: Path, folder: New) -> None:
     here = folder()
-    (here / "ledger.sqlite").write_bytes(data.draw(damaged_ledger(finished.parent / "data.ledger.sqlite")))
+    (here / "ledger.sqlite").write_bytes(
+        data.draw(damaged_ledger(finished.parent / "data.ledger.sqlite"))
+    )
     statement = f"--statement={finished / 'public' / 'privacy.json'}"
-    expect_refused_or_served(["ledger", "verify", f"--ledger={here / 'ledger.sqlite'}", statement], here)
-    words = ["label", f"--votes={place / 'votes.npz'}", f"--ledger={here / 'ledger.sqlite'}", f"--run={here / 'run'}"]
-    expect_refused_or_served([*words, *LABEL], here)
+    require_refused_or_served(
+        ["ledger", "verify", f"--ledger={here / 'ledger.sqlite'}", statement], here
+    )
+    words = [
+        "label",
+        f"--votes={place / 'votes.npz'}",
+        f"--ledger={here / 'ledger.sqlite'}",
+        f"--run={here / 'run'}",
+    ]
+    require_refused_or_served([*words, *LABEL], here)
 
 
 @TRIED
@@ -370,4 +447,6 @@ def test_statements(data: st.DataObject, finished: Path, folder: New) -> None:
     shutil.copy(public / "privacy.json", here)
     (here / name).write_bytes(data.draw(damage((public / name).read_bytes())))
     ledger = f"--ledger={finished.parent / 'data.ledger.sqlite'}"
-    expect_refused_or_served(["ledger", "verify", ledger, f"--statement={here / 'privacy.json'}"], here)
+    require_refused_or_served(
+        ["ledger", "verify", ledger, f"--statement={here / 'privacy.json'}"], here
+    )

@@ -21,7 +21,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").g
 
 @pytest.fixture
 def left(finished: Path, faces: Path, tmp_path: Path) -> Path:
-    """A folder with what runs left, by the names that the pages use: two students, and new samples for them."""
+    """A folder with what runs left, by the names that the pages use: two students, and new samples
+    for them."""
     source = CelebA(faces, size=12)
     carried(
         tmp_path / "runs" / "faces" / "public" / "student",
@@ -37,11 +38,15 @@ def left(finished: Path, faces: Path, tmp_path: Path) -> Path:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem
+)
 def test_python_blocks_run(page: Path, left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page share their names, as a reader would type them."""
     monkeypatch.chdir(left)
@@ -91,10 +96,16 @@ def test_commands_are_understood(
         return
     if words[0] == "run":
         monkeypatch.chdir(tmp_path)
-        for _, recipe in (command for command in COMMANDS if command[0] == page and f"init {words[1]} " in command[1]):
+        for _, recipe in (
+            command
+            for command in COMMANDS
+            if command[0] == page and f"init {words[1]} " in command[1]
+        ):
             assert cli.main(shlex.split(recipe.removeprefix("$ "))[1:]) == 0
         capsys.readouterr()
-        assert cli.main([*words, *(["--print_config"] if "--print_config" not in words else [])]) == 0
+        assert (
+            cli.main([*words, *(["--print_config"] if "--print_config" not in words else [])]) == 0
+        )
         assert capsys.readouterr().out.count("\n---\n") == 3
         return
     if words[0] == "init":
@@ -111,7 +122,9 @@ def test_commands_are_understood(
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for page in PAGES:
-        for target in re.findall(r"^make ([a-z-]+)", "\n".join(blocks(page, "console")), flags=re.MULTILINE):
+        for target in re.findall(
+            r"^make ([a-z-]+)", "\n".join(blocks(page, "console")), flags=re.MULTILINE
+        ):
             assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
@@ -124,7 +137,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_no_sentence_is_broken_into_a_list(page: Path) -> None:
-    """A line that begins with a plus, a dash or a number is an item to some readers of Markdown, and not to others."""
+    """A line that begins with a plus, a dash or a number is an item to some readers of Markdown,
+    and not to others."""
     prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     item = re.compile(r" *([-+*]|\d+[.)]) ")
     for paragraph in prose.split("\n\n"):
@@ -135,7 +149,9 @@ def test_no_sentence_is_broken_into_a_list(page: Path) -> None:
 def test_the_page_of_design_names_files_that_exist() -> None:
     page = (ROOT / "docs" / "design.md").read_text()
     modules = [
-        f"/{path.relative_to(ROOT)}" for room in ("pate", "scripts", "tests") for path in (ROOT / room).rglob("*.py")
+        f"/{path.relative_to(ROOT)}"
+        for room in ("pate", "scripts", "tests")
+        for path in (ROOT / room).rglob("*.py")
     ]
     named = re.findall(r"`([\w/]+\.py)`", page)
     assert len(named) > 40
@@ -146,16 +162,32 @@ def test_the_page_of_design_names_files_that_exist() -> None:
 def test_every_dependency_is_explained() -> None:
     text = (ROOT / "pyproject.toml").read_text().split("[tool.")[0]
     said = (ROOT / "CONTRIBUTING.md").read_text()
-    for name in re.findall(r'^    "([A-Za-z][\w-]*)', text[text.index("dependencies = [") :], flags=re.MULTILINE):
+    for name in re.findall(
+        r'^    "([A-Za-z][\w-]*)', text[text.index("dependencies = [") :], flags=re.MULTILINE
+    ):
         assert name in said, name
 
 
 def test_constraints_pin_what_is_depended_on() -> None:
-    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
-    assert {"torch", "torchvision", "pytorch-lightning", "jsonargparse", "autodp", "ray", "mypy", "ruff"} <= pinned
+    pinned = {
+        line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    assert {
+        "torch",
+        "torchvision",
+        "pytorch-lightning",
+        "jsonargparse",
+        "autodp",
+        "ray",
+        "mypy",
+        "ruff",
+    } <= pinned
 
 
-NOISELESS = ["--label.aggregator.init_args.scale_gap=0.1", "--label.aggregator.init_args.sigma_test=0.1"]
+NOISELESS = [
+    "--label.aggregator.init_args.scale_gap=0.1",
+    "--label.aggregator.init_args.sigma_test=0.1",
+]
 LOUD = [
     "--label.target_epsilon=1e5",
     "--data.init_args.size=12",
@@ -174,12 +206,25 @@ SMALL = {
 
 
 @pytest.mark.parametrize(
-    "name", ["faces", *(pytest.param(name, marks=pytest.mark.slow) for name in ("celeba", "faces_stable_topk"))]
+    "name",
+    [
+        "faces",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("celeba", "faces_stable_topk")),
+    ],
 )
-def test_shipped_configs(name: str, faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A recipe runs as it is shipped but for sizes, and for noise that twelve teachers can be heard through."""
+def test_shipped_configs(
+    name: str, faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A recipe runs as it is shipped but for sizes, and for noise that twelve teachers can be heard
+    through."""
     words = [
-        *("run", f"configs/{name}", "--run", str(tmp_path / "run"), f"--data.init_args.root={faces}"),
+        *(
+            "run",
+            f"configs/{name}",
+            "--run",
+            str(tmp_path / "run"),
+            f"--data.init_args.root={faces}",
+        ),
         *("--label.num_queries=20", "--label.max_epsilon=null", "--student.trainer.max_epochs=1"),
         *("--student.trainer.enable_progress_bar=false", *SMALL[name]),
     ]
@@ -187,12 +232,15 @@ def test_shipped_configs(name: str, faces: Path, tmp_path: Path, capsys: pytest.
     out = capsys.readouterr().out
     assert "private student" in out
     if name == "faces":
-        expect_carried(tmp_path / "run", faces)
+        require_carried(tmp_path / "run", faces)
 
 
-def expect_carried(run: Path, faces: Path) -> None:
+def require_carried(run: Path, faces: Path) -> None:
     """What left the run says of the pictures what the student in its run says of the test set."""
-    assert cli.main(["student", "predict", "--run", str(run), "--trainer.enable_progress_bar=false"]) == 0
+    assert (
+        cli.main(["student", "predict", "--run", str(run), "--trainer.enable_progress_bar=false"])
+        == 0
+    )
     with np.load(run / "public" / "student" / "predictions.npz") as answers:
         expected, ids = answers["probabilities"], answers["ids"]
     student = pate.load_student(run / "public" / "student" / "model")

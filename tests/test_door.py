@@ -19,7 +19,16 @@ def test_the_door_is_light() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-PACKAGES = ("accounting", "aggregators", "data", "mechanisms", "student", "teachers", "testing", "models")
+PACKAGES = (
+    "accounting",
+    "aggregators",
+    "data",
+    "mechanisms",
+    "student",
+    "teachers",
+    "testing",
+    "models",
+)
 
 
 def test_packages_are_imported_when_they_are_used() -> None:
@@ -76,25 +85,41 @@ def signatures(room: str) -> Iterator[tuple[str, inspect.Signature]]:
     package = importlib.import_module(room)
     for name in getattr(package, "__all__", vars(package)):
         found = getattr(package, name)
-        if name.startswith("_") or not callable(found) or not getattr(found, "__module__", "").startswith("pate"):
+        if (
+            name.startswith("_")
+            or not callable(found)
+            or not getattr(found, "__module__", "").startswith("pate")
+        ):
             continue
         methods = vars(found).items() if inspect.isclass(found) else ()
-        parts = [(f"{name}.{own}", each) for own, each in methods if inspect.isfunction(each) and own[0] != "_"]
+        parts = [
+            (f"{name}.{own}", each)
+            for own, each in methods
+            if inspect.isfunction(each) and own[0] != "_"
+        ]
         for title, each in [(name, found), *parts]:
             yield f"{room}.{title}", inspect.signature(each)
 
 
 def is_readable(parameter: inspect.Parameter) -> bool:
     text = str(parameter)
-    return len(text) <= MOST_CHARACTERS and not any(word in text for word in ("Buffer", "Union[", "numpy.", "array("))
+    return len(text) <= MOST_CHARACTERS and not any(
+        word in text for word in ("Buffer", "Union[", "numpy.", "array(")
+    )
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_person_can_read_the_signatures(room: str) -> None:
-    """Arrays go by the names of their types, as they are written, and not by what numpy makes of these."""
+    """Arrays go by the names of their types, as they are written, and not by what numpy makes of
+    these."""
     found = list(signatures(room))
     assert len(found) > 10
-    long = [f"{name}({each})" for name, sign in found for each in sign.parameters.values() if not is_readable(each)]
+    long = [
+        f"{name}({each})"
+        for name, sign in found
+        for each in sign.parameters.values()
+        if not is_readable(each)
+    ]
     assert long == []
 
 
@@ -107,4 +132,6 @@ def test_an_expanded_type_is_found() -> None:
 
     expanded.__annotations__["array"] = ArrayLike
     functions: list[Callable[..., None]] = [expanded, written]
-    assert [is_readable(each) for f in functions for each in inspect.signature(f).parameters.values()] == [False, True]
+    assert [
+        is_readable(each) for f in functions for each in inspect.signature(f).parameters.values()
+    ] == [False, True]

@@ -21,14 +21,24 @@ def expected_failures(estimator: PateClassifier) -> dict[str, str]:
     """Return the checks of scikit-learn that fail, each with the reason why it should."""
     if estimator.classes is not None:
         return {}
-    checks = ("estimators_dtypes", "classifier_data_not_an_array", "classifiers_classes", "fit2d_1feature")
+    checks = (
+        "estimators_dtypes",
+        "classifier_data_not_an_array",
+        "classifiers_classes",
+        "fit2d_1feature",
+    )
     one_label = "ten private records of one label do not prove that there is no other"
-    return {f"check_{name}": ANY_LABELS for name in checks} | {"check_classifiers_one_label": one_label}
+    return {f"check_{name}": ANY_LABELS for name in checks} | {
+        "check_classifiers_one_label": one_label
+    }
 
 
 @pytest.mark.slow
 @parametrize_with_checks(  # type: ignore[untyped-decorator, unused-ignore]
-    [PateClassifier(bounds=(-10, 10), noise_seed=0, classes=classes) for classes in (None, "from_y")],
+    [
+        PateClassifier(bounds=(-10, 10), noise_seed=0, classes=classes)
+        for classes in (None, "from_y")
+    ],
     expected_failed_checks=expected_failures,
     xfail_strict=True,
 )
@@ -44,12 +54,18 @@ def arrays() -> tuple[FloatArray, UInt8Array]:
     return X, (X @ weights + 0.3 * generator.standard_normal((2300, 3)) > 0).astype(np.uint8)
 
 
-@pytest.mark.parametrize("settings", [{}, {"bounds": (-3, 3)}, {"bounds": (np.full(6, -3), 3), "n_teachers": 500}])
-def test_it_learns_what_the_statement_pays_for(arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "settings", [{}, {"bounds": (-3, 3)}, {"bounds": (np.full(6, -3), 3), "n_teachers": 500}]
+)
+def test_it_learns_what_the_statement_pays_for(
+    arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
+) -> None:
     X, Y = arrays
     public = {} if settings else {"X_public": X[1800:]}
     before = str(np.random.get_state())
-    classifier = PateClassifier(epsilon=4.0, random_state=0, noise_seed=1, **settings).fit(X[:1800], Y[:1800], **public)
+    classifier = PateClassifier(epsilon=4.0, random_state=0, noise_seed=1, **settings).fit(
+        X[:1800], Y[:1800], **public
+    )
     assert str(np.random.get_state()) == before
     assert (classifier.predict(X[1800:]) == Y[1800:]).mean() > 0.85
     assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
@@ -74,7 +90,11 @@ def test_a_named_ledger_adds_fits_up(arrays: tuple[FloatArray, UInt8Array], tmp_
     classifier = PateClassifier(ledger=tmp_path / "ledger.sqlite", n_teachers=20)
     for _ in range(2):
         classifier.fit(X[:200], Y[:200], X_public=X[2200:], groups=np.repeat(np.arange(100), 2))
-    assert len(read_ledger(tmp_path / "ledger.sqlite").entries) == len(classifier.statement_["releases"]) == 2
+    assert (
+        len(read_ledger(tmp_path / "ledger.sqlite").entries)
+        == len(classifier.statement_["releases"])
+        == 2
+    )
     assert "one group of the private data" in classifier.statement_.text
 
 
@@ -82,38 +102,63 @@ def test_a_named_ledger_adds_fits_up(arrays: tuple[FloatArray, UInt8Array], tmp_
 def test_a_record_reaches_one_teacher(
     arrays: tuple[FloatArray, UInt8Array], monkeypatch: pytest.MonkeyPatch, teacher: BaseEstimator
 ) -> None:
-    """With about 4 records each, some teachers have none, one class only, or fewer than a classifier needs."""
+    """With about 4 records each, some teachers have none, one class only, or fewer than a
+    classifier needs."""
     X, Y = arrays[0][:80], arrays[1][:80]
     monkeypatch.setattr(secrets, "token_bytes", lambda size: bytes(range(size)))
     classifier = PateClassifier(teacher=teacher, n_teachers=20)
 
     def ballots(X: FloatArray, Y: UInt8Array) -> UInt8Array:
         random = np.random.RandomState(0)
-        return classifier._ballots(X, Y, arrays[0][2200:], np.arange(len(X)).astype(np.str_), random)
+        return classifier._ballots(
+            X, Y, arrays[0][2200:], np.arange(len(X)).astype(np.str_), random
+        )
 
     whole = ballots(X, Y)
     assert whole.any() and not whole.all()
     changed = X.copy()
     changed[-1] = 1e6
-    for neighbor in (ballots(X[:-1], Y[:-1]), ballots(changed, Y), ballots(X, np.vstack((Y[:-1], 1 - Y[-1:])))):
+    for neighbor in (
+        ballots(X[:-1], Y[:-1]),
+        ballots(changed, Y),
+        ballots(X, np.vstack((Y[:-1], 1 - Y[-1:]))),
+    ):
         assert (neighbor != whole).any(axis=(0, 2)).sum() == 1
 
 
-def test_bad_input_is_one_line_and_spends_nothing(arrays: tuple[FloatArray, UInt8Array], tmp_path: Path) -> None:
+def test_bad_input_is_one_line_and_spends_nothing(
+    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path
+) -> None:
     X, Y = arrays
     ledger = tmp_path / "ledger.sqlite"
     cases: list[tuple[dict[str, Any], UInt8Array, str]] = [
         ({}, Y, "Expected X_public, samples that anybody may see, or bounds"),
         ({"bounds": (3, -3)}, Y, r"Expected bounds \(low, high\), finite and low < high"),
-        ({"bounds": 3}, Y, r"Expected bounds \(low, high\), finite and low < high, each a number or 6 of them"),
+        (
+            {"bounds": 3},
+            Y,
+            r"Expected bounds \(low, high\), finite and low < high, each a number or 6 of them",
+        ),
         ({"bounds": (-3, np.ones(5))}, Y, r"Expected bounds \(low, high\)"),
         ({"bounds": (-3, 3), "epsilon": -1.0}, Y, "Expected epsilon > 0"),
         ({"bounds": (-3, 3), "n_teachers": 1}, Y, "Expected an integer n_teachers >= 2"),
-        ({"bounds": (-3, 3), "classes": "of_y"}, Y[:, 0], 'Expected classes, their values in a list, or "from_y"'),
+        (
+            {"bounds": (-3, 3), "classes": "of_y"},
+            Y[:, 0],
+            'Expected classes, their values in a list, or "from_y"',
+        ),
         ({"bounds": (-3, 3)}, 2 * Y, r"Expected labels in \{0, 1\}"),
         ({"bounds": (-3, 3), "classes": [0, 2]}, Y[:, 0], "Expected y among the classes"),
-        ({"bounds": (-3, 3), "teacher": LogisticRegression()}, Y, "Expected n_teachers, a public number"),
-        ({"bounds": (-3, 3), "teacher": LogisticRegression(C=-1), "n_teachers": 9}, Y, "'C' parameter"),
+        (
+            {"bounds": (-3, 3), "teacher": LogisticRegression()},
+            Y,
+            "Expected n_teachers, a public number",
+        ),
+        (
+            {"bounds": (-3, 3), "teacher": LogisticRegression(C=-1), "n_teachers": 9},
+            Y,
+            "'C' parameter",
+        ),
     ]
     for settings, labels, message in cases:
         with pytest.raises(ValueError, match=message):

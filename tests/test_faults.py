@@ -1,4 +1,5 @@
-"""A fault of the machine ends a command in one line, whatever it was doing, and the same command goes on."""
+"""A fault of the machine ends a command in one line, whatever it was doing, and the same command
+goes on."""
 
 import errno
 import os
@@ -30,7 +31,8 @@ TARGET = "--target_epsilon 1 --delta 1e-5"
 FIT = "teachers fit --config recipe/data.yaml --config recipe/teachers.yaml --run"
 LABELS = "label --config recipe/label.yaml --run"
 SIMULATED = (
-    "--simulate.num_labels 4 --simulate.num_teachers 40 --simulate.label_density 0.2 --simulate.teacher_accuracy 0.8"
+    "--simulate.num_labels 4 --simulate.num_teachers 40"
+    " --simulate.label_density 0.2 --simulate.teacher_accuracy 0.8"
 )
 
 
@@ -44,7 +46,10 @@ class Case:
 
 CASES = (
     Case("run recipe --run new --references"),
-    Case("run recipe --run run --references", (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)),
+    Case(
+        "run recipe --run run --references",
+        (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES),
+    ),
     Case("init mine --kind npz"),
     Case("init mine --kind python"),
     Case(f"{FIT} new"),
@@ -98,17 +103,25 @@ CASES = (
     Case("faces --output faces --num 20"),
     Case("completion bash"),
 )
-QUICK = ("init mine --kind npz", "predict run/public/student/model data.npz --output answers.csv", "faces", "topk")
+QUICK = (
+    "init mine --kind npz",
+    "predict run/public/student/model data.npz --output answers.csv",
+    "faces",
+    "topk",
+)
 
 
 @pytest.fixture
 def place(finished: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder, the one of the test, with a run to be written, one to be read, and whatever else the commands read."""
+    """A folder, the one of the test, with a run to be written, one to be read, and whatever else
+    the commands read."""
     place = copied.parent
     shutil.copytree(finished, place / "read")
     np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
     recipe(place / "recipe", place / "data.npz")
-    (place / "counts.csv").write_text("item,count\n" + "".join(f"i{i},{50 * i}\n" for i in range(30)))
+    (place / "counts.csv").write_text(
+        "item,count\n" + "".join(f"i{i},{50 * i}\n" for i in range(30))
+    )
     ballots = np.random.default_rng(0).integers(0, 2, (40, 25, 4)).astype(np.uint8)
     ids = np.array([f"s{i}" for i in range(40)])
     np.savez(place / "votes.npz", ballots=ballots, ids=ids, label_names=np.array(list("abcd")))
@@ -142,7 +155,9 @@ def survives(case: Case, fault: str, place: Path, capsys: pytest.CaptureFixture[
         code, error = run(case.words, capsys)
     assert code in (0, 2), error
     if code == 2:
-        assert error.startswith("pate ") and ": Expected " in error and len(error.splitlines()) == 1, error
+        assert (
+            error.startswith("pate ") and ": Expected " in error and len(error.splitlines()) == 1
+        ), error
         assert "amaged" not in error
     code_again, error = run(case.words, capsys)
     assert code_again == 0, error
@@ -154,12 +169,16 @@ def survives(case: Case, fault: str, place: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.words[:50])
-def test_every_command_survives(case: Case, fault: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_survives(
+    case: Case, fault: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     survives(case, fault, place, capsys)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_commands_that_take_no_time_survive(fault: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_that_take_no_time_survive(
+    fault: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for case in CASES:
         if case.words.startswith(QUICK) and not case.words.endswith(".json"):
             assert survives(case, fault, place, capsys) == 2 or fault == "nearly full"
@@ -176,7 +195,9 @@ def _behind(cause: BaseException) -> ValueError:
         try:
             raise cause
         except BaseException:
-            raise ValueError("Expected a chunk of teachers, got a damaged file: delete it") from None
+            raise ValueError(
+                "Expected a chunk of teachers, got a damaged file: delete it"
+            ) from None
     except ValueError as error:
         return error
 
@@ -189,24 +210,38 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "run/votes.npy")
     [
         (FULL, "Expected room on the disk of run/votes.npy, got: No space left on device"),
         (OSError(errno.EFBIG, "File too large"), "Expected room on the disk, got: File too large"),
-        (sqlite3.OperationalError("database or disk is full"), "Expected room on the disk, got: database"),
-        (shutil.Error([("a", "b", str(FULL))]), "Expected room on the disk, got: [Errno 28] No space left"),
+        (
+            sqlite3.OperationalError("database or disk is full"),
+            "Expected room on the disk, got: database",
+        ),
+        (
+            shutil.Error([("a", "b", str(FULL))]),
+            "Expected room on the disk, got: [Errno 28] No space left",
+        ),
         (MemoryError(), "Expected more memory than is free, got: none"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "Expected more memory"),
         (RuntimeError("can't start new thread"), "Expected more memory"),
-        (RuntimeError("unable to mmap 8 bytes from file <a.pt>: Cannot allocate memory (12)"), "Expected more memory"),
+        (
+            RuntimeError("unable to mmap 8 bytes from file <a.pt>: Cannot allocate memory (12)"),
+            "Expected more memory",
+        ),
     ],
 )
 def test_a_fault_is_told_with_what_to_do_wherever_it_is_found(error: Exception, line: str) -> None:
     for stop in (error, _behind(error)):
         text = fault_behind(stop)
         assert text is not None and text.startswith(line)
-        assert "Nothing that was finished is lost: free some" in text and "the same command goes on" in text
+        assert (
+            "Nothing that was finished is lost: free some" in text
+            and "the same command goes on" in text
+        )
 
 
 def test_other_errors_of_the_system_are_told_by_their_file() -> None:
     denied = PermissionError(errno.EACCES, "Permission denied", "run/private")
-    line = "Expected access to run/private, got: Permission denied. Nothing that was finished is lost"
+    line = (
+        "Expected access to run/private, got: Permission denied. Nothing that was finished is lost"
+    )
     assert fault_behind(denied) == line
     assert fault_behind(_behind(denied)) is None  # it has been put into words
 
@@ -215,7 +250,9 @@ def test_short_memory_makes_no_damaged_teachers(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(path: Path, **options: object) -> None:
-        raise RuntimeError(f"unable to mmap 8 bytes from file <{path}>: Cannot allocate memory (12)")
+        raise RuntimeError(
+            f"unable to mmap 8 bytes from file <{path}>: Cannot allocate memory (12)"
+        )
 
     monkeypatch.setattr("torch.load", load)
     with pytest.raises(RuntimeError, match="mmap"):  # also in a worker, whose errors arrive alone
@@ -223,16 +260,22 @@ def test_short_memory_makes_no_damaged_teachers(
     Run(place / "run").clear(TEACHERS_VOTE)
     code, error = run("teachers vote --run run", capsys)
     assert code == 2 and len(error.splitlines()) == 1
-    assert error.startswith("pate teachers vote: Expected more memory than is free, got: unable to mmap 8 bytes")
+    assert error.startswith(
+        "pate teachers vote: Expected more memory than is free, got: unable to mmap 8 bytes"
+    )
 
 
-@pytest.mark.parametrize("error", [ValueError("Expected k > 0"), RuntimeError("size mismatch"), KeyError("a")])
+@pytest.mark.parametrize(
+    "error", [ValueError("Expected k > 0"), RuntimeError("size mismatch"), KeyError("a")]
+)
 def test_what_is_no_fault_of_the_machine_is_left_alone(error: Exception) -> None:
     assert fault_behind(error) is None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("words", ["--help", "label --help", "ledger show --ledger run/ledger.sqlite"])
+@pytest.mark.parametrize(
+    "words", ["--help", "label --help", "ledger show --ledger run/ledger.sqlite"]
+)
 def test_an_output_without_room_is_one_line(
     words: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +317,10 @@ def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Ctrl-C as in a terminal: a suite in the background ignores it. The command leaves all handlers as they were."""
+    """Ctrl-C as in a terminal: a suite in the background ignores it.
+
+    The command leaves all handlers as they were.
+    """
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGALRM
     surroundings = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = [signal.getsignal(number) for number in numbers]
@@ -284,13 +330,18 @@ def interruptible() -> Iterator[None]:
     assert after == before and signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
-INTERRUPTS = pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+INTERRUPTS = pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 
 
 @INTERRUPTS
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_comes_out_as_another_error_is_one(
-    number: signal.Signals, status: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals,
+    status: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An import that is cut short raises what it likes: numpy's says that it is installed badly."""
 
@@ -301,7 +352,10 @@ def test_an_interrupt_that_comes_out_as_another_error_is_one(
 
     monkeypatch.setattr("pate._commands.ledger.show", cut_short)
     code, error = run("ledger show", capsys)
-    assert (code, len(error.splitlines())) == (status, 1) and "the same command resumes from here" in error
+    assert (code, len(error.splitlines())) == (
+        status,
+        1,
+    ) and "the same command resumes from here" in error
 
 
 def dropped_by_a_library(number: signal.Signals) -> None:

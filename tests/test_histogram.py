@@ -22,7 +22,9 @@ def pairs(folder: Path, *users: str) -> Path:
 
 
 def counted(path: Path, seed: int = 0, **bounds: int) -> list[int]:
-    scores: list[int] = read_pairs(path, ITEMS, generator=seeded_generator(seed), **bounds).scores.tolist()
+    scores: list[int] = read_pairs(
+        path, ITEMS, generator=seeded_generator(seed), **bounds
+    ).scores.tolist()
     return scores
 
 
@@ -42,19 +44,29 @@ def test_columns_go_by_their_names(tmp_path: Path) -> None:
 def test_at_most_so_many_items_of_a_user_count_each_as_often(tmp_path: Path) -> None:
     path = pairs(tmp_path, "abcd", "ab")
     drawn = [tuple(counted(path, seed, max_items=2)) for seed in range(1200)]
-    outcomes: dict[tuple[int, ...], int] = {pair: i for i, pair in enumerate(itertools.combinations(range(4), 2))}
+    outcomes: dict[tuple[int, ...], int] = {
+        pair: i for i, pair in enumerate(itertools.combinations(range(4), 2))
+    }
     observed = np.zeros(6)
     for scores in drawn:
-        left = np.array(scores) - [1, 1, 0, 0]  # what the second user, who has no more than two, adds
+        left = np.array(scores) - [
+            1,
+            1,
+            0,
+            0,
+        ]  # what the second user, who has no more than two, adds
         assert left.sum() == 2
         observed[outcomes[tuple(np.flatnonzero(left).tolist())]] += 1
     assert chi_square_p_value(observed, np.full(6, 200.0)) > 1e-4
     assert chi_square_p_value(observed, np.array([250.0, 150, 200, 200, 250, 150])) < 1e-6
 
 
-@pytest.mark.parametrize("bounds", [{"max_each": 1}, {"max_each": 2}, {"max_each": 2, "max_items": 2}])
+@pytest.mark.parametrize(
+    "bounds", [{"max_each": 1}, {"max_each": 2}, {"max_each": 2, "max_items": 2}]
+)
 def test_one_user_moves_no_more_than_the_bounds(bounds: dict[str, int], tmp_path: Path) -> None:
-    """The last user is there, is not, or has anything else; the draws of those before do not depend on it."""
+    """The last user is there, is not, or has anything else; the draws of those before do not depend
+    on it."""
     others = ("abcd", "aab", "ccccd")
     without = np.array(counted(pairs(tmp_path, *others), **bounds))
     for word in ("a", "abcd", "aaaabbbbccccdddd", "dddd"):
@@ -71,7 +83,10 @@ def test_without_a_list_items_are_those_that_count(tmp_path: Path) -> None:
     twice = read_pairs(path, None, max_each=2, generator=seeded_generator(0))
     assert twice.scores.tolist() == [1, 3] and twice.sensitivity == 2
     # an item that was not drawn for anybody does not exist
-    names = {read_pairs(path, None, max_items=1, generator=seeded_generator(seed)).items for seed in range(20)}
+    names = {
+        read_pairs(path, None, max_items=1, generator=seeded_generator(seed)).items
+        for seed in range(20)
+    }
     assert names == {("pear",), ("fig", "pear")}
     path.write_text("user,item\n")
     assert read_pairs(path, None, generator=seeded_generator(0)).items == ()
@@ -81,7 +96,11 @@ def test_counts_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
     (tmp_path / "counts.csv").write_text("item,count\nx,3\ny,10\n")
     np.save(tmp_path / "counts.npy", np.array([3, 10], dtype=np.int32))
     np.savez(tmp_path / "counts.npz", counts=np.array([3.0, 10.0]), items=np.array(["x", "y"]))
-    for name, items in (("counts.csv", ("x", "y")), ("counts.npy", ("0", "1")), ("counts.npz", ("x", "y"))):
+    for name, items in (
+        ("counts.csv", ("x", "y")),
+        ("counts.npy", ("0", "1")),
+        ("counts.npz", ("x", "y")),
+    ):
         found = read_counts(tmp_path / name)
         assert found.items == items and found.scores.tolist() == [3, 10]
         assert found.scores.dtype.kind == "i"  # whole numbers are compared as such
@@ -109,7 +128,9 @@ def test_whole_counts_keep_their_last_digit(tmp_path: Path) -> None:
         ("-4294967296.5", "counts of at most 4.29497e+09 unless all are whole"),
     ],
 )
-def test_counts_that_would_be_rounded_are_refused_and_not_repeated(large: object, message: str, tmp_path: Path) -> None:
+def test_counts_that_would_be_rounded_are_refused_and_not_repeated(
+    large: object, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "counts.csv"
     path.write_text(f"item,count\nx,{large}\n")
     with pytest.raises(ValueError) as caught:
@@ -126,7 +147,10 @@ def test_items_are_lines(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", r"Expected columns user and item in the first line of [^\n]*, got columns='0 others'"),
-        ("u1,lair\n", r"Expected columns user and item in the first line of [^\n]*, got columns='2 others'"),
+        (
+            "u1,lair\n",
+            r"Expected columns user and item in the first line of [^\n]*, got columns='2 others'",
+        ),
         ("user,item\nu\n", r"Expected 2 columns in line 2, got columns=1"),
     ],
 )
@@ -139,10 +163,15 @@ def test_pairs_that_are_refused(text: str, message: str, tmp_path: Path) -> None
 def test_what_cannot_be_read_is_not_repeated(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     broken = (b'user,item\nu,"a\nv,b\nw,b\n', b'user,item\nu,"a\nv,b\nw,b"c\n')
-    for content in (b"user,item\nu,a\nu,caf\xe9\n", b"user,item\nu,a\nu," + 200_000 * b"z", *broken):
+    for content in (
+        b"user,item\nu,a\nu,caf\xe9\n",
+        b"user,item\nu,a\nu," + 200_000 * b"z",
+        *broken,
+    ):
         path.write_bytes(content)
         with pytest.raises(
-            ValueError, match=r"^Expected a \.csv in UTF-8 whose[^\n]*, got another file at [^\n]*pairs.csv$"
+            ValueError,
+            match=r"^Expected a \.csv in UTF-8 whose[^\n]*, got another file at [^\n]*pairs.csv$",
         ):
             counted(path)
 
@@ -150,7 +179,8 @@ def test_what_cannot_be_read_is_not_repeated(tmp_path: Path) -> None:
 def test_counts_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "counts.csv").write_text("item,count\nsecret,many\n")
     with pytest.raises(
-        ValueError, match=r"^Expected finite numbers in the column count of [^\n]*, got count='another'$"
+        ValueError,
+        match=r"^Expected finite numbers in the column count of [^\n]*, got count='another'$",
     ):
         read_counts(tmp_path / "counts.csv")
     (tmp_path / "counts.csv").write_text("item,count\nx,1\nx,2\n")
@@ -160,19 +190,27 @@ def test_counts_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^Expected counts as \[d\] numbers, got shape=\(2, 2\)$"):
         read_counts(tmp_path / "square.npy")
     np.savez(tmp_path / "none.npz", other=np.zeros(2))
-    with pytest.raises(ValueError, match=r"^Expected arrays of [^\n]*none\.npz among counts, items, got other$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected arrays of [^\n]*none\.npz among counts, items, got other$"
+    ):
         read_counts(tmp_path / "none.npz")
     np.savez(tmp_path / "items.npz", counts=np.zeros(2), item=np.array(["x", "y"]))
     with pytest.raises(ValueError, match=r"among counts, items, got item; did you mean items\?$"):
         read_counts(tmp_path / "items.npz")
     np.save(tmp_path / "wide.npy", np.array([1.7e308, -1.7e308]))
-    with pytest.raises(ValueError, match=r"^Expected counts whose differences are finite, got counts='others'$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected counts whose differences are finite, got counts='others'$"
+    ):
         read_counts(tmp_path / "wide.npy")
     (tmp_path / "text.npy").write_text("1 2 3")
-    with pytest.raises(ValueError, match=r"^Expected a file of counts in [^\n]*text.npy, got [^\n]*$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a file of counts in [^\n]*text.npy, got [^\n]*$"
+    ):
         read_counts(tmp_path / "text.npy")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "none.npz").read_bytes()[:40])
-    with pytest.raises(ValueError, match=r"^Expected a file of counts in [^\n]*cut.npz, got [^\n]*$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a file of counts in [^\n]*cut.npz, got [^\n]*$"
+    ):
         read_counts(tmp_path / "cut.npz")
     for name in ("counts.txt", "missing.npy", "missing.csv"):
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):

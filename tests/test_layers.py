@@ -14,7 +14,15 @@ from pate import cli
 ROOT = Path(pate.__file__).parent
 
 
-HEAVY = ("torch", "pytorch_lightning", "autodp", "dp_accounting", "jsonargparse", "matplotlib", "pytest")
+HEAVY = (
+    "torch",
+    "pytorch_lightning",
+    "autodp",
+    "dp_accounting",
+    "jsonargparse",
+    "matplotlib",
+    "pytest",
+)
 
 
 def test_private_mathematics_imports_no_framework() -> None:
@@ -63,7 +71,19 @@ def test_records_vote_and_a_linear_student_learns_without_torch() -> None:
 
 # what each part may import of the package
 EVERYWHERE = {
-    *("disk", "drafts", "faults", "json", "lazy", "own_code", "progress", "settings", "typing", "validation", "version")
+    *(
+        "disk",
+        "drafts",
+        "faults",
+        "json",
+        "lazy",
+        "own_code",
+        "progress",
+        "settings",
+        "typing",
+        "validation",
+        "version",
+    )
 }
 ALLOWED = {
     "accounting": set(),
@@ -85,15 +105,51 @@ ALLOWED = {
     "data": {"network_settings", "runs"},
     "data_file": {"data", "runs"},
     "voter_store": {"data", "runs", "voters"},
-    "teachers": {"checkpoints", "closed_form_plan", "data", "networks", "runs", "vote_store", "voters", "votes"},
-    "student": {"accounting", "data", "data_file", "networks", "linear", "network_settings", "runs", "votes"},
+    "teachers": {
+        "checkpoints",
+        "closed_form_plan",
+        "data",
+        "networks",
+        "runs",
+        "vote_store",
+        "voters",
+        "votes",
+    },
+    "student": {
+        "accounting",
+        "data",
+        "data_file",
+        "networks",
+        "linear",
+        "network_settings",
+        "runs",
+        "votes",
+    },
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
-    "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
+    "planning": {
+        "accounting",
+        "aggregators",
+        "data",
+        "data_file",
+        "linear",
+        "runs",
+        "student",
+        "vote_store",
+        "votes",
+    },
 }
 ALLOWED["planning"] |= {"mechanisms", "release", "voters"}
 ALLOWED["testing"] |= {"planning"}
 ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
-ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "planning", "reporting", "student", "teachers", "testing"}
+ALLOWED["release"] = set(ALLOWED) - {
+    "models",
+    "networks",
+    "planning",
+    "reporting",
+    "student",
+    "teachers",
+    "testing",
+}
 ALLOWED["stages"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["pipeline"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["audit"] = set(ALLOWED) - {"testing"}
@@ -115,12 +171,17 @@ ALLOWED["__main__"] = {"cli"}
 
 
 def test_every_part_has_its_place() -> None:
-    parts = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    parts = {
+        path.stem
+        for path in ROOT.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
     assert {part_of(part) for part in parts - {"__init__"}} == ALLOWED.keys() | EVERYWHERE
 
 
 def part_of(name: str) -> str:
-    """Return the part that a module or folder is; an underscore says that it is nobody's business but the package's."""
+    """Return the part that a module or folder is; an underscore says that it is nobody's business
+    but the package's."""
     return name if name.startswith("__") else name.removeprefix("_")
 
 
@@ -143,7 +204,8 @@ def test_imports_run_downward(part: str) -> None:
 
 
 def loaded(module: str) -> set[str]:
-    """Return all that importing ``module`` imports: what stands in functions is imported when they are called."""
+    """Return all that importing ``module`` imports: what stands in functions is imported when they
+    are called."""
     found: set[str] = set()
     left = [module]
     while left:
@@ -166,21 +228,31 @@ def loaded(module: str) -> set[str]:
 
 @pytest.mark.parametrize("command", list(cli._COMMANDS))
 def test_only_the_students_commands_import_lightning_to_start(command: str) -> None:
-    """It takes longer to import than all else together; what `teachers --help` really loads, a slow test looks up."""
+    """It takes longer to import than all else together; what `teachers --help` really loads, a slow
+    test looks up."""
     found = loaded(f"pate._commands.{cli._COMMANDS[command][0]}")
     assert ("pytorch_lightning" in found) == command.startswith("student")
 
 
 def test_the_package_never_imports_models_or_scripts() -> None:
-    """Networks are named in configurations; what lies beside the package in the checkout is no part of it."""
+    """Networks are named in configurations; what lies beside the package in the checkout is no part
+    of it."""
     found = re.compile(r"^\s*(import|from) ((pate\.)?models|scripts|tests)\b", flags=re.MULTILINE)
     inside = ROOT / "models"
-    assert not [file for file in ROOT.rglob("*.py") if found.search(file.read_text()) and file.parent != inside]
+    assert not [
+        file
+        for file in ROOT.rglob("*.py")
+        if found.search(file.read_text()) and file.parent != inside
+    ]
 
 
 def test_only_releases_meet_mechanisms_and_noise() -> None:
     """What is PRIVATE becomes public in one room."""
-    above = [file for room in ("_stages", "_commands", "_planning") for file in (ROOT / room).rglob("*.py")]
+    above = [
+        file
+        for room in ("_stages", "_commands", "_planning")
+        for file in (ROOT / room).rglob("*.py")
+    ]
     assert above
     # but for the gap at which a mechanism answers, which draws nothing
     mechanisms = re.compile(r"pate\.mechanisms(?!\._success)")
@@ -191,10 +263,19 @@ PRIVATE_PATH = re.compile(r"\bpate(\.\w+)*\._[a-z]")
 
 
 def test_what_users_read_names_no_private_path() -> None:
-    """What begins with an underscore may change at any time: nothing that is shown may rest on it."""
+    """What begins with an underscore may change at any time: nothing that is shown may rest on
+    it."""
     top = ROOT.parent
     rooms = [top / "docs", top / "configs", top / "models", ROOT / "_commands" / "templates"]
-    files = [top / "README.md", top / "CONTRIBUTING.md", *(file for room in rooms for file in room.rglob("*.*"))]
-    texts = {file: file.read_text() for file in files if file.suffix in (".md", ".ipynb", ".yaml", ".json", ".py")}
+    files = [
+        top / "README.md",
+        top / "CONTRIBUTING.md",
+        *(file for room in rooms for file in room.rglob("*.*")),
+    ]
+    texts = {
+        file: file.read_text()
+        for file in files
+        if file.suffix in (".md", ".ipynb", ".yaml", ".json", ".py")
+    }
     assert len(texts) > 60
     assert [file for file, text in texts.items() if PRIVATE_PATH.search(text)] == []

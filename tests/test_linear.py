@@ -1,4 +1,5 @@
-"""The closed-form student: shrinkage and left-out answers are those of explicit refits, and noise rarely departs."""
+"""The closed-form student: shrinkage and left-out answers are those of explicit refits, and noise
+rarely departs."""
 
 import math
 
@@ -27,7 +28,9 @@ from pate._linear import (
 )
 
 
-def task(num: int, num_features: int, num_labels: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def task(
+    num: int, num_features: int, num_labels: int, *, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Return features and the shares that a linear model gives them."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num, num_features))
@@ -43,7 +46,9 @@ def everywhere(targets: np.ndarray) -> np.ndarray:
 def test_directions_put_features_back_together(num: int, num_features: int) -> None:
     features = 7 + np.random.default_rng(0).standard_normal((num, num_features))
     space = Directions.of(features)
-    np.testing.assert_allclose(space.left * space.spread @ space.right.T, features - space.centre, atol=1e-9)
+    np.testing.assert_allclose(
+        space.left * space.spread @ space.right.T, features - space.centre, atol=1e-9
+    )
     for columns in (space.left, space.right):
         np.testing.assert_allclose(columns.T @ columns, np.eye(len(space.spread)), atol=1e-7)
     assert len(space.spread) == min(num - 1, num_features) and (np.diff(space.spread) <= 0).all()
@@ -68,9 +73,14 @@ def test_directions_are_wider_than_rounding_and_than_a_part_of_the_widest(scale:
         assert len(Directions.of(features).spread) == num_directions
 
 
-@pytest.mark.parametrize(("num", "num_features", "noise_std"), [(25, 3, 0.01), (10, 30, 0.01), (25, 3, 0.3)])
-def test_posterior_means_are_those_of_a_gaussian_process(num: int, num_features: int, noise_std: float) -> None:
-    """By one linear system for each label, with the prior that is the most likely for it and for all labels."""
+@pytest.mark.parametrize(
+    ("num", "num_features", "noise_std"), [(25, 3, 0.01), (10, 30, 0.01), (25, 3, 0.3)]
+)
+def test_posterior_means_are_those_of_a_gaussian_process(
+    num: int, num_features: int, noise_std: float
+) -> None:
+    """By one linear system for each label, with the prior that is the most likely for it and for
+    all labels."""
     features, shares = task(num, num_features, 4)
     targets = shares + np.random.default_rng(1).normal(0, 0.05, shares.shape)
     centred = targets - targets.mean(axis=0)
@@ -83,10 +93,14 @@ def test_posterior_means_are_those_of_a_gaussian_process(num: int, num_features:
         covariance = np.eye(num) + ratio / space.spread[0] ** 2 * inner @ inner.T
         residual = centred[:, label] @ np.linalg.solve(covariance, centred[:, label])
         level = max(residual / (num - 1), noise_std**2)
-        return float(((num - 1) * np.log(level) + residual / level + np.linalg.slogdet(covariance)[1]) / 2)
+        return float(
+            ((num - 1) * np.log(level) + residual / level + np.linalg.slogdet(covariance)[1]) / 2
+        )
 
     np.testing.assert_allclose(_RATIOS, [0, *(10 ** (k / 4) for k in range(-12, 21))])
-    losses = np.array([[surprise(ratio, label) for label in range(4)] for ratio in _RATIOS.tolist()])
+    losses = np.array(
+        [[surprise(ratio, label) for label in range(4)] for ratio in _RATIOS.tolist()]
+    )
     best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
     assert _RATIOS[best].all()
     for label, ratio in enumerate(_RATIOS[best].tolist()):
@@ -106,7 +120,8 @@ def test_without_directions_noise_is_the_variance_or_what_is_known_if_that_is_mo
 @pytest.mark.parametrize("noise_std", [None, 0.3, 1e-5])
 @pytest.mark.parametrize(("num", "num_features"), [(20, 3), (6, 20), (30, 3)])
 def test_gains_are_those_of_refits(num: int, num_features: int, noise_std: float | None) -> None:
-    """Answers without one sample are those of a ridge regression of the others, with the prior as it is."""
+    """Answers without one sample are those of a ridge regression of the others, with the prior as
+    it is."""
     features, shares = task(num, num_features, 60)
     targets = (shares > 0.5).astype(float) if noise_std is None else shares
     raw = targets.mean(axis=0)
@@ -140,7 +155,9 @@ def test_what_is_as_likely_as_not_is_denied() -> None:
     assert models.gains.tolist() == [-1] and models.squares.tolist() == [1]
 
 
-@pytest.mark.parametrize(("num", "noise_std", "exact"), [(30, None, True), (29, None, False), (30, 0.1, False)])
+@pytest.mark.parametrize(
+    ("num", "noise_std", "exact"), [(30, None, True), (29, None, False), (30, 0.1, False)]
+)
 def test_exact_labels_of_ten_samples_a_direction_have_a_logistic_model(
     num: int, noise_std: float | None, exact: bool
 ) -> None:
@@ -169,8 +186,11 @@ def test_a_logistic_model_of_exact_labels_keeps_the_moments() -> None:
 
 
 @pytest.mark.parametrize(("widths", "level"), [((1, 0.03, 0.01), 0.0), ((1, 1, 1), -6.0)])
-def test_a_logistic_model_is_held_back_along_narrow_directions(widths: tuple[float, ...], level: float) -> None:
-    """Where its likelihood less the ridge is largest: by a ten-thousandth along the widest, by as much as 1 else."""
+def test_a_logistic_model_is_held_back_along_narrow_directions(
+    widths: tuple[float, ...], level: float
+) -> None:
+    """Where its likelihood less the ridge is largest: by a ten-thousandth along the widest, by as
+    much as 1 else."""
     generator = np.random.default_rng(0)
     features = generator.standard_normal((400, 3)) * widths
     logits = features @ [[4.0], [20.0], [30.0]] + level
@@ -181,7 +201,9 @@ def test_a_logistic_model_is_held_back_along_narrow_directions(widths: tuple[flo
     ridge = 1e-4 * (space.spread[0] / space.spread[:, None]) ** 2 * slopes
     assert np.abs(ridge).max() > (0.02 if level else 0.5)
     np.testing.assert_allclose(given_back.mean(axis=0), shares.mean(axis=0), atol=5e-4)
-    np.testing.assert_allclose(space.left.T @ given_back + ridge, space.left.T @ shares, atol=0.04 if level else 0.01)
+    np.testing.assert_allclose(
+        space.left.T @ given_back + ridge, space.left.T @ shares, atol=0.04 if level else 0.01
+    )
 
 
 def test_the_link_of_two_numbers_keeps_two_moments_and_the_order() -> None:
@@ -192,12 +214,15 @@ def test_the_link_of_two_numbers_keeps_two_moments_and_the_order() -> None:
     assert (steepness > 0).all()
     given_back = expit(level + steepness * fitted)
     np.testing.assert_allclose(given_back.mean(axis=0), means, rtol=1e-9)
-    np.testing.assert_allclose((given_back * fitted).mean(axis=0), (fitted**2).mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(
+        (given_back * fitted).mean(axis=0), (fitted**2).mean(axis=0), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("law", ["standard_normal", "standard_cauchy"])
 def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -> None:
-    """The second where the slope is within its bounds; beyond them it is on the side where they end."""
+    """The second where the slope is within its bounds; beyond them it is on the side where they
+    end."""
     generator = np.random.default_rng(4)
     fitted = getattr(generator, law)((60, 400))
     fitted -= fitted.mean(axis=0)
@@ -205,7 +230,9 @@ def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -
     means = expit(generator.normal(0, 3, 400))
     level, steepness = link(means, fitted)
     predicted, slopes = expit(level + steepness * fitted), steepness * fitted.std(axis=0)
-    np.testing.assert_allclose(predicted.mean(axis=0), means.clip(0.5 / 60, 1 - 0.5 / 60), rtol=1e-9)
+    np.testing.assert_allclose(
+        predicted.mean(axis=0), means.clip(0.5 / 60, 1 - 0.5 / 60), rtol=1e-9
+    )
     surplus = (predicted * fitted).mean(axis=0) / (fitted**2).mean(axis=0) - 1
     assert (surplus[slopes < 5.999] > -1e-6).all() and (surplus[slopes > 0.001] < 1e-6).all()
     assert ((slopes > 0.001) & (slopes < 5.999)).mean() > 0.2
@@ -251,7 +278,9 @@ def test_logits_on_one_side_keep_their_order(above: bool) -> None:
     assert bend_to_one_side(np.array([[-np.inf]]), np.array([above])) == -np.inf
     # what is kept above 0 is a millionth at least
     bend = math.log(2) / 8 + 1e-6 if above else -math.log(2) / 8
-    np.testing.assert_allclose(bend_to_one_side(np.array([[0.0]]), np.array([above])), bend, rtol=1e-9)
+    np.testing.assert_allclose(
+        bend_to_one_side(np.array([[0.0]]), np.array([above])), bend, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("num_features", [3, 80])
@@ -263,10 +292,19 @@ def test_turning_shifting_or_scaling_all_features_changes_no_answer(num_features
     fresh = np.random.default_rng(5).standard_normal((9, num_features))
     plain = fit_linear(features, targets, everywhere(targets), noise_std=0.2)
     assert plain.departs.any()
-    for scale, shift, turned in ((1.0, 0.0, turn), (1.0, 3.0, same), (1e3, 0.0, same), (1e-3, 0.0, turn)):
-        student = fit_linear(scale * features @ turned + shift, targets, everywhere(targets), noise_std=0.2)
+    for scale, shift, turned in (
+        (1.0, 0.0, turn),
+        (1.0, 3.0, same),
+        (1e3, 0.0, same),
+        (1e-3, 0.0, turn),
+    ):
+        student = fit_linear(
+            scale * features @ turned + shift, targets, everywhere(targets), noise_std=0.2
+        )
         np.testing.assert_array_equal(student.departs, plain.departs)
-        np.testing.assert_allclose(student.predict(scale * fresh @ turned + shift), plain.predict(fresh), atol=1e-6)
+        np.testing.assert_allclose(
+            student.predict(scale * fresh @ turned + shift), plain.predict(fresh), atol=1e-6
+        )
 
 
 def test_a_strong_signal_departs_and_is_found_again() -> None:
@@ -286,7 +324,8 @@ def test_shares_next_to_one_half_depart_too() -> None:
 
 
 def test_noise_alone_hardly_ever_departs() -> None:
-    """Of 40 labels on 300 samples with noise of four shares, 20 times, hardly one decides by its model."""
+    """Of 40 labels on 300 samples with noise of four shares, 20 times, hardly one decides by its
+    model."""
     departed = 0
     for seed in range(20):
         generator = np.random.default_rng(seed)
@@ -303,7 +342,8 @@ def test_noise_alone_hardly_ever_departs() -> None:
 
 
 def test_a_label_that_does_not_depart_still_ranks() -> None:
-    """Half of the labels follow the features too weakly to decide by them; what is known of their order is kept."""
+    """Half of the labels follow the features too weakly to decide by them; what is known of their
+    order is kept."""
     generator = np.random.default_rng(0)
     features = generator.standard_normal((400, 5))
     slopes = generator.standard_normal((5, 12)) * np.repeat([0.03, 0.3], 6)
@@ -314,8 +354,11 @@ def test_a_label_that_does_not_depart_still_ranks() -> None:
     assert held.any()
     fresh = generator.standard_normal((1000, 5))
     assert not (student.predict(fresh)[:, held] > 0.5).any()
-    agreement = [np.corrcoef(student.logits(fresh)[:, j], (fresh @ slopes)[:, j])[0, 1] for j in range(12)]
-    # four labels with correlations between 0.05 and 0.7; by chance their mean is 0 with a standard error of 0.2
+    agreement = [
+        np.corrcoef(student.logits(fresh)[:, j], (fresh @ slopes)[:, j])[0, 1] for j in range(12)
+    ]
+    # four labels with correlations between 0.05 and 0.7; by chance their mean is 0 with a standard
+    # error of 0.2
     assert np.mean(np.array(agreement)[held]) > 0.2
 
 
@@ -323,13 +366,17 @@ def test_masked_targets_have_no_influence() -> None:
     features, shares = task(200, 3, 5)
     mask = np.random.default_rng(0).random(shares.shape) < 0.7
     first, second = (
-        fit_linear(features, np.where(mask, shares, spoilt), mask, noise_std=0.05) for spoilt in (0.0, 1e9)
+        fit_linear(features, np.where(mask, shares, spoilt), mask, noise_std=0.05)
+        for spoilt in (0.0, 1e9)
     )
     np.testing.assert_array_equal(first.weights, second.weights)
     # a label that shares no mask with another is what it is by itself
     for j in (0, 3):
         alone = fit_linear(
-            features[mask[:, j]], shares[mask[:, j]][:, [j]], np.ones((mask[:, j].sum(), 1)), noise_std=0.05
+            features[mask[:, j]],
+            shares[mask[:, j]][:, [j]],
+            np.ones((mask[:, j].sum(), 1)),
+            noise_std=0.05,
         )
         np.testing.assert_allclose(alone.weights[:, 0], first.weights[:, j], atol=1e-9)
 
@@ -339,7 +386,11 @@ def test_a_label_of_which_nothing_is_known_is_denied() -> None:
     mask = everywhere(shares)
     mask[:, 1] = False
     student = fit_linear(features, shares, mask, noise_std=0.05)
-    assert not student.predict(features)[:, 1].any() and student.departs.tolist() == [True, False, True]
+    assert not student.predict(features)[:, 1].any() and student.departs.tolist() == [
+        True,
+        False,
+        True,
+    ]
     for num in (0, 1):
         few = fit_linear(features[:num], shares[:num], mask[:num])
         assert not few.departs.any() and np.isfinite(few.predict(features)).all()
@@ -352,17 +403,26 @@ def test_separable_labels_and_constant_features_are_finite() -> None:
     features = np.random.default_rng(0).standard_normal((50, 2))
     labels = np.column_stack((features[:, 0] > 0, features[:, 1] > 0.3, np.ones(50), np.zeros(50)))
     student = fit_linear(features, labels, everywhere(labels))
-    assert np.isfinite(student.weights).all() and student.departs.tolist() == [True, True, False, False]
+    assert np.isfinite(student.weights).all() and student.departs.tolist() == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert ((student.predict(features) > 0.5) == labels).mean() > 0.97
     for constant in (np.zeros((50, 3)), np.full((50, 1), 0.1), np.zeros((50, 0))):
         plain = fit_linear(constant, labels, everywhere(labels))
         assert not plain.departs.any()
-        np.testing.assert_allclose(plain.predict(constant).mean(axis=0)[2:], [0.99, 0.01], atol=0.02)
+        np.testing.assert_allclose(
+            plain.predict(constant).mean(axis=0)[2:], [0.99, 0.01], atol=0.02
+        )
 
 
 def test_a_constant_of_equal_labels_is_half_a_sample_from_certain() -> None:
     labels = np.tile([0.0, 1.0], (50, 1))
-    constants = fit_linear(np.random.default_rng(0).standard_normal((50, 2)), labels, everywhere(labels)).constants
+    constants = fit_linear(
+        np.random.default_rng(0).standard_normal((50, 2)), labels, everywhere(labels)
+    ).constants
     np.testing.assert_allclose(expit(constants), [0.01, 0.99])
 
 
@@ -371,7 +431,9 @@ def test_pictures_are_flattened() -> None:
     flat = fit_linear(features, shares, everywhere(shares), noise_std=0.05)
     pictures = fit_linear(features.reshape(50, 2, 3, 2), shares, everywhere(shares), noise_std=0.05)
     np.testing.assert_array_equal(flat.weights, pictures.weights)
-    np.testing.assert_array_equal(flat.predict(features), pictures.predict(features.reshape(50, 3, 4)))
+    np.testing.assert_array_equal(
+        flat.predict(features), pictures.predict(features.reshape(50, 3, 4))
+    )
 
 
 def test_features_changed_in_place_are_other_features() -> None:
@@ -397,14 +459,20 @@ def test_features_changed_in_place_are_other_features() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) -> None:
-    whole: dict[str, object] = {"targets": np.zeros((4, 2)), "mask": np.ones((4, 2)), "noise_std": 1.0}
+    whole: dict[str, object] = {
+        "targets": np.zeros((4, 2)),
+        "mask": np.ones((4, 2)),
+        "noise_std": 1.0,
+    }
     with pytest.raises(ValueError, match=rf"^Expected [^\n]*{message}[^\n]*$"):
         fit_linear(np.zeros((4, 3)), **(whole | changes))  # type: ignore[arg-type]
 
 
 def test_a_student_is_its_weights() -> None:
     weights = np.array([[2.0, 1.0, 1.0], [0.0, 0.0, 0.0], [-1.0, 0.5, 0.5]])
-    student = LinearStudent(weights, departs=np.array([True, False, False]), constants=np.array([0.0, -1.0, 0.0]))
+    student = LinearStudent(
+        weights, departs=np.array([True, False, False]), constants=np.array([0.0, -1.0, 0.0])
+    )
     logits = student.logits([[1.0, 9.0], [0.0, 0.0]])
     np.testing.assert_allclose(logits[:, 0], [1.0, -1.0])
     assert (logits[:, 1:] < 0).all() and (logits[0, 1:] > logits[1, 1:]).all()
@@ -420,7 +488,8 @@ def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.
     squares = data.draw(arrays(np.float64, len(gains), elements=st.floats(1e-3, 1e4)))
     kept = departures(gains, squares)
     errors = np.sqrt(squares)
-    # none is worse than a constant by more than its error, and what departs is significant as a whole
+    # none is worse than a constant by more than its error, and what departs is significant as a
+    # whole
     assert (gains[kept] >= -errors[kept]).all()
     if kept.any():
         assert gains[kept].sum() >= 2 * np.sqrt(squares[kept].sum()) * (1 - 1e-9)
@@ -429,7 +498,9 @@ def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.
     allowed = gains >= -errors
     assert not (allowed & ~kept)[ratio > ratio[kept].min(initial=np.inf)].any()
     # one that is significant by itself, whichever of all it is, never stays behind alone
-    assert kept.any() or not (gains >= np.sqrt(4 + 2 * np.log(len(gains))) * errors * (1 + 1e-9)).any()
+    assert (
+        kept.any() or not (gains >= np.sqrt(4 + 2 * np.log(len(gains))) * errors * (1 + 1e-9)).any()
+    )
     order = np.random.default_rng(0).permutation(len(gains))
     if len(set(ratio)) == len(ratio):
         np.testing.assert_array_equal(departures(gains[order], squares[order]), kept[order])
@@ -443,13 +514,16 @@ def test_departures_are_those_of_the_definition(seed: int) -> None:
         gains = np.sqrt(squares) * generator.normal(0.7, 1.5, num)
         gains[0] = -np.sqrt(squares[0])  # worse by a standard error, and no more than that
         candidates = sorted(
-            (j for j in range(num) if gains[j] >= -np.sqrt(squares[j])), key=lambda j: -gains[j] / np.sqrt(squares[j])
+            (j for j in range(num) if gains[j] >= -np.sqrt(squares[j])),
+            key=lambda j: -gains[j] / np.sqrt(squares[j]),
         )
         sizes = [
             size
             for size in range(1, len(candidates) + 1)
             if gains[candidates[:size]].sum()
-            >= math.sqrt((4 + 2 * math.log(math.comb(num, size))) * squares[candidates[:size]].sum())
+            >= math.sqrt(
+                (4 + 2 * math.log(math.comb(num, size))) * squares[candidates[:size]].sum()
+            )
         ]
         expected = candidates[: max(sizes, default=0)]
         assert np.flatnonzero(departures(gains, squares)).tolist() == sorted(expected)
@@ -468,7 +542,13 @@ def test_means_of_four_labels_are_shrunk_and_of_three_are_not() -> None:
 def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> None:
     generator = np.random.default_rng(3)
     features = generator.standard_normal((60, 4)) + 2
-    answers = (features - 2) @ generator.standard_normal((4, 5)) * [1.0, 0.2, 0.1, 0.1, 0.1] + [0.4, 0.3, 0.5, 0.2, 0.9]
+    answers = (features - 2) @ generator.standard_normal((4, 5)) * [1.0, 0.2, 0.1, 0.1, 0.1] + [
+        0.4,
+        0.3,
+        0.5,
+        0.2,
+        0.9,
+    ]
     decisions = np.tile([0, 0, 0, 0, 1], (60, 1))
     decisions[0, 1], decisions[1:, 2] = 1, 1  # one differs from all others
     student = linear_student_of(features, answers, decisions)
@@ -479,9 +559,12 @@ def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> No
     np.testing.assert_allclose(student.logits(features)[:, 1:3], free[:, 1:3], atol=1e-9)
     np.testing.assert_allclose(expit(student.constants)[[1, 2, 3]], means[[1, 2, 3]], atol=1e-9)
     assert ((student.predict(features) > 0.5) == decisions)[:, [0, 3, 4]].all()
-    # against its mean a label is decided as it was, and means beyond [0, 1] are cut at half a sample
+    # against its mean a label is decided as it was, and means beyond [0, 1] are cut at half a
+    # sample
     turned = linear_student_of(
-        features, answers - [9.0, 0, 0, 0, 0] + [0, 9.0, 0, 0, 0], 1 - decisions[:, :1] + 0 * decisions
+        features,
+        answers - [9.0, 0, 0, 0, 0] + [0, 9.0, 0, 0, 0],
+        1 - decisions[:, :1] + 0 * decisions,
     )
     assert (turned.predict(features) > 0.5).all() and not turned.departs.any()
     denied = linear_student_of(features, answers + np.array([0, 9.0, 0, 0, 0]), 0 * decisions)
@@ -502,12 +585,20 @@ def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> No
 def test_features_are_known_by_their_numbers_and_shape() -> None:
     features = np.arange(6.0).reshape(2, 3)
     assert _Keyed(features) == _Keyed(features.copy()) == _Keyed(np.asfortranarray(features))
-    assert _Keyed(features) != _Keyed(features.reshape(3, 2)) and _Keyed(features) != _Keyed(features + 1)
+    assert _Keyed(features) != _Keyed(features.reshape(3, 2)) and _Keyed(features) != _Keyed(
+        features + 1
+    )
 
 
 def test_departures_without_evidence() -> None:
-    assert not departures(np.zeros(3), np.zeros(3)).any() or departures(np.zeros(3), np.zeros(3)).all()
-    assert departures(np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])).tolist() == [True, True, False]
+    assert (
+        not departures(np.zeros(3), np.zeros(3)).any() or departures(np.zeros(3), np.zeros(3)).all()
+    )
+    assert departures(np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])).tolist() == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_labels_of_other_masks_prove_together_what_none_proves_alone() -> None:
@@ -539,7 +630,12 @@ def test_constant_answers_are_shrunk_means_of_what_was_released(noise_std: float
     known = (noise_std or 0) ** 2
     means = shrunk_means(
         np.array([label.mean() for label in released]),
-        np.array([max(variance, known) / len(label) for label, variance in zip(released, variances, strict=True)]),
+        np.array(
+            [
+                max(variance, known) / len(label)
+                for label, variance in zip(released, variances, strict=True)
+            ]
+        ),
     )
     half = 0.5 / np.array(list(map(len, released)))
     answers = expit(constant_logits(shares, mask, noise_std=noise_std))
@@ -548,5 +644,7 @@ def test_constant_answers_are_shrunk_means_of_what_was_released(noise_std: float
 
 
 def test_a_constant_answer_is_never_more_certain_than_half_a_sample() -> None:
-    answers = expit(constant_logits(np.tile([0.0, 1.0, 0.5], (40, 1)), np.ones((40, 3), dtype=np.bool_)))
+    answers = expit(
+        constant_logits(np.tile([0.0, 1.0, 0.5], (40, 1)), np.ones((40, 3), dtype=np.bool_))
+    )
     np.testing.assert_allclose(answers, [0.5 / 40, 1 - 0.5 / 40, 0.5])

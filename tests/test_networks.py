@@ -33,7 +33,9 @@ def one_default(shape: tuple[int, ...], num_labels: int = 5) -> nn.Module:
 def elsewhere(pretrained: bool = False, **options: Any) -> nn.Module:
     """As those of timm are."""
     assert pretrained is False, "a network that was asked for no weights"
-    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, **{"out_features": options["num_classes"]}))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(3 * 32 * 32, **{"out_features": options["num_classes"]})
+    )
 
 
 def unannotated(shape: Any, num_labels: Any):  # type: ignore[no-untyped-def]
@@ -50,7 +52,9 @@ MAKERS = {
     "torchvision": vision.resnet18,
     "torchvision's weights": vision.mobilenet_v3_small,
     "with settings": partial(
-        pate.models.Factory, name="torchvision.models.resnet18", settings={"zero_init_residual": True}
+        pate.models.Factory,
+        name="torchvision.models.resnet18",
+        settings={"zero_init_residual": True},
     ),
 }
 
@@ -86,9 +90,15 @@ def test_a_student_of_a_factory() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["teachers", "fit", "--num_teachers=4", "--num_steps=1", "--batch_size=2"], ["student", "fit"]]
+    "words",
+    [
+        ["teachers", "fit", "--num_teachers=4", "--num_steps=1", "--batch_size=2"],
+        ["student", "fit"],
+    ],
 )
-def test_a_factory_without_a_type_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_factory_without_a_type_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     option = "--model.network" if words[0] == "student" else "--network"
     with pytest.raises(SystemExit) as stopped:
         cli.main([*words, f"{option}=tests.test_networks.unannotated", "--run=runs/none"])
@@ -103,7 +113,14 @@ def test_a_module_that_takes_other_arguments_is_refused_in_one_line(
     with pytest.raises(ValueError, match=re.escape(line)):
         make_network(torch.nn.Linear, (6,), 4)
     new = tmp_path / "new"
-    words = ["teachers", "fit", "--config", str(copied / "private/teachers_fit.yaml"), "--network", "torch.nn.Linear"]
+    words = [
+        "teachers",
+        "fit",
+        "--config",
+        str(copied / "private/teachers_fit.yaml"),
+        "--network",
+        "torch.nn.Linear",
+    ]
     assert cli.main([*words, "--ledger", str(tmp_path / "new.sqlite"), "--run", str(new)]) == 2
     error = capsys.readouterr().err
     assert line in error and len(error.splitlines()) == 1

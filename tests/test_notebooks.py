@@ -21,7 +21,11 @@ MOST_BYTES = 80_000
 
 # what is smaller here than in the docs
 SMALLER = {
-    "pipeline": {"12_000, 480": "400, 12", "PublicPCA(64)": "PublicPCA(8)", "num_steps=30": "num_steps=3"},
+    "pipeline": {
+        "12_000, 480": "400, 12",
+        "PublicPCA(64)": "PublicPCA(8)",
+        "num_steps=30": "num_steps=3",
+    },
     "mechanisms": {"DRAWS = 2000": "DRAWS = 100", "(2.0, 4.0)": "(4.0,)"},
 }
 
@@ -36,7 +40,8 @@ def code(name: str) -> list[str]:
 
 
 def run_in_kernel(name: str, folder: Path) -> Any:
-    """Return the notebook with its outputs, from a kernel of its own, at the size that the docs show."""
+    """Return the notebook with its outputs, from a kernel of its own, at the size that the docs
+    show."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
@@ -49,9 +54,14 @@ def run_in_kernel(name: str, folder: Path) -> Any:
 
 
 def printed(outputs: list[Any]) -> str:
-    """Return the text that a cell leaves, without versions of packages and the last digits of floats."""
+    """Return the text that a cell leaves, without versions of packages and the last digits of
+    floats."""
     text = "".join("".join(output.get("text", "")) for output in outputs)
-    return re.sub(r"\d+\.\d{6,}", lambda match: f"{float(match[0]):.6g}", re.sub(r"(?m)^Made with .*", "", text))
+    return re.sub(
+        r"\d+\.\d{6,}",
+        lambda match: f"{float(match[0]):.6g}",
+        re.sub(r"(?m)^Made with .*", "", text),
+    )
 
 
 def test_each_notebook_is_run() -> None:
@@ -89,13 +99,24 @@ def test_their_cells_run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALLER)
-def test_they_hold_what_they_print_and_draw(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_hold_what_they_print_and_draw(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     fresh = [cell for cell in run_in_kernel(name, tmp_path).cells if cell.cell_type == "code"]
     committed = code_cells(name)
-    assert [printed(cell["outputs"]) for cell in committed] == [printed(cell.outputs) for cell in fresh]
+    assert [printed(cell["outputs"]) for cell in committed] == [
+        printed(cell.outputs) for cell in fresh
+    ]
     for cells in (committed, fresh):
-        assert sum("image/png" in output.get("data", {}) for cell in cells for output in cell["outputs"]) == 1
+        assert (
+            sum(
+                "image/png" in output.get("data", {})
+                for cell in cells
+                for output in cell["outputs"]
+            )
+            == 1
+        )
 
 
 if __name__ == "__main__":

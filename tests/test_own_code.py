@@ -1,7 +1,7 @@
 """A working directory that a stranger filled runs nothing; in one's own, class paths name what lies there.
 
-Modules that must not run have the names of all modules of Python and of its packages, and of some that are not
-installed. Each leaves its name in a file and raises.
+Modules that must not run have the names of all modules of Python and of its packages, and of some
+that are not installed. Each leaves its name in a file and raises.
 """
 
 import json
@@ -29,7 +29,15 @@ from tests.conftest import copy_run, make_arrays, recipe
 from tests.silos.exchanges import Hospitals
 from tests.stages.test_votes_import import made_votes
 
-NOT_INSTALLED = ("pate_plugin", "omegaconf", "pydantic", "tensorboardX", "triton", "sitecustomize", "usercustomize")
+NOT_INSTALLED = (
+    "pate_plugin",
+    "omegaconf",
+    "pydantic",
+    "tensorboardX",
+    "triton",
+    "sitecustomize",
+    "usercustomize",
+)
 # `python -m` imports these before the first line of what it is to run
 OF_PYTHON = "import runpy, sys; print(*sys.modules)"
 ONE_AFTER_THE_OTHER = """
@@ -70,7 +78,9 @@ class Case:
 CASES = {
     "run": Case("recipe", ". --run ../made", quick=False),
     "init": Case("empty", "mine --kind npz"),
-    "teachers fit": Case("recipe", "--config data.yaml --config teachers.yaml --run ../made --workers 2", quick=False),
+    "teachers fit": Case(
+        "recipe", "--config data.yaml --config teachers.yaml --run ../made --workers 2", quick=False
+    ),
     "teachers vote": Case("run", "--run .", quick=False),
     "forget": Case("run", "r0000 --run .", quick=False),
     "label": Case("votes", f"--votes votes.npz --run ../made {LABEL}"),
@@ -84,8 +94,14 @@ CASES = {
     "student validate": Case("run", "--run . --model.fit descent", codes=(0, 2), quick=False),
     "student test": Case("run", "--run .", quick=False),
     "student predict": Case("run", "--run .", quick=False),
-    "predict": Case("run/public/student/model", ". ../../../../new.npz --output ../../../../answers.csv"),
-    "export": Case("run/public/student/model", ". --format torch.export --output ../../../../s.pt2", quick=False),
+    "predict": Case(
+        "run/public/student/model", ". ../../../../new.npz --output ../../../../answers.csv"
+    ),
+    "export": Case(
+        "run/public/student/model",
+        ". --format torch.export --output ../../../../s.pt2",
+        quick=False,
+    ),
     "choose": Case(
         "run",
         "public/student/model {model} --run . --output ../choice.csv --target_epsilon 1 --delta 1e-3",
@@ -102,13 +118,20 @@ CASES = {
     "check": Case("stated", "."),
     "pack": Case("stated", ". --output ../mine.zip"),
     "audit": Case("recipe", "../closed --output ../audited --canaries 8 --releases 0", quick=False),
-    "topk": Case("counts", "--pairs pairs.csv --items places.txt --k 2 --target_epsilon 4 --output ../top.csv"),
+    "topk": Case(
+        "counts",
+        "--pairs pairs.csv --items places.txt --k 2 --target_epsilon 4 --output ../top.csv",
+    ),
     "calibrate": Case("empty", f"--aggregator NoisyVotes --target_epsilon 1 {PANEL}"),
     "account": Case("empty", f"--aggregator NoisyVotes --aggregator.sigma_votes 9 {PANEL}"),
     "ledger show": Case("stated", "--ledger ledger.sqlite"),
     "ledger verify": Case("stated", "--ledger ledger.sqlite --statement public/privacy.json"),
-    "plan": Case("empty", f"{FACTS} --num_teachers [10] --epsilons [20] --delta 1e-3 --seeds 1", quick=False),
-    "frontier": Case("empty", f"{TASK} --epsilons [4] --seeds 1 --num_queries 20 --delta 1e-3", quick=False),
+    "plan": Case(
+        "empty", f"{FACTS} --num_teachers [10] --epsilons [20] --delta 1e-3 --seeds 1", quick=False
+    ),
+    "frontier": Case(
+        "empty", f"{TASK} --epsilons [4] --seeds 1 --num_queries 20 --delta 1e-3", quick=False
+    ),
     "faces": Case("empty", "--output faces --num 12"),
     "completion": Case("empty", "bash", quick=False),
 }
@@ -136,24 +159,38 @@ class Place:
         return self.folder / "ran"
 
     def run(self, name: str, *start: str, without: Iterable[str] = ()) -> None:
-        """Run a command in the folder of its input, with modules that must not run, in a new interpreter."""
+        """Run a command in the folder of its input, with modules that must not run, in a new
+        interpreter."""
         folder = self.folder / CASES[name].folder
         fill(folder, self.marker, without=without)
-        done = subprocess.run([*start, *name.split(), *self.words[name]], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run(
+            [*start, *name.split(), *self.words[name]], cwd=folder, capture_output=True, text=True
+        )
         assert done.returncode in CASES[name].codes, done.stderr[-3000:]
         assert not self.marker.exists(), self.marker.read_text()
 
 
 def fill(folder: Path, marker: Path, *, without: Iterable[str] = ()) -> None:
-    """Fill a folder with modules that must not run, and with a package that offers one as a plug-in."""
-    names = {*sys.stdlib_module_names, *NOT_INSTALLED, *(module.name for module in pkgutil.iter_modules())}
+    """Fill a folder with modules that must not run, and with a package that offers one as a
+    plug-in."""
+    names = {
+        *sys.stdlib_module_names,
+        *NOT_INSTALLED,
+        *(module.name for module in pkgutil.iter_modules()),
+    }
     for name in names - {"__main__", *without}:
-        lines = [f"with open({str(marker)!r}, 'a') as file:", f"    file.write('{name} ')", "raise ImportError"]
+        lines = [
+            f"with open({str(marker)!r}, 'a') as file:",
+            f"    file.write('{name} ')",
+            "raise ImportError",
+        ]
         (folder / f"{name}.py").write_text("\n".join(lines))
     package = folder / "stranger-1.0.dist-info"
     package.mkdir(exist_ok=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[pate.aggregators]\nStranger = pate_plugin:Stranger\n")
+    (package / "entry_points.txt").write_text(
+        "[pate.aggregators]\nStranger = pate_plugin:Stranger\n"
+    )
 
 
 @pytest.fixture
@@ -179,7 +216,9 @@ def place(finished: Path, tmp_path: Path) -> Place:
     recipe(tmp_path / "recipe", tmp_path / "data.npz")
     shutil.copytree(tmp_path / "recipe", tmp_path / "closed")
     (tmp_path / "closed" / "teachers.yaml").write_text("fit: closed_form\n")
-    (tmp_path / "closed" / "label.yaml").write_text("aggregator: ScoreVotes\ntarget_epsilon: 4\ndelta: 1.0e-3\n")
+    (tmp_path / "closed" / "label.yaml").write_text(
+        "aggregator: ScoreVotes\ntarget_epsilon: 4\ndelta: 1.0e-3\n"
+    )
     shutil.copytree(stated / "public" / "student" / "model", tmp_path / "another")
     hospitals = Hospitals(tmp_path / "silos")
     named = {"votes": str(hospitals.votes("north")), "model": str(tmp_path / "another")}
@@ -193,13 +232,18 @@ def test_a_strangers_settings_of_plots_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\nsvg.hashsalt: theirs\n")
     words = ["account", *CASES["account"].words.split(), "--plot", "cost.svg"]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "pate", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", "pate", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0 and (tmp_path / "cost.svg").is_file(), done.stderr
 
 
 def test_quick_commands_run_nothing_of_a_stranger(place: Place) -> None:
-    """One after the other in one interpreter, without the working directory in its path, as the script has it."""
+    """One after the other in one interpreter, without the working directory in its path, as the
+    script has it."""
     quick = [
         (str(place.folder / case.folder), [*name.split(), *place.words[name]], case.codes)
         for name, case in CASES.items()
@@ -220,9 +264,13 @@ def test_no_command_runs_anything_of_a_stranger(name: str, place: Place) -> None
     place.run(name, str(Path(sys.executable).with_name("pate")))
 
 
-@pytest.mark.parametrize("name", ["ledger verify", *(pytest.param(n, marks=pytest.mark.slow) for n in ["predict"])])
+@pytest.mark.parametrize(
+    "name", ["ledger verify", *(pytest.param(n, marks=pytest.mark.slow) for n in ["predict"])]
+)
 def test_python_m_pate_runs_nothing_of_a_stranger(name: str, place: Place) -> None:
-    loaded = subprocess.run([sys.executable, "-c", OF_PYTHON], capture_output=True, text=True, check=True).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-c", OF_PYTHON], capture_output=True, text=True, check=True
+    ).stdout
     place.run(name, sys.executable, "-m", "pate", without=("pate", *loaded.split()))
 
 
@@ -267,7 +315,8 @@ class Net(nn.Module):
 
 
 def write_own(folder: Path) -> None:
-    """Write a recipe whose classes are modules of the folder, which import others, one of them late."""
+    """Write a recipe whose classes are modules of the folder, which import others, one of them
+    late."""
     (folder / "mine.py").write_text(MINE)
     (folder / "agreed.py").write_text("def half():\n    return 0.5\n")
     (folder / "late.py").write_text("def doubled(values):\n    return 2 * values\n")
@@ -293,16 +342,24 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
-def test_class_paths_of_a_recipe_name_modules_that_lie_there(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_class_paths_of_a_recipe_name_modules_that_lie_there(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["run", "recipe", "--run", "run", "--dry_run"]) == 0
     assert "Labels of 80 public samples by Mine" in capsys.readouterr().out
     assert str(own) not in sys.path and finder_in_use() is None
 
 
-def test_nothing_but_class_paths_names_modules_that_lie_there(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_but_class_paths_names_modules_that_lie_there(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (own / "json.py").write_text("raise AssertionError")
     with own_code():
-        for name in ("mine", "agreed", "late"):  # as a library looks for a package that may not be installed
+        for name in (
+            "mine",
+            "agreed",
+            "late",
+        ):  # as a library looks for a package that may not be installed
             with pytest.raises(ModuleNotFoundError):
                 import_module(name)
         features: Any = decode(FeatureMap, {"class_path": "mine.Halved"})
@@ -336,7 +393,9 @@ def test_what_could_not_be_imported_is_not_sent_to_workers(own: Path) -> None:
 
 def test_packages_and_files_of_python_import_what_lies_there(own: Path) -> None:
     (own / "parts").mkdir()  # a package without __init__.py
-    (own / "parts" / "maps.py").write_text("from agreed import half\nfrom mine import Halved as Map\n")
+    (own / "parts" / "maps.py").write_text(
+        "from agreed import half\nfrom mine import Halved as Map\n"
+    )
     (own / "records.py").write_text("from agreed import half\nfrom mine import Table as Records\n")
     with pytest.raises(ModuleNotFoundError):
         PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
@@ -346,14 +405,19 @@ def test_packages_and_files_of_python_import_what_lies_there(own: Path) -> None:
         assert source.label_names == ("a", "b", "c", "d")
 
 
-def test_a_model_names_no_module_that_lies_there(finished: Path, own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_names_no_module_that_lies_there(
+    finished: Path, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = own / "model"
     shutil.copytree(finished / "public" / "student" / "model", model)
     said = json.loads((model / "model.json").read_text())
     (model / "model.json").write_text(json.dumps(said | {"network": "mine.Net"}))
     np.savez("new.npz", X=np.zeros((3, 6), dtype=np.float32))
     assert cli.main(["predict", "model", "new.npz"]) == 2
-    assert "or trust=True (--trust), with which other code runs, got class_path='mine.Net'" in capsys.readouterr().err
+    assert (
+        "or trust=True (--trust), with which other code runs, got class_path='mine.Net'"
+        in capsys.readouterr().err
+    )
     assert "mine" not in sys.modules
     # its own state is no state of this network
     assert cli.main(["predict", "model", "new.npz", "--trust"]) == 2
@@ -363,15 +427,23 @@ def test_a_model_names_no_module_that_lies_there(finished: Path, own: Path, caps
 def test_a_run_that_is_read_names_no_module_that_lies_there(
     copied: Path, own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (copied / "data.yaml").write_text("data:\n  class_path: mine.Table\n  init_args:\n    path: data.npz\n")
+    (copied / "data.yaml").write_text(
+        "data:\n  class_path: mine.Table\n  init_args:\n    path: data.npz\n"
+    )
     assert cli.main(["report", str(copied)]) == 2
     error = capsys.readouterr().err
-    assert "mine" not in sys.modules and "add its folder to PYTHONPATH" in error and len(error.splitlines()) == 1
+    assert (
+        "mine" not in sys.modules
+        and "add its folder to PYTHONPATH" in error
+        and len(error.splitlines()) == 1
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["loky", "ray"])
-def test_workers_find_the_modules_of_a_recipe_and_run_nothing_of_a_stranger(executor: str, tmp_path: Path) -> None:
+def test_workers_find_the_modules_of_a_recipe_and_run_nothing_of_a_stranger(
+    executor: str, tmp_path: Path
+) -> None:
     pytest.importorskip("ray")
     write_own(tmp_path)
     fill(tmp_path, tmp_path / "ran")

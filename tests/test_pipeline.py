@@ -49,9 +49,12 @@ STUDENT = pate.StudentPlan(
 )
 
 
-# the ledger of a copied run records where it lies now, and the statement names the ledger's last row
+# the ledger of a copied run records where it lies now, and the statement names the ledger's last
+# row
 CHANGED = {"public/student/metrics.json", "ledger.sqlite"}
-CHANGED |= {f"public/{place}privacy.{kind}" for place in ("", "student/model/") for kind in ("json", "txt")}
+CHANGED |= {
+    f"public/{place}privacy.{kind}" for place in ("", "student/model/") for kind in ("json", "txt")
+}
 
 
 def run_all(pipeline: pate.Pipeline) -> dict[str, Any]:
@@ -64,12 +67,15 @@ def run_all(pipeline: pate.Pipeline) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def made(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run made from Python like the finished one, with the same key and a ledger of its own; not to be written to."""
+    """A run made from Python like the finished one, with the same key and a ledger of its own; not
+    to be written to."""
     place = tmp_path_factory.mktemp("made")
     root = place / "run"
     (root / "private").mkdir(parents=True)
     shutil.copy(finished / "private" / "partition.json", root / "private")
-    figures = run_all(pate.Pipeline(root, Arrays(finished.parent / "data.npz"), ledger=place / "ledger.sqlite"))
+    figures = run_all(
+        pate.Pipeline(root, Arrays(finished.parent / "data.npz"), ledger=place / "ledger.sqlite")
+    )
     assert figures["student"]["macro_f1"] > figures["all_majority"]["macro_f1"] + 0.2
     return root
 
@@ -91,7 +97,10 @@ def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
         assert second[name] == first[name], name
     ledgers = finished.parent / "data.ledger.sqlite", made.parent / "ledger.sqlite"
     books = [read_ledger(place).entries for place in ledgers]
-    told = [[(each.count, each.events, each.description, each.seeded, each.settled) for each in book] for book in books]
+    told = [
+        [(each.count, each.events, each.description, each.seeded, each.settled) for each in book]
+        for book in books
+    ]
     assert told[0] == told[1]
 
 
@@ -99,7 +108,12 @@ def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
 def test_the_command_goes_on_with_it(made: Path, finished: Path, tmp_path: Path) -> None:
     copy = copy_run(made, tmp_path / "run")
     before = everything(copy)
-    assert cli.main(["run", str(finished.parent / "recipe"), "--run", str(copy), "--label.noise_seed=3"]) == 0
+    assert (
+        cli.main(
+            ["run", str(finished.parent / "recipe"), "--run", str(copy), "--label.noise_seed=3"]
+        )
+        == 0
+    )
     changed = {name for name, content in everything(copy).items() if content != before.get(name)}
     assert changed <= CHANGED
     assert len(read_ledger(copy / "ledger.sqlite").entries) == 1
@@ -121,7 +135,9 @@ def test_teachers_that_were_killed_go_on(finished: Path, made: Path, tmp_path: P
     root = tmp_path / "run"
     (root / "private").mkdir(parents=True)
     shutil.copy(finished / "private" / "partition.json", root / "private")
-    pipeline = pate.Pipeline(root, Arrays(finished.parent / "data.npz"), ledger=tmp_path / "ledger.sqlite")
+    pipeline = pate.Pipeline(
+        root, Arrays(finished.parent / "data.npz"), ledger=tmp_path / "ledger.sqlite"
+    )
     work = TrainJob.work
 
     def first_alone(job: TrainJob, teachers: range, report: Report) -> None:
@@ -153,11 +169,14 @@ def released(root: Path, aggregator: type[pate.Aggregator] | None) -> pate.Relea
 def test_a_target_is_met_as_by_the_command(
     aggregator: type[pate.Aggregator] | None, copied: Path, tmp_path: Path
 ) -> None:
-    """What a class lacks is found in one place: the same settings, the same labels, nothing paid twice."""
+    """What a class lacks is found in one place: the same settings, the same labels, nothing paid
+    twice."""
     found = released(copied, aggregator)
     epsilon = found.statement["releases"][-1]  # type: ignore[attr-defined]
     assert epsilon["count"] == 20
-    (tmp_path / "label.yaml").write_text("delta: 0.001\ntarget_epsilon: 50.0\nnum_queries: 20\nnoise_seed: 1\n")
+    (tmp_path / "label.yaml").write_text(
+        "delta: 0.001\ntarget_epsilon: 50.0\nnum_queries: 20\nnoise_seed: 1\n"
+    )
     words = ["label", "--config", str(tmp_path / "label.yaml"), "--run", str(copied)]
     if aggregator is not None:
         words.append(f"--aggregator={aggregator.__name__}")
@@ -167,7 +186,9 @@ def test_a_target_is_met_as_by_the_command(
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
 
 
-def test_labels_that_were_interrupted_are_paid_for_once(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_that_were_interrupted_are_paid_for_once(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -182,12 +203,17 @@ def test_labels_that_were_interrupted_are_paid_for_once(copied: Path, monkeypatc
     first = pipeline.label(settings)
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
     assert (
-        first.labels == pate.Pipeline(copied).label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10)).labels
+        first.labels
+        == pate.Pipeline(copied)
+        .label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10))
+        .labels
     ).all()
 
 
 def test_labels_come_with_their_statement(copied: Path) -> None:
-    given = pate.Pipeline(copied).label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3))
+    given = pate.Pipeline(copied).label(
+        pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3)
+    )
     assert given.labels.shape == (80, 4)
     assert given.describe() == (copied / "public" / "privacy.txt").read_text()
     given.statement.verify(released=copied / "public" / "labels.npz")
@@ -207,7 +233,9 @@ def test_data_beside_the_program_are_found_from_any_folder(
 ) -> None:
     """A relative path means the same file later, as it does for the command."""
     monkeypatch.chdir(finished.parent)
-    pipeline = pate.Pipeline(tmp_path / "run", Arrays(Path("data.npz")), ledger=tmp_path / "ledger.sqlite")
+    pipeline = pate.Pipeline(
+        tmp_path / "run", Arrays(Path("data.npz")), ledger=tmp_path / "ledger.sqlite"
+    )
     pipeline.fit_teachers(PLAN)
     assert f"path: {finished.parent / 'data.npz'}" in (tmp_path / "run" / "data.yaml").read_text()
     monkeypatch.chdir(tmp_path)
@@ -234,7 +262,9 @@ def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
 def test_a_changed_setting_is_refused(copied: Path) -> None:
     before = everything(copied)
     with pytest.raises(ValueError, match=r"num_queries=20 \(was 80\)"):
-        pate.Pipeline(copied).label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=20, noise_seed=3))
+        pate.Pipeline(copied).label(
+            pate.LabelSettings(ANSWERS, delta=0.001, num_queries=20, noise_seed=3)
+        )
     with pytest.raises(ValueError, match="max_epochs=5"):
         pate.Pipeline(copied).fit_student(
             pate.StudentPlan(
@@ -248,7 +278,9 @@ def test_a_changed_setting_is_refused(copied: Path) -> None:
 
 
 def of_lambda(root: Path, data: Path) -> None:
-    plan = pate.TeacherPlan(network=lambda shape, num: nn.Identity(), num_teachers=2, num_steps=1, batch_size=1)
+    plan = pate.TeacherPlan(
+        network=lambda shape, num: nn.Identity(), num_teachers=2, num_steps=1, batch_size=1
+    )
     pate.Pipeline(root, Arrays(data)).fit_teachers(plan)
 
 
@@ -303,8 +335,12 @@ def test_what_cannot_be_done_is_told_in_one_line(
 
 
 def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
-    with pytest.raises(ValueError, match=r"all parameters of StableTopK .* or --target_epsilon, which finds it"):
-        pate.Pipeline(copied, overwrite=True).label(pate.LabelSettings(StableTopK.blank(), delta=0.001))
+    with pytest.raises(
+        ValueError, match=r"all parameters of StableTopK .* or --target_epsilon, which finds it"
+    ):
+        pate.Pipeline(copied, overwrite=True).label(
+            pate.LabelSettings(StableTopK.blank(), delta=0.001)
+        )
 
 
 @pytest.mark.parametrize(

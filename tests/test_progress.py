@@ -24,7 +24,9 @@ from pate._progress import stage_bar, step_bar
 from tests.conftest import Write, make_arrays, recipe
 
 
-def test_a_short_stage_prints_nothing_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_short_stage_prints_nothing_where_there_is_no_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with stage_bar(3, "votes", unit="chunk") as bar:
         for _ in range(3):
             bar.update()
@@ -44,7 +46,10 @@ def test_a_long_stage_prints_lines(capsys: pytest.CaptureFixture[str]) -> None:
         bar.update(2)
         bar.update(1)
     lines = capsys.readouterr().err.splitlines()
-    assert all(re.fullmatch(r"teachers: \d of 4 steps in \d\d:\d\d, (\?|\d\d:\d\d) to go", line) for line in lines)
+    assert all(
+        re.fullmatch(r"teachers: \d of 4 steps in \d\d:\d\d, (\?|\d\d:\d\d) to go", line)
+        for line in lines
+    )
     assert lines[-1].startswith("teachers: 4 of 4 steps")
 
 
@@ -61,7 +66,10 @@ def test_a_step_that_takes_long_is_told_of_meanwhile(
         lines = capsys.readouterr().err.splitlines()
         bar.update()
     assert len(lines) > 3
-    assert all(re.fullmatch(r"release: 1 of 2 steps in 00:00, (\?|\d\d:\d\d) to go", line) for line in lines[1:])
+    assert all(
+        re.fullmatch(r"release: 1 of 2 steps in 00:00, (\?|\d\d:\d\d) to go", line)
+        for line in lines[1:]
+    )
 
 
 @pytest.mark.usefixtures("impatient")
@@ -95,7 +103,8 @@ class _Terminal(io.StringIO):
 
 
 def _use_bar(interrupted_at: int) -> int:
-    """Open a bar, tell it of two units and close it, interrupted at a line of tqdm's; return how many lines ran."""
+    """Open a bar, tell it of two units and close it, interrupted at a line of tqdm's; return how
+    many lines ran."""
     lines = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -152,7 +161,9 @@ def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     words = ["faces", "--output", str(tmp_path / "faces"), "--num", "300"]
-    process = subprocess.Popen([sys.executable, "-m", "pate", *words], stdout=its, stderr=its, stdin=its)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pate", *words], stdout=its, stderr=its, stdin=its
+    )
     os.close(its)
     shown = b""
     while True:
@@ -186,9 +197,15 @@ def test_bars_of_teachers_say_nothing_of_the_records(
         monkeypatch.setattr(f"pate._stages.{stage}.stage_bar", recorded)
     arrays = make_arrays()
     for world, rows in (("whole", slice(0, None)), ("less", slice(37, None))):
-        data = write_arrays(f"{world}.npz", **{name: arrays[name][rows] for name in ("X", "Y", "ids", "split")})
+        data = write_arrays(
+            f"{world}.npz", **{name: arrays[name][rows] for name in ("X", "Y", "ids", "split")}
+        )
         made = recipe(tmp_path / f"{world}_recipe", data, steps=2)
-        words = [f"--config={made}/data.yaml", f"--config={made}/teachers.yaml", f"--run={tmp_path / world}"]
+        words = [
+            f"--config={made}/data.yaml",
+            f"--config={made}/teachers.yaml",
+            f"--run={tmp_path / world}",
+        ]
         assert cli.main(["teachers", "fit", *words]) == 0
         assert cli.main(["teachers", "vote", f"--run={tmp_path / world}"]) == 0
     assert told == [(6, "teachers"), (3, "votes")] * 2

@@ -29,11 +29,20 @@ def test_the_map_of_aggregators_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = load("map_aggregators")
-    small = script.Map(labels=(3,), accuracies=(0.7, 0.97), epsilons=(8.0,), num_teachers=40, num_queries=40, seeds=1)
+    small = script.Map(
+        labels=(3,),
+        accuracies=(0.7, 0.97),
+        epsilons=(8.0,),
+        num_teachers=40,
+        num_queries=40,
+        seeds=1,
+    )
     monkeypatch.setattr(script, "SMALL", small)
     proposed = script.propose
     few = {"NoisyVotes", "StableTopK", "Rounds"}  # calibrated within a fraction of a second
-    monkeypatch.setattr(script, "propose", lambda outlook: [a for a in proposed(outlook) if type(a).__name__ in few])
+    monkeypatch.setattr(
+        script, "propose", lambda outlook: [a for a in proposed(outlook) if type(a).__name__ in few]
+    )
     script.main(["--output", str(tmp_path), "--small"])
     text = (tmp_path / "map.md").read_text()
     assert text in capsys.readouterr().out and text.count("\n| 8 | 3 |") == 2
@@ -53,9 +62,18 @@ def test_the_map_of_aggregators_goes_on_where_it_stopped(
 
 
 @pytest.mark.slow
-def test_training_from_python_goes_on_where_it_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_from_python_goes_on_where_it_was_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = load("train_celeba")
-    words = ["--data", str(tmp_path / "celeba"), "--run", str(tmp_path / "run"), "--num_faces=400", "--size=12"]
+    words = [
+        "--data",
+        str(tmp_path / "celeba"),
+        "--run",
+        str(tmp_path / "run"),
+        "--num_faces=400",
+        "--size=12",
+    ]
     words += ["--num_components=8", "--num_teachers=12", "--num_steps=5", "--target_epsilon=1e4"]
     script.main(words)
     out = capsys.readouterr().out
@@ -63,7 +81,11 @@ def test_training_from_python_goes_on_where_it_was_stopped(tmp_path: Path, capsy
     stated = re.search(r"^epsilon = ([\d.]+) at delta", out, flags=re.MULTILINE)
     assert stated and 0.999 <= float(stated[1]) / 1e4 <= 1
     assert "the student " in out
-    before = {path: path.read_bytes() for path in (tmp_path / "run" / "private").rglob("*") if path.is_file()}
+    before = {
+        path: path.read_bytes()
+        for path in (tmp_path / "run" / "private").rglob("*")
+        if path.is_file()
+    }
     script.main(words)
     assert capsys.readouterr().out.splitlines()[-2:] == out.splitlines()[-2:]
     assert all(path.read_bytes() == content for path, content in before.items())
@@ -92,16 +114,33 @@ def test_whole_runs_are_measured_once(
     features = generator.normal(size=(1500, 4))
     labels = (features[:, :2] + generator.normal(size=(1500, 2)) > [0, 1]).astype(np.uint8)
     (tmp_path / "multilabel" / "mulan").mkdir(parents=True)
-    np.savez(tmp_path / "multilabel" / "mulan" / "small.npz", x=features, y=labels, fold5=np.arange(1500) % 5 + 1)
+    np.savez(
+        tmp_path / "multilabel" / "mulan" / "small.npz",
+        x=features,
+        y=labels,
+        fold5=np.arange(1500) % 5 + 1,
+    )
     monkeypatch.setenv("PATE_DATA", str(tmp_path))
     script = load("measure_runs")
-    words = ["small:8", "--seeds", "2", "--ways", "votes", "rivals", "--output", str(tmp_path / "measured")]
+    words = [
+        "small:8",
+        "--seeds",
+        "2",
+        "--ways",
+        "votes",
+        "rivals",
+        "--output",
+        str(tmp_path / "measured"),
+    ]
     script.main(words)
     first = capsys.readouterr()
     rows = [line.split(" | ") for line in first.out.splitlines() if line.startswith("| ")][2:]
     accuracies = {(row[0], row[1]): float(row[2]) for row in rows}
     constant, ours = accuracies["| constant answer", ""], accuracies["| **pate**", "8"]
-    assert ours > constant + 0.05 and accuracies["| the same voters, hardly any noise", ""] > constant + 0.05
+    assert (
+        ours > constant + 0.05
+        and accuracies["| the same voters, hardly any noise", ""] > constant + 0.05
+    )
     assert accuracies["| least squares", "8"] > constant + 0.03
     assert "0 of 2 runs are below the constant answer" in first.out
     monkeypatch.setattr(script, "call", lambda *words: pytest.fail(f"measured again: {words}"))
@@ -123,8 +162,21 @@ def test_accountants_are_compared_like_with_like(
     """With the making of objects and without it, on both sides."""
     monkeypatch.setattr(sys, "argv", ["bench_accounting.py", "--events=300", "--repeats=1"])
     load("bench_accounting").main()
-    table = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    rows = {name.strip(): [cell.strip() for cell in cells] for name, *cells in (table[0], *table[2:])}
-    assert rows.pop("300 distinct events")[:4] == ["made and composed, s", "times the first", "composed, s", "times"]
-    assert rows["pate, Gaussian"][1] == rows["pate, Gaussian"][3] == "1" and "autodp, Gaussian" in rows
+    table = [
+        line.strip("|").split("|")
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("|")
+    ]
+    rows = {
+        name.strip(): [cell.strip() for cell in cells] for name, *cells in (table[0], *table[2:])
+    }
+    assert rows.pop("300 distinct events")[:4] == [
+        "made and composed, s",
+        "times the first",
+        "composed, s",
+        "times",
+    ]
+    assert (
+        rows["pate, Gaussian"][1] == rows["pate, Gaussian"][3] == "1" and "autodp, Gaussian" in rows
+    )
     assert all(float(made) >= float(composed) for made, _, composed, *_ in rows.values())

@@ -16,7 +16,7 @@ from PIL import Image
 
 from pate import mechanisms as m
 from pate._planning.simulation import Simulation, simulated
-from pate._votes import Panel, Votes, pack_ballots
+from pate._votes import Votes, VoteShape, pack_ballots
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
@@ -56,7 +56,9 @@ def seeded(mechanism: m.Mechanism[Any]) -> Draw:
 
 def gap(**settings: Any) -> Draw:
     choose = m.GapChoice(num_labels=NUM_LABELS, scale=2.0, **settings)
-    return lambda counts, generator: choose(m.sort_counts(counts, upper=NUM_TEACHERS).gaps, generator=generator)
+    return lambda counts, generator: choose(
+        m.sort_counts(counts, upper=NUM_TEACHERS).gaps, generator=generator
+    )
 
 
 NOISE: tuple[Noise, ...] = ("gumbel", "exponential", "laplace", "logistic", "half_logistic")
@@ -64,7 +66,12 @@ CANONICAL_NOISE: tuple[CanonicalNoise, ...] = ("gumbel", "exponential")
 TEST: dict[str, Any] = {"delta_test": 1e-2, "shift": 2}
 PANEL: dict[str, Any] = {"num_teachers": NUM_TEACHERS, "num_labels": NUM_LABELS}
 STABLE: dict[str, Any] = {"scale_gap": 1.0, "sigma_test": 1.0, **TEST, **PANEL}
-TOP_STABLE: dict[str, Any] = {"scale_threshold": 0.5, "scale_gap": 1.0, "scale_peel": 2.0, "delta": 1e-2}
+TOP_STABLE: dict[str, Any] = {
+    "scale_threshold": 0.5,
+    "scale_gap": 1.0,
+    "scale_peel": 2.0,
+    "delta": 1e-2,
+}
 RANKED: dict[str, Draw] = {
     "exponential mechanism": seeded(m.NoisyMax(scale=2.0)),
     "permute and flip": seeded(m.NoisyMax(scale=2.0, noise="exponential")),
@@ -76,7 +83,9 @@ RANKED: dict[str, Draw] = {
     "pnf peel": seeded(m.PermuteAndFlipPeeling(k=3, scale=2.0)),
     "one-shot laplace": seeded(m.OneShotLaplace(k=3, scale=2.0)),
     **{
-        f"canonical {noise} {gamma}": seeded(m.CanonicalMechanism(k=3, scale=2.0, gamma=gamma, noise=noise))
+        f"canonical {noise} {gamma}": seeded(
+            m.CanonicalMechanism(k=3, scale=2.0, gamma=gamma, noise=noise)
+        )
         for noise in CANONICAL_NOISE
         for gamma in (0.5, 1.0)
     },
@@ -85,7 +94,9 @@ RANKED: dict[str, Draw] = {
     "laplace counts": seeded(m.LaplaceCounts(num_items=NUM_LABELS, scale=2.0)),
     "gamma counts": seeded(m.GammaCounts(scale=2.0)),
     **{
-        f"limited domain {relation}": seeded(m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=1e-2, relation=relation))
+        f"limited domain {relation}": seeded(
+            m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=1e-2, relation=relation)
+        )
         for relation in RELATIONS
     },
     **{
@@ -129,10 +140,16 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "threshold": NoisyVotes(sigma_votes=2.0, min_lead=2.0, soft=False, **common),
         "tau": TauVoting(tau=1.5, sigma_tau=2.0, threshold_tau=12.0, **common),
         "tau l1": TauVoting(tau=2.0, sigma_tau=2.0, threshold_tau=12.0, norm="l1", **common),
-        "tau around": TauVoting(tau=1.5, sigma_tau=2.0, threshold_tau=12.0, around_predictions=True, **common),
+        "tau around": TauVoting(
+            tau=1.5, sigma_tau=2.0, threshold_tau=12.0, around_predictions=True, **common
+        ),
         "stable": StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, **common),
-        "stable, not empty": StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, allow_empty=False, **common),
-        "gaussian stable": StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, noise_law="gaussian", **common),
+        "stable, not empty": StableTopK(
+            scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, allow_empty=False, **common
+        ),
+        "gaussian stable": StableTopK(
+            scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, noise_law="gaussian", **common
+        ),
         "majority": StableMajority(sigma_majority=1.0, delta_majority=1e-2, **common),
         "stable by laplace": StableTopK(
             scale_gap=1.0,
@@ -150,7 +167,9 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "peeling by laplace": Peeling(k=2, scale_peel=2.0, noise_law="laplace", **common),
         "peeled votes": PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=1.0, **common),
         "permute and flip": PermuteAndFlip(k=2, scale_flip=2.0, **common),
-        "limited domain": LimitedDomainTopK(k=2, kbar=3, scale_domain=1.0, delta_domain=1e-2, **common),
+        "limited domain": LimitedDomainTopK(
+            k=2, kbar=3, scale_domain=1.0, delta_domain=1e-2, **common
+        ),
         "top stable with a fallback": TopStableTopK(
             k=2,
             kbar=4,
@@ -162,11 +181,15 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
             **common,
         ),
         "joint by permute and flip": Joint(k=2, scale_joint=2.0, noise_law="exponential", **common),
-        "canonical by permute and flip": Canonical(k=2, scale_canonical=2.0, noise_law="exponential", **common),
+        "canonical by permute and flip": Canonical(
+            k=2, scale_canonical=2.0, noise_law="exponential", **common
+        ),
         "joint": Joint(k=2, scale_joint=2.0, **common),
         "canonical": Canonical(k=2, scale_canonical=2.0, **common),
         "powerset": Powerset(scale_powerset=2.0, **common),
-        "confident": ConfidentScreen(answers=noisy, sigma_confident=2.0, threshold_confident=8.0, **common),
+        "confident": ConfidentScreen(
+            answers=noisy, sigma_confident=2.0, threshold_confident=8.0, **common
+        ),
         "confident worst": ConfidentScreen(
             answers=stable, sigma_confident=2.0, threshold_confident=4.0, over="worst", **common
         ),
@@ -178,7 +201,9 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
             rounds=(clipped, InteractiveScreen(answers=noisy, **screen, **common)), **common
         ),
         "interactive": InteractiveScreen(answers=noisy, **screen, **common),
-        "interactive worst": InteractiveScreen(answers=stable, over="worst", min_confidence=0.7, **screen, **common),
+        "interactive worst": InteractiveScreen(
+            answers=stable, over="worst", min_confidence=0.7, **screen, **common
+        ),
     }
 
 
@@ -189,7 +214,13 @@ def votes() -> Votes:
     ballots = (generator.random((40, NUM_TEACHERS, NUM_LABELS)) < likely).astype(np.uint8)
     counts = ballots.sum(axis=1, dtype=np.int64)
     predictions, features = generator.random(counts.shape), np.sqrt(likely[:, 0])
-    return Votes(counts=counts, num_teachers=NUM_TEACHERS, ballots=ballots, predictions=predictions, features=features)
+    return Votes(
+        counts=counts,
+        num_teachers=NUM_TEACHERS,
+        ballots=ballots,
+        predictions=predictions,
+        features=features,
+    )
 
 
 def digest(value: Any) -> str:
@@ -201,7 +232,10 @@ def digest(value: Any) -> str:
             for each in part:
                 add(each)
         elif isinstance(part, np.ndarray) and part.dtype.kind == "f":
-            hashed.update(repr(part.shape).encode() + " ".join(f"{each:.9g}" for each in part.ravel()).encode())
+            hashed.update(
+                repr(part.shape).encode()
+                + " ".join(f"{each:.9g}" for each in part.ravel()).encode()
+            )
         elif isinstance(part, np.ndarray):
             hashed.update(repr(part.shape).encode() + np.ascontiguousarray(part).tobytes())
         else:
@@ -217,7 +251,10 @@ def seeded_mechanisms() -> Iterator[tuple[str, str]]:
     scores = 9 * generator.random((12, NUM_LABELS))
     for name, draw in (RANKED | COUNTED).items():
         inputs = [counts, counts[0]] + ([scores, scores[0]] if name in RANKED else [])
-        yield name, digest([draw(each, m.seeded_generator(1, release=i)) for i, each in enumerate(inputs)])
+        yield (
+            name,
+            digest([draw(each, m.seeded_generator(1, release=i)) for i, each in enumerate(inputs)]),
+        )
 
 
 def seeded_aggregators() -> Iterator[tuple[str, str]]:
@@ -231,7 +268,9 @@ def seeded_aggregators() -> Iterator[tuple[str, str]]:
 def seeded_events() -> Iterator[tuple[str, str]]:
     for made_for in RELATIONS:
         for name, aggregator in aggregators(made_for).items():
-            events = [aggregator.event(Panel(NUM_TEACHERS, NUM_LABELS), asked) for asked in RELATIONS]
+            events = [
+                aggregator.event(VoteShape(NUM_TEACHERS, NUM_LABELS), asked) for asked in RELATIONS
+            ]
             described = [json.dumps(event.to_dict(), sort_keys=True) for event in events]
             yield f"event {name}, {made_for}", digest(described)
 
@@ -240,7 +279,10 @@ def seeded_data() -> Iterator[tuple[str, str]]:
     ids = np.char.mod("r%03d", np.arange(200))
     yield "partition", digest(partition_records(ids, ids, num_teachers=7, key=bytes(32)))
     groups = np.char.mod("g%02d", np.arange(200) // 5)
-    yield "partition by group", digest(partition_records(ids, groups, num_teachers=7, key=bytes(32)))
+    yield (
+        "partition by group",
+        digest(partition_records(ids, groups, num_teachers=7, key=bytes(32))),
+    )
     ballots = votes().ballots
     assert ballots is not None
     yield "packed ballots", digest(pack_ballots(ballots))
@@ -270,7 +312,9 @@ def test_every_output_is_pinned(seeded_digests: dict[str, str]) -> None:
 
 
 def test_faces_are_what_they_were(tmp_path: Path) -> None:
-    write_celeba_folder(tmp_path, num=12, private_fraction=0.5, public_fraction=0.25, progress=False)
+    write_celeba_folder(
+        tmp_path, num=12, private_fraction=0.5, public_fraction=0.25, progress=False
+    )
     hashed = hashlib.sha256()
     for file in sorted(tmp_path.glob("*.txt")):
         hashed.update(file.read_bytes())

@@ -15,7 +15,15 @@ from torchvision.transforms import v2
 
 from models import MLP, Linear
 from pate._data_file import describe_data
-from pate._settings import Described, canonical, decode_fields, encode, encode_fields, path_of, plain
+from pate._settings import (
+    Described,
+    canonical,
+    decode_fields,
+    encode,
+    encode_fields,
+    path_of,
+    plain,
+)
 from pate.aggregators import ClippedVotes, StableTopK
 from pate.data import Arrays, CelebA, DataSource, PublicPCA
 from pate.data._records import Records, Role
@@ -73,7 +81,10 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
         (Role.PUBLIC, "PUBLIC"),
         (Linear, {"class_path": path_of(Linear)}),
         (make_network, "tests.test_settings.make_network"),
-        (partial(partial(MLP, dropout=0.5), hidden=(3,)), made_by(path_of(MLP), dropout=0.5, hidden=[3])),
+        (
+            partial(partial(MLP, dropout=0.5), hidden=(3,)),
+            made_by(path_of(MLP), dropout=0.5, hidden=[3]),
+        ),
         (Pair(1, Path("q")), made_by("tests.test_settings.Pair", left=1, right="q")),
         (
             v2.RandomApply([v2.Resize((4, 4))], p=0.25),
@@ -94,7 +105,11 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
         (Opaque(1, x=2.0), made_by("tests.test_settings.Opaque", first=1, x=2.0)),
         (
             CelebA(Path("f"), features=PublicPCA(3)),
-            made_by("pate.data.CelebA", root="f", features=made_by("pate.data.PublicPCA", num_components=3)),
+            made_by(
+                "pate.data.CelebA",
+                root="f",
+                features=made_by("pate.data.PublicPCA", num_components=3),
+            ),
         ),
         (
             ClippedVotes(multiplier_clipped=np.float64(2.0)),
@@ -160,7 +175,10 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
     assert content["loss"]["init_args"] == {"gamma": 1.5}
     again = decode_fields(TeacherPlan, content)
     assert encode_fields(again) == content
-    shapes = [[tuple(layer.shape) for layer in each.network((2,), 1).parameters()] for each in (plan, again)]
+    shapes = [
+        [tuple(layer.shape) for layer in each.network((2,), 1).parameters()]
+        for each in (plan, again)
+    ]
     assert shapes[0] == shapes[1]
     assert (4, 3) in shapes[0]
     assert isinstance(again.loss, FocalLoss)
@@ -187,7 +205,9 @@ def test_data_are_described_as_a_file_describes_them() -> None:
         ({"num_teachers": "many"}, "num_teachers"),
     ],
 )
-def test_settings_that_cannot_be_used_are_told_in_one_line(content: dict[str, Any], message: str) -> None:
+def test_settings_that_cannot_be_used_are_told_in_one_line(
+    content: dict[str, Any], message: str
+) -> None:
     whole = encode_fields(TeacherPlan(network=Linear, num_teachers=2, num_steps=1, batch_size=1))
     with pytest.raises(ValueError, match=message) as error:
         decode_fields(TeacherPlan, whole | content)
@@ -195,9 +215,23 @@ def test_settings_that_cannot_be_used_are_told_in_one_line(content: dict[str, An
 
 
 def test_a_class_has_one_path_however_it_is_written() -> None:
-    for path in ("pate.StableTopK", "pate.aggregators.StableTopK", "pate.aggregators._stable_topk.StableTopK"):
-        written = {"trainer": [{"class_path": path, "init_args": {"class": "a.b", "of": {"class_path": "models.MLP"}}}]}
-        held = {"class_path": "pate.StableTopK", "init_args": {"class": "a.b", "of": {"class_path": "pate.models.MLP"}}}
+    for path in (
+        "pate.StableTopK",
+        "pate.aggregators.StableTopK",
+        "pate.aggregators._stable_topk.StableTopK",
+    ):
+        written = {
+            "trainer": [
+                {
+                    "class_path": path,
+                    "init_args": {"class": "a.b", "of": {"class_path": "models.MLP"}},
+                }
+            ]
+        }
+        held = {
+            "class_path": "pate.StableTopK",
+            "init_args": {"class": "a.b", "of": {"class_path": "pate.models.MLP"}},
+        }
         assert canonical(written) == {"trainer": [held]}
     for path in ("tests.test_settings.MLP2", "no.such.Class"):
         assert canonical({"class_path": path}) == {"class_path": path}

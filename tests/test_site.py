@@ -28,7 +28,12 @@ from tests.test_layers import PRIVATE_PATH
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PACKAGES = ("pate", *(f"pate.{name}" for name in test_door.PACKAGES), "pate.data.features", "pate.data.faces")
+PACKAGES = (
+    "pate",
+    *(f"pate.{name}" for name in test_door.PACKAGES),
+    "pate.data.features",
+    "pate.data.faces",
+)
 
 
 @pytest.fixture
@@ -51,7 +56,9 @@ def build(folder: Path, docs: Path) -> None:
 
 
 @pytest.mark.parametrize("address", [None, "https://pages.example/pate/"])
-def test_whoever_publishes_names_the_address(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_publishes_names_the_address(
+    address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mkdocs.config import load_config
 
     if address:
@@ -115,21 +122,30 @@ def test_a_console_shows_what_is_typed_by_a_prompt() -> None:
     """The lines without one are output, which the copy button leaves out."""
     consoles = blocks("console")
     assert len(consoles) > 30
-    assert [block for block in consoles if not re.search(r"^ *\$ ", block, flags=re.MULTILINE)] == []
+    assert [
+        block for block in consoles if not re.search(r"^ *\$ ", block, flags=re.MULTILINE)
+    ] == []
 
 
 @cache
 def documented() -> dict[str, Any]:
     """Return what the reference shows, by its path."""
     pages = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
-    return {path: pydoc.locate(path) for path in re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE)}
+    return {
+        path: pydoc.locate(path)
+        for path in re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE)
+    }
 
 
 def exported(package: str) -> dict[str, Any]:
     """Return what a package exports, by name."""
     module = import_module(package)
     names = getattr(module, "__all__", [name for name in vars(module) if name[0] != "_"])
-    return {name: getattr(module, name) for name in names if not isinstance(getattr(module, name), ModuleType)}
+    return {
+        name: getattr(module, name)
+        for name in names
+        if not isinstance(getattr(module, name), ModuleType)
+    }
 
 
 def test_what_is_documented_is_exported() -> None:
@@ -147,14 +163,19 @@ def test_what_is_exported_is_documented(package: str) -> None:
 
 def test_the_reference_names_no_private_path() -> None:
     for path, value in documented().items():
-        public = [member for name, member in vars(value).items() if name[0] != "_"] if isinstance(value, type) else []
+        public = (
+            [member for name, member in vars(value).items() if name[0] != "_"]
+            if isinstance(value, type)
+            else []
+        )
         for text in (getdoc(item) for item in (value, *public)):
             assert not PRIVATE_PATH.search(text or ""), (path, text)
 
 
 @cache
 def classes_named(annotation: Any, module: str) -> set[type]:
-    """Return the classes that an annotation in ``module`` names, those that are imported for annotations alone, too."""
+    """Return the classes that an annotation in ``module`` names, those that are imported for
+    annotations alone, too."""
     if not isinstance(annotation, str):
         return {annotation} if isinstance(annotation, type) else set()
     values = []
@@ -174,22 +195,40 @@ def imported_names(module: str) -> dict[str, str]:
 
 
 def named_by(value: Any) -> Iterator[tuple[str, type]]:
-    """Yield the classes of pate in the signature of a function, or in the fields and public methods of a class."""
+    """Yield the classes of pate in the signature of a function, or in the fields and public methods
+    of a class."""
     parts = [value]
     for base in value.__mro__ if isinstance(value, type) else ():
         methods = vars(base).items() if base.__module__.startswith("pate.") else ()
-        parts += [base, *(method for name, method in methods if name[0] != "_" or name in ("__init__", "__call__"))]
+        parts += [
+            base,
+            *(
+                method
+                for name, method in methods
+                if name[0] != "_" or name in ("__init__", "__call__")
+            ),
+        ]
     for part in parts:
-        function = getattr(part, "fget", None) or getattr(part, "func", None) or getattr(part, "__func__", part)
+        function = (
+            getattr(part, "fget", None)
+            or getattr(part, "func", None)
+            or getattr(part, "__func__", part)
+        )
         for name, annotation in getattr(function, "__annotations__", {}).items():
             classes = classes_named(annotation, function.__module__) if name[0] != "_" else set()
-            yield from ((f"{function.__qualname__}({name})", cls) for cls in classes if cls.__module__[:5] == "pate.")
+            yield from (
+                (f"{function.__qualname__}({name})", cls)
+                for cls in classes
+                if cls.__module__[:5] == "pate."
+            )
 
 
 def test_signatures_name_public_classes_alone() -> None:
     values = documented().values()
     public = {id(value) for value in values}
-    assert {(where, cls) for value in values for where, cls in named_by(value) if id(cls) not in public} == set()
+    assert {
+        (where, cls) for value in values for where, cls in named_by(value) if id(cls) not in public
+    } == set()
 
 
 def test_a_private_class_in_a_signature_is_found() -> None:
@@ -198,16 +237,25 @@ def test_a_private_class_in_a_signature_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
+    tmp_path: Path,
+) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(
-        command, cwd=ROOT, env={"NO_MKDOCS_2_WARNING": "1", "PATH": ""}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={"NO_MKDOCS_2_WARNING": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) > 30
     for page in pages:
-        loaded = re.findall(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=\"?([^\" >]+)", page.read_text())
+        loaded = re.findall(
+            r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=\"?([^\" >]+)", page.read_text()
+        )
         assert loaded
         assert not [place for place in loaded if place.startswith(("http", "//"))], page
         parts = Parts(page)
@@ -215,9 +263,13 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
         assert "math" not in parts.languages, page
     assert 'id="pate.label"' in (tmp_path / "api" / "pate.html").read_text()
     assert Parts(tmp_path / "notebooks" / "pipeline.html").pictures == 1
-    # the theme copies what is shown under the attribute by which our stylesheet hides prompts and output
+    # the theme copies what is shown under the attribute by which our stylesheet hides prompts and
+    # output
     assert "[data-md-copying] :is(.gp, .go)" in (tmp_path / "stylesheets" / "extra.css").read_text()
-    assert any("data-md-copying" in script.read_text() for script in tmp_path.glob("assets/javascripts/bundle*.js"))
+    assert any(
+        "data-md-copying" in script.read_text()
+        for script in tmp_path.glob("assets/javascripts/bundle*.js")
+    )
 
 
 class Parts(HTMLParser):

@@ -1,4 +1,5 @@
-"""A voter's ballot moves the clipped sum by what it is, to the last bit, and by no more than its clip."""
+"""A voter's ballot moves the clipped sum by what it is, to the last bit, and by no more than its
+clip."""
 
 import itertools
 import math
@@ -33,7 +34,9 @@ PUBLIC = GENERATOR.normal(size=(40, NUM_FEATURES)) * SPREADS + 7
 GEOMETRY = Geometry.of(PUBLIC)
 
 
-def question_of(generator: np.random.Generator, geometry: Geometry = GEOMETRY, constant: float = 0.3) -> Question:
+def question_of(
+    generator: np.random.Generator, geometry: Geometry = GEOMETRY, constant: float = 0.3
+) -> Question:
     shares = generator.random(geometry.num_directions)
     return Question(
         geometry=geometry,
@@ -55,7 +58,8 @@ class Records:
     @classmethod
     def drawn(cls, num: int, generator: np.random.Generator) -> "Records":
         features = (
-            PUBLIC[generator.integers(0, len(PUBLIC), num)] + generator.normal(size=(num, NUM_FEATURES)) * SPREADS
+            PUBLIC[generator.integers(0, len(PUBLIC), num)]
+            + generator.normal(size=(num, NUM_FEATURES)) * SPREADS
         )
         labels = (generator.random((num, NUM_LABELS)) < 0.4).astype(np.uint8)
         return cls(features, labels, np.sort(generator.integers(0, num // 3, num)))
@@ -86,7 +90,8 @@ def group_voters(records: Records) -> GroupVoters:
 
 
 def score_voters(records: Records) -> Voters:
-    """Teachers whose scores on the public samples follow from the records of their group; others are absent."""
+    """Teachers whose scores on the public samples follow from the records of their group; others
+    are absent."""
     scores = np.full((20, len(PUBLIC), NUM_LABELS), np.nan)
     for group in np.unique(records.groups):
         own = records.groups == group
@@ -104,7 +109,8 @@ KINDS: dict[str, tuple[Make, bool]] = {
 
 
 def assert_alone(make: Make, by_group: bool) -> None:
-    """Assert that a voter who leaves, or changes, moves the sum by its own ballot and nothing else, bit for bit."""
+    """Assert that a voter who leaves, or changes, moves the sum by its own ballot and nothing else,
+    bit for bit."""
     generator = np.random.default_rng(1)
     records, question = Records.drawn(60, generator), question_of(generator)
     clip = float(np.quantile(make(records).norms(question), 0.6))
@@ -155,7 +161,9 @@ def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
         return np.column_stack((rows, np.full(len(rows), question.constant)))
 
     def said(features: FloatArray) -> FloatArray:
-        return np.asarray((question.levels + GEOMETRY.linear(features) @ question.slopes).clip(0, 1))
+        return np.asarray(
+            (question.levels + GEOMETRY.linear(features) @ question.slopes).clip(0, 1)
+        )
 
     if isinstance(voters, ScoreVoters):
         scores = np.concatenate(voters.scores).astype(np.float64)
@@ -166,15 +174,21 @@ def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
         ballots = []
         for group in np.unique(of):
             own = records.of(of == group)
-            ballots.append(basis(own.features).T @ (own.labels - said(own.features)) / len(own.labels))
+            ballots.append(
+                basis(own.features).T @ (own.labels - said(own.features)) / len(own.labels)
+            )
     norms = np.array([np.linalg.norm(each) for each in ballots])
     np.testing.assert_allclose(voters.norms(question), norms, rtol=1e-2)
     for clip in (10.0, float(np.median(norms)), 0.01):
         scaled = factors(norms, clip) * norms
         assert (scaled < min(clip, norms.max() * 1.01)).all(), "rounding included"
         np.testing.assert_allclose(scaled[norms > clip], clip * (1 - 2.0**-30), rtol=2.0**-40)
-        plain = sum(each * min(1, clip / max(norm, 1e-9)) for each, norm in zip(ballots, norms, strict=True))
-        np.testing.assert_allclose(voters.clipped_sum(question, clip), plain, atol=len(norms) * 1e-3 * min(clip, 1))
+        plain = sum(
+            each * min(1, clip / max(norm, 1e-9)) for each, norm in zip(ballots, norms, strict=True)
+        )
+        np.testing.assert_allclose(
+            voters.clipped_sum(question, clip), plain, atol=len(norms) * 1e-3 * min(clip, 1)
+        )
 
 
 def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far() -> None:
@@ -194,12 +208,16 @@ def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far
             geometry=GEOMETRY,
             num_voters=3,
             num_labels=2,
-            coordinates=GEOMETRY.coordinates(np.array([kinds[i][0] for i in chosen]).reshape(-1, NUM_FEATURES)),
+            coordinates=GEOMETRY.coordinates(
+                np.array([kinds[i][0] for i in chosen]).reshape(-1, NUM_FEATURES)
+            ),
             labels=np.array([kinds[i][1] for i in chosen], dtype=np.uint8).reshape(-1, 2),
         )
 
     rows = range(len(kinds))
-    sets = [chosen for size in (2, 3) for chosen in itertools.combinations_with_replacement(rows, size)]
+    sets = [
+        chosen for size in (2, 3) for chosen in itertools.combinations_with_replacement(rows, size)
+    ]
     for clip in (0.2, 0.7, 5.0):
         sums = {chosen: voters(chosen).clipped_sum(question, clip) for chosen in sets}
         largest = {"altered": 0.0, "gone": 0.0}
@@ -207,8 +225,13 @@ def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far
             grown = [sums[tuple(sorted((*chosen, row)))] for row in rows]
             gone = [float(np.linalg.norm(each - sums[chosen])) for each in grown]
             altered = [float(np.linalg.norm(a - b)) for a, b in itertools.combinations(grown, 2)]
-            largest = {"altered": max(largest["altered"], *altered), "gone": max(largest["gone"], *gone)}
-        assert largest["gone"] <= clip and largest["altered"] <= 2 * clip, "not even by a rounding error"
+            largest = {
+                "altered": max(largest["altered"], *altered),
+                "gone": max(largest["gone"], *gone),
+            }
+        assert largest["gone"] <= clip and largest["altered"] <= 2 * clip, (
+            "not even by a rounding error"
+        )
         if clip < 1:
             assert largest["gone"] > 0.999 * clip and largest["altered"] > 1.998 * clip
 
@@ -226,7 +249,9 @@ def unrounded(records: Records) -> Voters:
         def clipped_sum(self, question: Question, clip: float) -> FloatArray:
             basis = question.basis(self.coordinates) / 2**12
             residuals = question.residuals(self.coordinates, self.labels.astype(float)) / 2**16
-            return np.asarray(basis.T @ (residuals * np.minimum(1, clip / self.norms(question))[:, None]))
+            return np.asarray(
+                basis.T @ (residuals * np.minimum(1, clip / self.norms(question))[:, None])
+            )
 
     return Unrounded(**vars(record_voters(records)))
 
@@ -254,11 +279,14 @@ def spread_by_all(records: Records) -> Voters:
     voters = score_voters(records)
     assert isinstance(voters, ScoreVoters)
     most = max(chunk.max() for chunk in voters.scores)
-    return replace(voters, scores=[(chunk * (255 / most)).astype(np.uint8) for chunk in voters.scores])
+    return replace(
+        voters, scores=[(chunk * (255 / most)).astype(np.uint8) for chunk in voters.scores]
+    )
 
 
 @pytest.mark.parametrize(
-    "fault", [unclipped, unrounded, centred_by_all, divided_by_their_number, absent_who_deny, spread_by_all]
+    "fault",
+    [unclipped, unrounded, centred_by_all, divided_by_their_number, absent_who_deny, spread_by_all],
 )
 def test_a_fault_is_found(fault: Make) -> None:
     with pytest.raises(AssertionError):
@@ -267,7 +295,9 @@ def test_a_fault_is_found(fault: Make) -> None:
 
 def test_no_ballot_exceeds_the_largest_norm_and_one_reaches_it() -> None:
     labels, shape = np.ones((2, NUM_LABELS), dtype=np.uint8), (GEOMETRY.num_directions, NUM_LABELS)
-    question = replace(question_of(np.random.default_rng(3)), levels=np.zeros(NUM_LABELS), slopes=np.zeros(shape))
+    question = replace(
+        question_of(np.random.default_rng(3)), levels=np.zeros(NUM_LABELS), slopes=np.zeros(shape)
+    )
     features = np.stack((np.full(NUM_FEATURES, 1e30), PUBLIC[0]))
     records = RecordVoters(
         geometry=GEOMETRY,
@@ -284,7 +314,9 @@ def test_coordinates_of_a_row_do_not_depend_on_others() -> None:
     features = Records.drawn(500, np.random.default_rng(5)).features
     together = GEOMETRY.coordinates(features)
     for row in range(0, 500, 31):
-        np.testing.assert_array_equal(GEOMETRY.coordinates(features[row : row + 1])[0], together[row])
+        np.testing.assert_array_equal(
+            GEOMETRY.coordinates(features[row : row + 1])[0], together[row]
+        )
     np.testing.assert_allclose(together * GEOMETRY.unit, GEOMETRY.linear(features), atol=1e-4)
     wild = GEOMETRY.coordinates(np.full((1, NUM_FEATURES), 1e30))
     assert np.abs(wild).max() <= 2**20
@@ -311,7 +343,9 @@ def test_directions_are_those_of_public_features() -> None:
     with pytest.raises(ValueError, match=r"^Expected finite features[^\n]*$"):
         Geometry.of(np.where(np.eye(5, 2), np.nan, 1.0))
     Geometry.of(PUBLIC[:2])
-    with pytest.raises(ValueError, match=r"^Expected features of two public samples or more, got samples=1$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected features of two public samples or more, got samples=1$"
+    ):
         Geometry.of(PUBLIC[:1])
     with pytest.raises(ValueError, match=r"^Expected features of 5 numbers[^\n]*$"):
         GEOMETRY.coordinates(np.ones((2, 4)))
@@ -327,7 +361,9 @@ def test_an_absent_teacher_counts_as_nothing_after_the_centring() -> None:
     away = replace(voters, scores=(np.where(fourth, np.uint8(0), first), rest))
     assert voters.norms(question)[4] > clip and away.norms(question)[4] == 0
     without = replace(voters, num_voters=19, scores=(np.delete(first, 4, axis=0), rest))
-    np.testing.assert_array_equal(away.clipped_sum(question, clip), without.clipped_sum(question, clip))
+    np.testing.assert_array_equal(
+        away.clipped_sum(question, clip), without.clipped_sum(question, clip)
+    )
     moved = voters.clipped_sum(question, clip) - away.clipped_sum(question, clip)
     assert 0.04 < np.linalg.norm(moved) <= clip
     # who denies all labels takes part
@@ -339,7 +375,9 @@ def test_an_absent_teacher_counts_as_nothing_after_the_centring() -> None:
 def test_scores_are_steps_and_nothing_is_none_of_them() -> None:
     scores = np.linspace(0, 1, 1001, dtype=np.float32)
     steps = encode_scores(scores)
-    assert (steps[0], steps[500], steps[-1]) == (1, 128, 255) and (np.diff(steps.astype(int)) >= 0).all()
+    assert (steps[0], steps[500], steps[-1]) == (1, 128, 255) and (
+        np.diff(steps.astype(int)) >= 0
+    ).all()
     np.testing.assert_allclose((steps - 1.0) / 254, scores, atol=0.5 / 254 + 1e-6)
     np.testing.assert_array_equal(encode_scores([[np.nan, 0.0], [1.0, np.nan]]), [[0, 1], [255, 0]])
     np.testing.assert_array_equal(encode_scores(np.array([0, 1], dtype=np.uint8)), [1, 255])
@@ -347,26 +385,40 @@ def test_scores_are_steps_and_nothing_is_none_of_them() -> None:
 
 @pytest.mark.parametrize("num_features", [1, 2, 3, 4, 5, 37])
 def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
-    """Of the widest features too, no product or sum of steps is rounded: as Python's integers have them."""
+    """Of the widest features too, no product or sum of steps is rounded: as Python's integers have
+    them."""
     generator = np.random.default_rng(9)
     public = generator.normal(size=(12, num_features))
     geometry = Geometry.of(public)
-    most, largest = 2 ** round(math.log2(np.linalg.norm(geometry.axes[:, 0]))), 2**20  # axes have length 1
-    # as fine as leaves two bits to spare, whatever the signs; features may be four times as large as any public one
+    most, largest = (
+        2 ** round(math.log2(np.linalg.norm(geometry.axes[:, 0]))),
+        2**20,
+    )  # axes have length 1
+    # as fine as leaves two bits to spare, whatever the signs; features may be four times as large
+    # as any public one
     places = 2 ** math.ceil(math.log2(num_features))
     assert places * most**2 <= 2**51 < 4 * places * most**2
     assert 4 * np.abs(public).max() <= geometry.step * most < 8 * np.abs(public).max()
-    np.testing.assert_allclose(geometry.variances, (geometry.linear(public) ** 2).mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(
+        geometry.variances, (geometry.linear(public) ** 2).mean(axis=0), rtol=1e-4
+    )
     signs = np.sign(geometry.axes.T) * 1e30
     for features in (*signs, *-signs, *generator.normal(size=(9, num_features))):
         steps = np.rint(features / geometry.step).clip(-most, most) - geometry.centre
         exact = [
-            sum(int(step) * int(entry) for step, entry in zip(steps, axis, strict=True)) for axis in geometry.axes.T
+            sum(int(step) * int(entry) for step, entry in zip(steps, axis, strict=True))
+            for axis in geometry.axes.T
         ]
         assert max(map(abs, exact)) < 2**53
-        coordinates = np.rint(np.array(exact, dtype=np.float64) * (geometry.step / most) / geometry.unit)
-        np.testing.assert_array_equal(geometry.coordinates(features[None])[0], coordinates.clip(-largest, largest))
-    assert largest / 8 <= np.abs(geometry.samples).max() <= largest / 4, "a record may lie four times as far out"
+        coordinates = np.rint(
+            np.array(exact, dtype=np.float64) * (geometry.step / most) / geometry.unit
+        )
+        np.testing.assert_array_equal(
+            geometry.coordinates(features[None])[0], coordinates.clip(-largest, largest)
+        )
+    assert largest / 8 <= np.abs(geometry.samples).max() <= largest / 4, (
+        "a record may lie four times as far out"
+    )
 
 
 def test_the_4096_widest_directions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +431,9 @@ def test_the_4096_widest_directions_are_kept(monkeypatch: pytest.MonkeyPatch) ->
 def test_directions_that_vanish_on_the_grid_are_left_out() -> None:
     public = np.zeros((3000, 2))
     public[0, 0], public[:, 1] = 1.0, np.resize([1e-6, -1e-6], 3000)
-    assert Geometry.of(public).num_directions == 1 and Geometry.of(public[:, 1:]).num_directions == 1
+    assert (
+        Geometry.of(public).num_directions == 1 and Geometry.of(public[:, 1:]).num_directions == 1
+    )
 
 
 def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
@@ -391,7 +445,9 @@ def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
     assert (basis[:, -1] == 2**12).all()
     norms = np.linalg.norm(basis[:, :-1], axis=1)
     assert norms.max() <= 2 * 2**12 and (norms[len(PUBLIC) :] > 2 * 2**12 * 0.999).all()
-    sure = replace(question, levels=np.array([-9.0, 9.0, 0.25]), slopes=np.zeros_like(question.slopes))
+    sure = replace(
+        question, levels=np.array([-9.0, 9.0, 0.25]), slopes=np.zeros_like(question.slopes)
+    )
     residuals = sure.residuals(GEOMETRY.samples, np.tile([1.0, 0.0, 0.0], (len(PUBLIC), 1)))
     np.testing.assert_array_equal(residuals, np.tile([2**16, -(2**16), -(2**14)], (len(PUBLIC), 1)))
     assert np.abs(basis).max() * 2**16 * MOST_VOTERS <= 2**53
@@ -399,7 +455,9 @@ def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
     weighed = GEOMETRY.coordinates(features[-1:]) * GEOMETRY.unit * question.weights
     cut = weighed.clip(-32, 32)
     assert ((np.abs(weighed) > 32).any() and np.abs(weighed).min() < 32) and np.linalg.norm(cut) > 2
-    np.testing.assert_allclose(basis[-1:, :-1] / 2**12, cut * 2 / np.linalg.norm(cut), atol=2.0**-11)
+    np.testing.assert_allclose(
+        basis[-1:, :-1] / 2**12, cut * 2 / np.linalg.norm(cut), atol=2.0**-11
+    )
 
 
 @pytest.mark.parametrize("size", [1e-6, 0.3, 40.0])
@@ -414,7 +472,8 @@ def test_slopes_are_whole_numbers_of_twenty_bits(size: float) -> None:
 
 
 def test_ballots_of_groups_are_as_fine_as_their_squares_allow() -> None:
-    """A sum of the squares of all entries, the largest norm squared at most, has 51 bits at most."""
+    """A sum of the squares of all entries, the largest norm squared at most, has 51 bits at
+    most."""
     voters = group_voters(Records.drawn(60, np.random.default_rng(1)))
     for num_labels in range(1, 50):
         largest = 2 ** math.ceil(math.log2(5 * num_labels))
@@ -423,12 +482,21 @@ def test_ballots_of_groups_are_as_fine_as_their_squares_allow() -> None:
 
 
 def test_groups_may_have_any_numbers() -> None:
-    records, question = Records.drawn(60, np.random.default_rng(1)), question_of(np.random.default_rng(2))
-    plain, moved = (group_voters(replace(records, groups=records.groups + shift)) for shift in (0, -1))
+    records, question = (
+        Records.drawn(60, np.random.default_rng(1)),
+        question_of(np.random.default_rng(2)),
+    )
+    plain, moved = (
+        group_voters(replace(records, groups=records.groups + shift)) for shift in (0, -1)
+    )
     assert records.groups[0] == 0
     np.testing.assert_array_equal(plain.norms(question), moved.norms(question))
     none = group_voters(records.of(np.zeros(60, dtype=np.bool_)))
-    assert none.num_private == 0 and not none.norms(question).size and not none.clipped_sum(question, 1.0).any()
+    assert (
+        none.num_private == 0
+        and not none.norms(question).size
+        and not none.clipped_sum(question, 1.0).any()
+    )
 
 
 def test_no_clip_is_sought_below_half_of_what_a_public_sample_has() -> None:
@@ -438,22 +506,38 @@ def test_no_clip_is_sought_below_half_of_what_a_public_sample_has() -> None:
     none = ~ours.any(axis=1)
     spread = np.where(none, 1.0, np.sqrt((ours * (1 - ours)).sum(axis=1)))
     norms = np.linalg.norm(question.basis(GEOMETRY.samples) / 2**12, axis=1)
-    assert record_voters(records).least_norm(question) == pytest.approx(np.median(norms * spread) / 2, rel=1e-3)
+    assert record_voters(records).least_norm(question) == pytest.approx(
+        np.median(norms * spread) / 2, rel=1e-3
+    )
     # of a student that expects nothing, and of one that is certain
     still = np.zeros_like(question.slopes)
     for levels, spread_of_all in ((np.zeros(3), 1.0), (np.ones(3), 1e-3)):
         plain = replace(question, levels=levels, slopes=still)
         least = record_voters(records).least_norm(plain)
         assert least == pytest.approx(np.median(norms) * spread_of_all / 2, rel=1e-3)
-    assert group_voters(records).least_norm(question) == score_voters(records).least_norm(question) == 0
+    assert (
+        group_voters(records).least_norm(question)
+        == score_voters(records).least_norm(question)
+        == 0
+    )
 
 
 def test_blocks_cover_all_rows_and_are_as_large_as_they_may_be() -> None:
-    for num_rows, entries in ((0, 3), (7, 1 << 22), (7, 1 << 23), (10, 1 << 20), (10, 0), (9, 1_000_000)):
+    for num_rows, entries in (
+        (0, 3),
+        (7, 1 << 22),
+        (7, 1 << 23),
+        (10, 1 << 20),
+        (10, 0),
+        (9, 1_000_000),
+    ):
         parts = blocks(num_rows, entries)
         assert [row for part in parts for row in range(num_rows)[part]] == list(range(num_rows))
         sizes = [part.stop - part.start for part in parts]
-        assert all(size == 1 or size * entries <= 1 << 22 < (size + 1) * max(entries, 1) for size in sizes[:-1])
+        assert all(
+            size == 1 or size * entries <= 1 << 22 < (size + 1) * max(entries, 1)
+            for size in sizes[:-1]
+        )
     assert [len(blocks((1 << 22) + more, 1)) for more in (0, 1)] == [1, 2]
 
 
@@ -466,7 +550,12 @@ def test_voters_that_cannot_be_are_refused() -> None:
     assert replace(voters, num_voters=2).num_voters == 2
     assert replace(voters, num_voters=MOST_VOTERS).num_voters == MOST_VOTERS
     question = question_of(np.random.default_rng(8), constant=1.0)
-    changes = [{"constant": 0.0}, {"constant": 1.01}, {"shares": np.ones(4)}, {"levels": np.zeros(4)}]
+    changes = [
+        {"constant": 0.0},
+        {"constant": 1.01},
+        {"shares": np.ones(4)},
+        {"levels": np.zeros(4)},
+    ]
     for change in changes:
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             replace(question, **change)

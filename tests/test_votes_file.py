@@ -31,7 +31,8 @@ def scored(scores: Any = BALLOTS * 0.8) -> NamedVotes:
 
 
 def test_the_order_of_samples_is_that_of_their_ids() -> None:
-    """An order that came from something private, such as the counts, must reach nothing that is public."""
+    """An order that came from something private, such as the counts, must reach nothing that is
+    public."""
     votes = named()
     assert votes.ids.tolist() == ["s1", "s2", "s3"]
     assert votes.ballots is not None and (votes.ballots == BALLOTS[[1, 2, 0]]).all()
@@ -44,7 +45,9 @@ def test_the_order_of_samples_is_that_of_their_ids() -> None:
     assert counts.fingerprint() != votes.fingerprint()
 
 
-@pytest.mark.parametrize("change", ["vote", "score", "form", "name", "id", "count", "teachers", "features", "feature"])
+@pytest.mark.parametrize(
+    "change", ["vote", "score", "form", "name", "id", "count", "teachers", "features", "feature"]
+)
 def test_the_fingerprint_is_of_everything(change: str) -> None:
     counts = {"ballots": None, "counts": COUNTS, "num_teachers": 2}
     flipped = BALLOTS.copy()
@@ -87,34 +90,67 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"ids": np.array([["s1"], ["s2"], ["s3"]])}, "ids of shape [N] with N > 0"),
     ({"ids": np.array([], dtype=np.str_), "ballots": BALLOTS[:0]}, "ids of shape [N] with N > 0"),
     ({"label_names": ("hat", "hat")}, "label_names that occur once, got twice=['hat']"),
-    ({"label_names": ("hat",)}, "ballots of shape [3, T, 1], as ids and label_names say, got shape=(3, 2, 2)"),
-    ({"ballots": BALLOTS[:2]}, "ballots of shape [3, T, 2], as ids and label_names say, got shape=(2, 2, 2)"),
+    (
+        {"label_names": ("hat",)},
+        "ballots of shape [3, T, 1], as ids and label_names say, got shape=(3, 2, 2)",
+    ),
+    (
+        {"ballots": BALLOTS[:2]},
+        "ballots of shape [3, T, 2], as ids and label_names say, got shape=(2, 2, 2)",
+    ),
     ({"ballots": BALLOTS[:, :0]}, "ballots of shape [3, T, 2]"),
     ({"ballots": 2 * BALLOTS}, "ballots in {0, 1}, got values=[2]"),
     ({"ballots": np.where(BALLOTS, np.nan, 0)}, "ballots in {0, 1}, got values=[nan]"),
     ({"ballots": BALLOTS.astype(np.str_)}, "ballots in {0, 1}, got dtype="),
     ({"ballots": BALLOTS - 0.5}, "ballots in {0, 1}, got values=[-0.5, 0.5]"),
     ({"num_teachers": 3}, "num_teachers=2, as in ballots, got num_teachers=3"),
-    ({"counts": COUNTS}, "either ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers, got present"),
-    ({"scores": BALLOTS * 1.0}, "or counts [N, C] with num_teachers, got present=['ballots', 'scores']"),
+    (
+        {"counts": COUNTS},
+        "either ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers, got present",
+    ),
+    (
+        {"scores": BALLOTS * 1.0},
+        "or counts [N, C] with num_teachers, got present=['ballots', 'scores']",
+    ),
     (
         {"ballots": None},
         "either ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers, got present=[]",
     ),
     ({"ballots": None, "scores": BALLOTS}, "scores that are floats in [0, 1], got dtype='uint8'"),
-    ({"ballots": None, "scores": BALLOTS * 1.01}, "scores in [0, 1], got minimum=0.0, maximum=1.01"),
+    (
+        {"ballots": None, "scores": BALLOTS * 1.01},
+        "scores in [0, 1], got minimum=0.0, maximum=1.01",
+    ),
     ({"ballots": None, "scores": BALLOTS - 0.5}, "scores in [0, 1], got minimum=-0.5, maximum=0.5"),
-    ({"ballots": None, "scores": np.where(BALLOTS, -np.inf, 0)}, "scores in [0, 1], got minimum=-inf, maximum=0.0"),
-    ({"ballots": None, "scores": BALLOTS[:2] * 1.0}, "scores of shape [3, T, 2], as ids and label_names say"),
+    (
+        {"ballots": None, "scores": np.where(BALLOTS, -np.inf, 0)},
+        "scores in [0, 1], got minimum=-inf, maximum=0.0",
+    ),
+    (
+        {"ballots": None, "scores": BALLOTS[:2] * 1.0},
+        "scores of shape [3, T, 2], as ids and label_names say",
+    ),
     (
         {"ballots": None, "scores": np.where(BALLOTS, np.nan, 0)},
         "or NaN all over from a teacher that takes no part, got",
     ),
-    ({"ballots": None, "scores": BALLOTS * 1.0, "num_teachers": 3}, "num_teachers=2, as in scores, got num_teachers=3"),
+    (
+        {"ballots": None, "scores": BALLOTS * 1.0, "num_teachers": 3},
+        "num_teachers=2, as in scores, got num_teachers=3",
+    ),
     ({"ballots": None, "counts": COUNTS}, "num_teachers, the public number behind the counts"),
-    ({"ballots": None, "counts": COUNTS, "num_teachers": 1}, "counts in 0..1, got minimum=0, maximum=2"),
-    ({"ballots": None, "counts": -COUNTS, "num_teachers": 4}, "counts in 0..4, got minimum=-2, maximum=0"),
-    ({"ballots": None, "counts": COUNTS * 1.0, "num_teachers": 4}, "integer counts, got dtype='float64'"),
+    (
+        {"ballots": None, "counts": COUNTS, "num_teachers": 1},
+        "counts in 0..1, got minimum=0, maximum=2",
+    ),
+    (
+        {"ballots": None, "counts": -COUNTS, "num_teachers": 4},
+        "counts in 0..4, got minimum=-2, maximum=0",
+    ),
+    (
+        {"ballots": None, "counts": COUNTS * 1.0, "num_teachers": 4},
+        "integer counts, got dtype='float64'",
+    ),
     ({"ballots": None, "counts": COUNTS[:2], "num_teachers": 4}, "counts of shape [3, 2]"),
     ({"ballots": None, "counts": COUNTS, "num_teachers": 0}, "an integer num_teachers >= 1"),
     ({"features": FEATURES[:2]}, "features of shape [3, F], as ids say, got shape=(2, 2)"),
@@ -140,13 +176,20 @@ def test_scores_are_kept_teacher_by_teacher() -> None:
     np.testing.assert_array_equal(stored[0], 1 + 127 * BALLOTS[[1, 2, 0], 0])
     assert not stored[1].any()
     assert scored(scores.astype(np.float16)).fingerprint() == votes.fingerprint()
-    np.testing.assert_array_equal(named().stored("scores"), 1 + 254 * BALLOTS[[1, 2, 0]].swapaxes(0, 1))
+    np.testing.assert_array_equal(
+        named().stored("scores"), 1 + 254 * BALLOTS[[1, 2, 0]].swapaxes(0, 1)
+    )
     assert scored(BALLOTS[:, 0] * 1.0).num_teachers == 1
     assert (Silos.of([named()]).form, Silos.of([named(), votes]).form) == ("bits", "scores")
 
 
 def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
-    for votes in (named(), scored(), named(ballots=None, counts=COUNTS, num_teachers=7), named(features=FEATURES)):
+    for votes in (
+        named(),
+        scored(),
+        named(ballots=None, counts=COUNTS, num_teachers=7),
+        named(features=FEATURES),
+    ):
         votes.save(tmp_path / "votes.npz")
         found = NamedVotes.read(tmp_path / "votes.npz")
         assert found.fingerprint() == votes.fingerprint()
@@ -156,16 +199,26 @@ def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_ballots_of_a_file_are_packed_block_by_block(
-    save: Callable[..., None], order: Literal["C", "F"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    save: Callable[..., None],
+    order: Literal["C", "F"],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     generator = np.random.default_rng(5)
     ballots = generator.integers(0, 2, (50, 7, 11), dtype=np.uint8)
-    given: dict[str, Any] = {"ids": generator.permutation(50), "label_names": np.char.mod("l%d", np.arange(11))}
+    given: dict[str, Any] = {
+        "ids": generator.permutation(50),
+        "label_names": np.char.mod("l%d", np.arange(11)),
+    }
     save(tmp_path / "votes.npz", **given, ballots=np.asarray(ballots, order=order))
     monkeypatch.setattr("pate._runs.files._BLOCK", 4 * ballots[0].nbytes)
     packed, expected = read_votes(tmp_path / "votes.npz"), NamedVotes(**given, ballots=ballots)
     assert packed.ballots is None and packed.num_teachers == 7
-    assert packed.fingerprint() == expected.fingerprint() == NamedVotes.read(tmp_path / "votes.npz").fingerprint()
+    assert (
+        packed.fingerprint()
+        == expected.fingerprint()
+        == NamedVotes.read(tmp_path / "votes.npz").fingerprint()
+    )
     for form in ("bits", "scores"):
         np.testing.assert_array_equal(packed.stored(form), expected.stored(form))
     known, theirs = (Silos.of([source]).members[0] for source in (tmp_path / "votes.npz", expected))
@@ -174,7 +227,12 @@ def test_ballots_of_a_file_are_packed_block_by_block(
 
 def test_reading_large_ballots_takes_little_more_than_their_packed_form(tmp_path: Path) -> None:
     ballots = np.ones((50_000, 100, 8), dtype=np.uint8)
-    np.savez(tmp_path / "votes.npz", ids=np.arange(50_000), label_names=np.array(list("abcdefgh")), ballots=ballots)
+    np.savez(
+        tmp_path / "votes.npz",
+        ids=np.arange(50_000),
+        label_names=np.array(list("abcdefgh")),
+        ballots=ballots,
+    )
     tracemalloc.start()
     read_votes(tmp_path / "votes.npz")
     _, peak = tracemalloc.get_traced_memory()
@@ -222,7 +280,9 @@ def damage_value(path: Path) -> None:
         (damage_value, "ballots in {0, 1}, got values=[3]"),
     ],
 )
-def test_files_that_are_no_votes_are_one_line(damage: Callable[[Path], None], message: str, tmp_path: Path) -> None:
+def test_files_that_are_no_votes_are_one_line(
+    damage: Callable[[Path], None], message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "votes.npz"
     named().save(path)
     damage(path)
@@ -242,20 +302,32 @@ def test_silos_are_joined_by_the_order_of_their_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no votes")
     (tmp_path / ".a.npz").write_bytes(b"what a file manager left")
     found = Silos.read(tmp_path)
-    assert [silo.fingerprint for silo in found.members] == [silo.fingerprint() for silo in (one, other, counted)]
-    assert [silo.votes().fingerprint() for silo in found.members] == [silo.fingerprint for silo in found.members]
+    assert [silo.fingerprint for silo in found.members] == [
+        silo.fingerprint() for silo in (one, other, counted)
+    ]
+    assert [silo.votes().fingerprint() for silo in found.members] == [
+        silo.fingerprint for silo in found.members
+    ]
     assert found.num_teachers == 7
     other.save(tmp_path / "a.npz")
-    with pytest.raises(ValueError, match=r"^Expected the votes that .*a\.npz held when this command began, got"):
+    with pytest.raises(
+        ValueError, match=r"^Expected the votes that .*a\.npz held when this command began, got"
+    ):
         found.members[0].votes()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ids": np.array(["s1", "s2", "s4"])}, "the same ids in silo 1 as in silo 0, got in_one_alone=['s3', 's4']"),
+        (
+            {"ids": np.array(["s1", "s2", "s4"])},
+            "the same ids in silo 1 as in silo 0, got in_one_alone=['s3', 's4']",
+        ),
         ({"label_names": ("beard", "hat")}, "label_names in silo 1 as in silo 0: hat, beard"),
-        ({"features": FEATURES + 1}, "features in silo 1 as in those before it, got features='others'"),
+        (
+            {"features": FEATURES + 1},
+            "features in silo 1 as in those before it, got features='others'",
+        ),
     ],
 )
 def test_silos_that_disagree_are_told(changes: dict[str, Any], message: str) -> None:
@@ -269,7 +341,9 @@ def test_one_teacher_in_all_or_no_silo_are_too_few(tmp_path: Path) -> None:
         Silos.of([named(ballots=BALLOTS[:, 0])])
     with pytest.raises(ValueError, match="votes of at least one silo"):
         Silos.of([])
-    with pytest.raises(ValueError, match=r"an \.npz file of votes for each silo in .*, got files=0"):
+    with pytest.raises(
+        ValueError, match=r"an \.npz file of votes for each silo in .*, got files=0"
+    ):
         Silos.read(tmp_path)
 
 
@@ -294,7 +368,9 @@ def test_counts_and_ballots_add_up(tmp_path: Path) -> None:
     assert (votes.counts == 2 * COUNTS[[1, 2, 0]]).all()
     some, ids = store.load(rows=np.array([2, 0]))
     assert ids == ["s3", "s1"] and (some.counts == 2 * COUNTS[[0, 1]]).all()
-    with pytest.raises(ValueError, match=r"ballots \[N, T, C\] of every teacher.*teachers_with_counts_alone=5"):
+    with pytest.raises(
+        ValueError, match=r"ballots \[N, T, C\] of every teacher.*teachers_with_counts_alone=5"
+    ):
         store.load(ballots=True)
     store.check()
 

@@ -1,8 +1,9 @@
 """Tutorials and how-to pages do what they say: each is typed in, from top to bottom, in an empty folder.
 
-A block with a title is a file. A line of a console block that begins with ``$`` is a command, and the lines below it
-are lines of what it prints, in this order: ``...`` stands for anything, on a line of its own for any lines. A command
-shows ``pate NAME: `` where it is refused, and ends well otherwise.
+A block with a title is a file. A line of a console block that begins with ``$`` is a command, and
+the lines below it are lines of what it prints, in this order: ``...`` stands for anything, on a
+line of its own for any lines. A command shows ``pate NAME: `` where it is refused, and ends well
+otherwise.
 """
 
 import re
@@ -63,8 +64,12 @@ class Command:
 
 
 def blocks_of(text: str) -> list[Block]:
-    fences = re.findall(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', text, flags=re.DOTALL | re.MULTILINE)
-    assert 2 * len(fences) == len(re.findall("^```", text, flags=re.MULTILINE)), "a block without a language"
+    fences = re.findall(
+        r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', text, flags=re.DOTALL | re.MULTILINE
+    )
+    assert 2 * len(fences) == len(re.findall("^```", text, flags=re.MULTILINE)), (
+        "a block without a language"
+    )
     return [Block(language, title or None, code) for language, title, code in fences]
 
 
@@ -76,12 +81,14 @@ def commands_of(block: Block) -> Iterator[Command]:
         yield Command(tuple(shlex.split(line)), tuple(shown))
 
 
-def expect_shown(printed: str, shown: tuple[str, ...]) -> None:
+def require_shown(printed: str, shown: tuple[str, ...]) -> None:
     rest = iter(printed.splitlines())
     for line in shown:
         if line != "...":
             pattern = ".*".join(map(re.escape, line.rstrip().split("...")))
-            assert any(re.fullmatch(pattern, each.rstrip()) for each in rest), f"{line!r} is not in\n{printed}"
+            assert any(re.fullmatch(pattern, each.rstrip()) for each in rest), (
+                f"{line!r} is not in\n{printed}"
+            )
 
 
 @dataclass
@@ -95,7 +102,9 @@ class Typist:
         self.capsys.readouterr()
         program, *arguments = command.words
         if program == "pate":
-            assert cli.main(arguments) == (2 if command.refused else 0), self.capsys.readouterr().err
+            assert cli.main(arguments) == (2 if command.refused else 0), (
+                self.capsys.readouterr().err
+            )
         elif program == "python":
             with self.monkeypatch.context() as patch:
                 patch.setattr(sys, "argv", arguments)
@@ -110,7 +119,11 @@ class Typist:
             folder = Path(sys.executable).parent
             path = {"PATH": f"{folder}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
             done = subprocess.run(
-                [str(folder / program), *arguments], env=path, capture_output=True, text=True, check=False
+                [str(folder / program), *arguments],
+                env=path,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             assert done.returncode == 0, done.stderr
             return done.stdout
@@ -128,17 +141,23 @@ class Typist:
             elif block.language != "sh":  # commands on runs that the page does not make
                 assert block.language == "console", block.language
                 for command in commands_of(block):
-                    expect_shown(self.run(command), command.shown)
+                    require_shown(self.run(command), command.shown)
 
 
 @pytest.fixture
-def typist(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Typist]:
+def typist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Typist]:
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     with ExitStack() as stack:
         monkeypatch.setattr(sys, "path", [*sys.path])
         # files of a page are modules that no other page may see
-        stack.callback(lambda: [sys.modules.pop(name) for name in set(sys.modules) - before if is_of(name, tmp_path)])
+        stack.callback(
+            lambda: [
+                sys.modules.pop(name) for name in set(sys.modules) - before if is_of(name, tmp_path)
+            ]
+        )
         yield Typist(capsys, monkeypatch)
 
 
@@ -148,9 +167,15 @@ def is_of(name: str, folder: Path) -> bool:
 
 
 # Lightning is short of settings that no reader would give
-@pytest.mark.filterwarnings("ignore:.max_epochs. was not set", "ignore:The number of training batches")
-@pytest.mark.parametrize("page", [pytest.param(p, marks=[pytest.mark.slow] if p in LONG else []) for p in PAGES])
-def test_a_page_does_what_it_says(page: str, typist: Typist, request: pytest.FixtureRequest) -> None:
+@pytest.mark.filterwarnings(
+    "ignore:.max_epochs. was not set", "ignore:The number of training batches"
+)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.slow] if p in LONG else []) for p in PAGES]
+)
+def test_a_page_does_what_it_says(
+    page: str, typist: Typist, request: pytest.FixtureRequest
+) -> None:
     text = (DOCS / page).read_text()
     if "--executor ray" in text:
         pytest.importorskip("ray")
@@ -169,7 +194,9 @@ WRITTEN = [
     for block in blocks_of((DOCS / page).read_text())
     if block.language in ("console", "bash")
     for line in re.findall(
-        r"^(?:\$ )?(?:torchrun .*--no-python )?(pate (?![a-z ]+: ).+)", block.text, flags=re.MULTILINE
+        r"^(?:\$ )?(?:torchrun .*--no-python )?(pate (?![a-z ]+: ).+)",
+        block.text,
+        flags=re.MULTILINE,
     )
 ]
 
@@ -181,7 +208,11 @@ def test_a_command_is_understood(page: str, line: str) -> None:
     for block in blocks_of((DOCS / page).read_text()):
         if block.title is not None:
             Path(block.title).write_text(block.text)
-    begun = [shlex.split(other)[1:] for at, other in WRITTEN if at == page and other.startswith("pate init")]
+    begun = [
+        shlex.split(other)[1:]
+        for at, other in WRITTEN
+        if at == page and other.startswith("pate init")
+    ]
     assert all(cli.main(each) == 0 for each in begun)
     if words[0] == "init":
         return
@@ -200,16 +231,18 @@ def test_each_long_page_is_there() -> None:
 
 def test_what_is_shown_is_compared() -> None:
     printed = "one\nepsilon = 2.000\n  three\n"
-    expect_shown(printed, ("one", "...", "  three"))
-    expect_shown(printed, ("epsilon = ...",))
+    require_shown(printed, ("one", "...", "  three"))
+    require_shown(printed, ("epsilon = ...",))
     for wrong in (("two",), ("  three", "one"), ("epsilon",), ("epsilon = 1...",)):
         with pytest.raises(AssertionError):
-            expect_shown(printed, wrong)
+            require_shown(printed, wrong)
 
 
 def test_a_page_that_is_wrong_fails(typist: Typist) -> None:
     account = "pate account --aggregator NoisyVotes --num_queries 1 --delta 1e-5 --num_teachers 9 --num_labels 1"
-    typist.type(f"```console\n$ {account} --aggregator.sigma_votes 9\nepsilon of 1 queries at ...\n```\n")
+    typist.type(
+        f"```console\n$ {account} --aggregator.sigma_votes 9\nepsilon of 1 queries at ...\n```\n"
+    )
     for wrong in (
         f"```console\n$ {account} --aggregator.sigma_votes 9\nepsilon of 2 queries at ...\n```\n",
         f"```console\n$ {account} --aggregator.sigma_votes -9\n```\n",

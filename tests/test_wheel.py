@@ -18,8 +18,13 @@ BUILD = "from hatchling.build import build_wheel; import sys; print(build_wheel(
 
 
 def outside(command: list[str | Path], folder: Path, **extra: str) -> str:
-    """Run a command in ``folder``, without what this process imports from, and return its output."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    """Run a command in ``folder``, without what this process imports from, and return its
+    output."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
     done = subprocess.run(command, cwd=folder, env=kept | extra, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -36,8 +41,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_has_what_the_checkout_has(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    code = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pate").rglob("*") if path.is_file()}
-    recipes = {f"pate/recipes/{path.relative_to(ROOT / 'configs').as_posix()}" for path in ROOT.glob("configs/*/*")}
+    code = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "pate").rglob("*") if path.is_file()
+    }
+    recipes = {
+        f"pate/recipes/{path.relative_to(ROOT / 'configs').as_posix()}"
+        for path in ROOT.glob("configs/*/*")
+    }
     assert names == {name for name in code if "__pycache__" not in name} | recipes
     assert "pate/models/_networks.py" in names and "pate/recipes/faces/data.yaml" in names
 
@@ -52,7 +62,8 @@ def test_its_page_needs_no_file_of_the_checkout(wheel: Path) -> None:
 
 @pytest.mark.slow
 def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
-    """Unpacked beside the packages that it needs, in a folder that knows nothing of the checkout."""
+    """Unpacked beside the packages that it needs, in a folder that knows nothing of the
+    checkout."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "packages")
     np.savez(tmp_path / "data.npz", X=np.zeros((3, 1)))
@@ -71,8 +82,11 @@ def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(wheel: Path, tmp_path: Path) -> None:
-    """With the dependencies of this environment lent to it, and the package from the wheel alone."""
+def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """With the dependencies of this environment lent to it, and the package from the wheel
+    alone."""
     environment = tmp_path / "environment"
     outside([sys.executable, "-m", "venv", "--without-pip", environment], tmp_path)
     python = environment / "bin" / "python"
@@ -80,10 +94,13 @@ def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(wheel:
     outside([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], tmp_path)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = environment / "lib" / version / "site-packages"
-    # a line in a .pth file adds a folder, but reads none of the .pth files in it: a checkout that it names stays away
+    # a line in a .pth file adds a folder, but reads none of the .pth files in it: a checkout that
+    # it names stays away
     (packages / "lent.pth").write_text(f"{Path(np.__file__).parents[1]}\n")
     command = environment / "bin" / "pate"
-    where = outside([python, "-c", "import pate, pate.models; print(pate.models.__file__)"], tmp_path)
+    where = outside(
+        [python, "-c", "import pate, pate.models; print(pate.models.__file__)"], tmp_path
+    )
     assert where.startswith(str(packages))
     sizes = ["--num=300", "--private_fraction=0.6", "--public_fraction=0.2"]
     outside([command, "faces", "--output", "data/faces", *sizes], tmp_path)
@@ -98,8 +115,11 @@ def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(wheel:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     outside([command, "student", "test", "--run", "../runs/faces"], elsewhere)
-    # what a stranger goes on with: the student alone, on pictures of his own, then one page on all of it
-    shutil.copytree(tmp_path / "runs" / "faces" / "public" / "student" / "model", elsewhere / "model")
+    # what a stranger goes on with: the student alone, on pictures of his own, then one page on all
+    # of it
+    shutil.copytree(
+        tmp_path / "runs" / "faces" / "public" / "student" / "model", elsewhere / "model"
+    )
     pictures = elsewhere / "pictures"
     pictures.mkdir()
     for path in sorted((tmp_path / "data" / "faces" / "img_align_celeba").iterdir())[:3]:
@@ -108,7 +128,9 @@ def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(wheel:
     rows = list(csv.reader((elsewhere / "predictions.csv").read_text().splitlines()))
     assert [row[0] for row in rows[1:]] == sorted(path.name for path in pictures.iterdir())
     assert "Smiling" in rows[0] and {value for row in rows[1:] for value in row[1:]} <= {"0", "1"}
-    outside([command, "export", "model", "--format=torch.export", "--output=student.pt2"], elsewhere)
+    outside(
+        [command, "export", "model", "--format=torch.export", "--output=student.pt2"], elsewhere
+    )
     assert (elsewhere / "student.pt2").stat().st_size > 1000
     outside([command, "report", "../runs/faces"], elsewhere)
     page = (tmp_path / "runs" / "faces" / "public" / "report.html").read_text()

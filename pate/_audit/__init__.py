@@ -1,1 +1,4 @@
-"""Audits of runs: lower bounds on epsilon from canaries and from what was published. Nothing here protects anybody."""
+"""Audits of runs: lower bounds on epsilon from canaries and from what was published.
+
+Nothing here protects anybody.
+"""

@@ -1,7 +1,8 @@
 """What guesses in one run prove: lower bounds on epsilon and mu from which of many canaries were there.
 
-Each of ``m`` canaries is in one of two neighboring states, by a fair coin of its own. From what one run published
-somebody makes ``r`` guesses, a number that is fixed beforehand, of which ``v`` are right.
+Each of ``m`` canaries is in one of two neighboring states, by a fair coin of its own. From what one
+run published somebody makes ``r`` guesses, a number that is fixed beforehand, of which ``v`` are
+right.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from pate._typing import BoolArray, FloatArray
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._bisection import smallest_where
 from pate.accounting._gaussian import gaussian_epsilon
@@ -46,8 +47,12 @@ class Guesses:
     right: int
 
     def __post_init__(self) -> None:
-        expect_count(1, canaries=self.canaries, made=self.made)
-        expect(0 <= self.right <= self.made <= self.canaries, "0 <= right <= made <= canaries", **vars(self))
+        require_count(1, canaries=self.canaries, made=self.made)
+        require(
+            0 <= self.right <= self.made <= self.canaries,
+            "0 <= right <= made <= canaries",
+            **vars(self),
+        )
 
 
 def guess(scores: FloatArray, present: BoolArray, share: float = SHARE) -> Guesses:
@@ -66,13 +71,14 @@ def guess(scores: FloatArray, present: BoolArray, share: float = SHARE) -> Guess
 def epsilon_bound(guesses: Guesses, *, delta: float, confidence: float) -> float:
     """Return the epsilon below which no mechanism is (epsilon, ``delta``)-DP, rounded down to 0.01.
 
-    It is wrong with a probability of at most ``1 - confidence`` (Steinke, Nasr & Jagielski (2023), Theorem 5.2).
+    It is wrong with a probability of at most ``1 - confidence`` (Steinke, Nasr & Jagielski (2023),
+    Theorem 5.2).
 
     Raises:
         ValueError: if ``delta`` or ``confidence`` is out of range.
     """
-    expect(0 <= delta < 1, "0 <= delta < 1", delta=delta)
-    expect_open_unit(confidence=confidence)
+    require(0 <= delta < 1, "0 <= delta < 1", delta=delta)
+    require_in_open_unit_interval(confidence=confidence)
     steps = 0
     # upwards, because the term of delta need not fall as epsilon grows
     while _chance(guesses, steps * _STEP, delta) <= 1 - confidence:
@@ -94,18 +100,21 @@ def _chance(guesses: Guesses, epsilon: float, delta: float) -> float:
 def refutes(guesses: Guesses, trade_off: TradeOff, *, confidence: float) -> bool:
     """Return whether guesses prove that a mechanism has not this trade-off.
 
-    For a mechanism that has it, they do so with a probability of at most ``1 - confidence`` (Mahloujifar, Melis &
-    Chaudhuri (2024), Theorem 9 and Algorithm 1). With ``p_j`` the probability of j right guesses, and for every i,
+    For a mechanism that has it, they do so with a probability of at most ``1 - confidence``
+    (Mahloujifar, Melis & Chaudhuri (2024), Theorem 9 and Algorithm 1). With ``p_j`` the probability
+    of j right guesses, and for every i,
 
         least(sum_(j >= i) j p_j / m) <= sum_(j >= i-1) (r - j) p_j / m,
 
-    where ``least`` is the trade-off: the right side holds the guesses that the flip of one coin would have made right.
-    Of all laws with ``P[right >= v] = 1 - confidence`` the one below has the least total, which for a law is ``r / m``.
+    where ``least`` is the trade-off: the right side holds the guesses that the flip of one coin
+    would have made right. Of all laws with ``P[right >= v] = 1 - confidence`` the one below has the
+    least total, which for a law is ``r / m``.
     """
     m, r, v = guesses.canaries, guesses.made, guesses.right
     right, wrong = (1 - confidence) * v / m, (1 - confidence) * (r - v) / m
     for i in range(v, 0, -1):
-        # right rates above 1 are as impossible as a total that is too large, which is what is found then
+        # right rates above 1 are as impossible as a total that is too large, which is what is found
+        # then
         more = max(wrong, trade_off(min(right, 1.0))) - wrong
         wrong += more
         right += (i - 1) / (r - i + 1) * more
@@ -118,12 +127,16 @@ def mu_bound(guesses: Guesses, *, confidence: float) -> float:
     Raises:
         ValueError: if ``confidence`` is out of range.
     """
-    expect_open_unit(confidence=confidence)
+    require_in_open_unit_interval(confidence=confidence)
 
     def possible(mu: float) -> bool:
         return not refutes(guesses, gaussian_trade_off(mu), confidence=confidence)
 
-    return 0.0 if possible(0.0) else smallest_where(possible, 0.0, _LARGEST_MU, tolerance=1e-6) * (1 - 1e-6)
+    return (
+        0.0
+        if possible(0.0)
+        else smallest_where(possible, 0.0, _LARGEST_MU, tolerance=1e-6) * (1 - 1e-6)
+    )
 
 
 def gaussian_trade_off(mu: float) -> TradeOff:
@@ -134,9 +147,14 @@ def gaussian_trade_off(mu: float) -> TradeOff:
 def trade_off_of(account: RDPAccountant) -> TradeOff:
     """Return the trade-off that follows from all that is proven of an account: from its deltas, and from its mu."""
     cost = account.cost
-    deltas, factors = np.array([account.get_delta(float(epsilon)) for epsilon in _EPSILONS]), np.exp(_EPSILONS)
+    deltas, factors = (
+        np.array([account.get_delta(float(epsilon)) for epsilon in _EPSILONS]),
+        np.exp(_EPSILONS),
+    )
     gaussian = (
-        gaussian_trade_off(math.sqrt(cost.mu_squared)) if cost.delta0 == 0 and math.isfinite(cost.mu_squared) else None
+        gaussian_trade_off(math.sqrt(cost.mu_squared))
+        if cost.delta0 == 0 and math.isfinite(cost.mu_squared)
+        else None
     )
 
     def least(hits: float) -> float:
@@ -156,8 +174,9 @@ def hits_at(trade_off: TradeOff, false_positives: float) -> float:
 def mean_bound(shares: ArrayLike, *, confidence: float) -> float:
     """Return the mean below which independent variables in [0, 1] have not their mean, whatever else their law is.
 
-    A gambler who starts with 1 and bets on each variable that it is above ``mean`` hardly ever gets rich if it is not:
-    ``P[wealth >= 1 / error] <= error`` (Ville; Waudby-Smith & Ramdas (2024)). The stakes follow from earlier ones.
+    A gambler who starts with 1 and bets on each variable that it is above ``mean`` hardly ever gets
+    rich if it is not: ``P[wealth >= 1 / error] <= error`` (Ville; Waudby-Smith & Ramdas (2024)).
+    The stakes follow from earlier ones.
 
     Args:
         shares: ``[n]``, such as the shares of right guesses of runs that have nothing in common.
@@ -175,7 +194,9 @@ def mean_bound(shares: ArrayLike, *, confidence: float) -> float:
         gains = np.log1p(np.minimum(stakes, 0.9 / mean) * (values - mean))
         return bool(np.cumsum(gains).max() < -math.log(1 - confidence))
 
-    return 0.0 if possible(1e-9) else smallest_where(possible, 1e-9, 1.0, tolerance=1e-6) * (1 - 1e-6)
+    return (
+        0.0 if possible(1e-9) else smallest_where(possible, 1e-9, 1.0, tolerance=1e-6) * (1 - 1e-6)
+    )
 
 
 def most_right(trade_off: TradeOff) -> float:
@@ -191,7 +212,8 @@ class Bounds:
         guesses: how many were made, and right.
         epsilon: no mechanism with a smaller epsilon at ``delta`` did this (Steinke et al. (2023)).
         mu: no mechanism that is GDP with a smaller mu did this (Mahloujifar et al. (2024)).
-        gaussian_epsilon: the epsilon at ``delta`` of a Gaussian mechanism of ``mu``: a bound for such alone.
+        gaussian_epsilon: the epsilon at ``delta`` of a Gaussian mechanism of ``mu``: a bound for
+            such alone.
         refuted: whether the trade-off that was stated is not that of the run.
     """
 
@@ -203,7 +225,13 @@ class Bounds:
 
     @classmethod
     def of(
-        cls, scores: FloatArray, present: BoolArray, stated: TradeOff, *, delta: float, confidence: float = 0.95
+        cls,
+        scores: FloatArray,
+        present: BoolArray,
+        stated: TradeOff,
+        *,
+        delta: float,
+        confidence: float = 0.95,
     ) -> Bounds:
         """Return what scores ``[m]`` of canaries prove that were ``present`` ``[m]`` or not."""
         guesses = guess(scores, present)

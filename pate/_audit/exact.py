@@ -1,6 +1,7 @@
 """What one release leaks of each canary, computed from the votes with its one version and with its other: no sampling.
 
-Chadha, Jagielski, Papernot, Choquette-Choo & Nasr (2024) audit private prediction so, query by query.
+Chadha, Jagielski, Papernot, Choquette-Choo & Nasr (2024) audit private prediction so, query by
+query.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ Laws = tuple[FloatArray, FloatArray]
 
 _LOST = 0.01  # of epsilon, by rounding, unless losses would span more cells than these
 _CELLS = 2e7
-_FFT_ERROR = 1e-14  # relative to the norms of what is convolved: far above what double precision errs
+_FFT_ERROR = (
+    1e-14  # relative to the norms of what is convolved: far above what double precision errs
+)
 _LARGEST = 700.0  # epsilon: larger ones are not told apart
 
 
@@ -33,7 +36,8 @@ class Exact:
         steps: how many answers there are: queries, or rounds of noisy sums.
         mean: how often the best guess by one answer is right, on average over canaries and answers.
         largest: how often it is right for the canary and the answer for which this is most.
-        epsilon: the epsilon, at the delta of the statement, that all answers leak of the canary that they tell best.
+        epsilon: the epsilon, at the delta of the statement, that all answers leak of the canary
+            that they tell best.
         paid: the epsilon that was paid for the release.
     """
 
@@ -54,7 +58,8 @@ class Exact:
     def of_laws(cls, pairs: Iterable[Laws], *, steps: int, paid: float, delta: float) -> Exact:
         """Return what answers leak that have the laws ``pairs``, one of each canary; equal laws may be left out.
 
-        Which canary is told best is taken from the Gaussian noise by which one could guess as well, answer by answer.
+        Which canary is told best is taken from the Gaussian noise by which one could guess as well,
+        answer by answer.
         """
         largest, most = 0.5, -1.0
         means, worst = [], None
@@ -87,9 +92,10 @@ class Exact:
 def joint_epsilon(p: FloatArray, q: FloatArray, *, delta: float) -> float:
     """Return the epsilon at ``delta > 0`` of independent answers with the laws p and q ``[n, N]``, in either order.
 
-    Privacy losses are rounded to a grid, so that their sums are convolutions, and their means kept (Gopi, Lee &
-    Wutschitz (2021)). The result is a lower bound: what rounding may add, but for a thousandth of ``delta`` by
-    Hoeffding's inequality, is taken off, as is what transforms may have made up. At most it is `_LARGEST`.
+    Privacy losses are rounded to a grid, so that their sums are convolutions, and their means kept
+    (Gopi, Lee & Wutschitz (2021)). The result is a lower bound: what rounding may add, but for a
+    thousandth of ``delta`` by Hoeffding's inequality, is taken off, as is what transforms may have
+    made up. At most it is `_LARGEST`.
     """
     return max(_one_way(p, q, delta), _one_way(q, p, delta)) if len(p) else 0.0
 
@@ -104,7 +110,9 @@ def _one_way(p: FloatArray, q: FloatArray, delta: float) -> float:
     shared = np.isfinite(losses)
     failing = delta / 1000
     deviations = math.sqrt(len(p) * math.log(1 / failing) / 2)
-    spread = np.where(shared, losses, -np.inf).max(axis=1) - np.where(shared, losses, np.inf).min(axis=1)
+    spread = np.where(shared, losses, -np.inf).max(axis=1) - np.where(shared, losses, np.inf).min(
+        axis=1
+    )
     cell = max(_LOST / deviations, float(spread.sum()) / _CELLS)
     shift, parts, first = -cell * deviations, [], 0
     for chances, row, valid in zip(p, losses, shared, strict=True):
@@ -128,7 +136,10 @@ def _sum_of(parts: list[FloatArray]) -> tuple[FloatArray, int]:
     """Return a lower bound on the law of a sum of independent places, and its first place."""
     if len(parts) == 1:
         return parts[0], 0
-    (left, first), (right, second) = _sum_of(parts[: len(parts) // 2]), _sum_of(parts[len(parts) // 2 :])
+    (left, first), (right, second) = (
+        _sum_of(parts[: len(parts) // 2]),
+        _sum_of(parts[len(parts) // 2 :]),
+    )
     error = _FFT_ERROR * np.linalg.norm(left) * np.linalg.norm(right)
     masses = np.maximum(fftconvolve(left, right) - error, 0.0)
     (kept,) = masses.nonzero()

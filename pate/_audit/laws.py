@@ -48,7 +48,7 @@ def laws(aggregator: Aggregator, votes: Votes, turned: Votes) -> Laws:
 
 def _of_subsets(aggregator: Canonical, votes: Votes, turned: Votes) -> Laws:
     num_labels, k, gamma = votes.num_labels, aggregator.k, aggregator.gamma
-    _expect_few(math.comb(num_labels, k), aggregator.noise_law)
+    _require_few(math.comb(num_labels, k), aggregator.noise_law)
     inside = np.array(list(combinations(range(num_labels), k)))
     outside = np.array([sorted(set(range(num_labels)) - set(row)) for row in inside.tolist()])
 
@@ -57,22 +57,34 @@ def _of_subsets(aggregator: Canonical, votes: Votes, turned: Votes) -> Laws:
         if aggregator.loss == "published":
             best_left_out = np.maximum(best_left_out, np.sort(counts, axis=1)[:, -k, None])
         least = reduce(np.minimum, (counts[:, column] for column in inside.T))
-        return _choose((gamma * least - (1 - gamma) * best_left_out) / aggregator.scale_canonical, aggregator.noise_law)
+        return _choose(
+            (gamma * least - (1 - gamma) * best_left_out) / aggregator.scale_canonical,
+            aggregator.noise_law,
+        )
 
     return law(votes.counts), law(turned.counts)
 
 
 def _of_sequences(aggregator: Joint, votes: Votes, turned: Votes) -> Laws:
     k = aggregator.k
-    _expect_few(math.perm(votes.num_labels, k), aggregator.noise_law)
+    _require_few(math.perm(votes.num_labels, k), aggregator.noise_law)
     # those of a set one after another, because sets are released
-    sequences = np.array([row for chosen in combinations(range(votes.num_labels), k) for row in permutations(chosen)])
+    sequences = np.array(
+        [row for chosen in combinations(range(votes.num_labels), k) for row in permutations(chosen)]
+    )
 
     def law(counts: CountArray) -> FloatArray:
         ranked = -np.sort(-counts.astype(np.int64), axis=1)
-        losses = reduce(np.maximum, (ranked[:, i, None] - counts[:, column] for i, column in enumerate(sequences.T)))
+        losses = reduce(
+            np.maximum,
+            (ranked[:, i, None] - counts[:, column] for i, column in enumerate(sequences.T)),
+        )
         chances = _choose(-losses / aggregator.scale_joint, aggregator.noise_law)
-        return np.asarray(chances.reshape(len(counts), math.comb(votes.num_labels, k), math.factorial(k)).sum(axis=2))
+        return np.asarray(
+            chances.reshape(len(counts), math.comb(votes.num_labels, k), math.factorial(k)).sum(
+                axis=2
+            )
+        )
 
     return law(votes.counts), law(turned.counts)
 
@@ -90,14 +102,18 @@ def _of_flips(aggregator: PermuteAndFlip, votes: Votes, turned: Votes) -> Laws:
 def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
     if aggregator.noise_law not in ("gumbel", "exponential"):
         raise _unknown(aggregator, aggregator.noise_law)
-    num_labels, mechanism = votes.num_labels, aggregator.mechanism(votes.panel)
+    num_labels, mechanism = votes.num_labels, aggregator.mechanism(votes.shape)
     ranks = np.arange(num_labels + 1)
     least, most = (0, num_labels) if aggregator.allow_empty else (1, num_labels - 1)
     allowed = (ranks >= least) & (ranks <= min(most, aggregator.kbar or most))
-    preferred = np.where(allowed, 0.0 if aggregator.regularizer is None else aggregator.regularizer, -np.inf)
+    preferred = np.where(
+        allowed, 0.0 if aggregator.regularizer is None else aggregator.regularizer, -np.inf
+    )
     passed, failed, members = [], [], []
     for side in (votes, turned):
-        ranked = sort_counts(side.counts, upper=side.num_teachers, majority_weight=mechanism.majority_weight)
+        ranked = sort_counts(
+            side.counts, upper=side.num_teachers, majority_weight=mechanism.majority_weight
+        )
         gaps = ranked.gaps.astype(np.float64)
         chances = _choose((gaps + preferred) / aggregator.scale_gap, aggregator.noise_law)
         passed.append(chances * mechanism.test.probability(gaps))
@@ -108,9 +124,14 @@ def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
 
 
 def _of_majority(aggregator: StableMajority, votes: Votes, turned: Votes) -> Laws:
-    test, leads = aggregator.mechanism(votes.panel), [2 * side.counts - side.num_teachers for side in (votes, turned)]
+    test, leads = (
+        aggregator.mechanism(votes.shape),
+        [2 * side.counts - side.num_teachers for side in (votes, turned)],
+    )
     distances = [np.abs(lead).min(axis=1, keepdims=True) / 2 for lead in leads]
-    passed, failed = ([chance(distance) for distance in distances] for chance in (test.probability, test.failure))
+    passed, failed = (
+        [chance(distance) for distance in distances] for chance in (test.probability, test.failure)
+    )
     return _released(passed, failed, ((leads[0] > 0) == (leads[1] > 0)).all(axis=1, keepdims=True))
 
 
@@ -132,13 +153,15 @@ def _of_powerset(aggregator: Powerset, votes: Votes, turned: Votes) -> Laws:
             chances.append([part / sum(parts) for part in parts])
         rows.append(chances)
     widest = max((len(first) for first, _ in rows), default=1)
-    padded = np.array([[side + [0.0] * (widest - len(side)) for side in row] for row in rows]).reshape(-1, 2, widest)
+    padded = np.array(
+        [[side + [0.0] * (widest - len(side)) for side in row] for row in rows]
+    ).reshape(-1, 2, widest)
     return padded[:, 0], padded[:, 1]
 
 
 def _peel(votes: Votes, turned: Votes, k: int, scale: float, noise: str) -> Laws:
     """Return the laws of sets that are peeled: a set comes of each of its members as the last one."""
-    _expect_few(sum(math.comb(votes.num_labels, size) for size in range(1, k + 1)), "gumbel")
+    _require_few(sum(math.comb(votes.num_labels, size) for size in range(1, k + 1)), "gumbel")
 
     def law(counts: CountArray) -> FloatArray:
         chances: dict[tuple[int, ...], FloatArray] = {(): np.ones(len(counts))}
@@ -146,7 +169,9 @@ def _peel(votes: Votes, turned: Votes, k: int, scale: float, noise: str) -> Laws
             longer: dict[tuple[int, ...], FloatArray] = {}
             for chosen, chance in chances.items():
                 left = [label for label in range(votes.num_labels) if label not in chosen]
-                for label, part in zip(left, _choose(counts[:, left] / scale, noise).T, strict=True):
+                for label, part in zip(
+                    left, _choose(counts[:, left] / scale, noise).T, strict=True
+                ):
                     members = tuple(sorted((*chosen, label)))
                     longer[members] = longer.get(members, 0.0) + chance * part
             chances = longer
@@ -160,7 +185,8 @@ def _choose(utilities: FloatArray, noise: str) -> FloatArray:
     weights = np.exp(utilities - utilities.max(axis=1, keepdims=True))
     if noise == "gumbel":
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-    # permute and flip: an outcome comes at a uniform time, and is taken if no coin before it showed heads
+    # permute and flip: an outcome comes at a uniform time, and is taken if no coin before it showed
+    # heads
     nodes, parts = np.polynomial.legendre.leggauss(utilities.shape[1] // 2 + 1)
     chances = np.zeros(utilities.shape)
     for time, part in zip((nodes + 1) / 2, parts / 2, strict=True):
@@ -172,7 +198,8 @@ def _choose(utilities: FloatArray, noise: str) -> FloatArray:
 def _released(passed: list[FloatArray], failed: list[FloatArray], same: BoolArray) -> Laws:
     """Return the laws of outcomes that have ``passed``, the ``same`` ones or others; those that ``failed`` are nothing.
 
-    The chance of nothing is no difference from 1, which would be 0 on one side alone where both are small.
+    The chance of nothing is no difference from 1, which would be 0 on one side alone where both are
+    small.
     """
     first, second = passed
     nothing = [side.sum(axis=1, keepdims=True) for side in failed]
@@ -183,10 +210,12 @@ def _released(passed: list[FloatArray], failed: list[FloatArray], same: BoolArra
     )
 
 
-def _expect_few(outcomes: int, noise: str) -> None:
+def _require_few(outcomes: int, noise: str) -> None:
     most = MOST_FLIPPED if noise == "exponential" else MOST_OUTCOMES
     if outcomes > most:
-        raise NotAtHandError(f"a query has {outcomes:,} outcomes, of which {most:,} are listed at most")
+        raise NotAtHandError(
+            f"a query has {outcomes:,} outcomes, of which {most:,} are listed at most"
+        )
 
 
 def _unknown(aggregator: Any, noise: str | None = None) -> NotAtHandError:

@@ -1,6 +1,9 @@
-"""The label stage of an audited run again and again, with new coins for its canaries each time. NOT PRIVATE.
+"""The label stage of an audited run again and again, with new coins for its canaries each time.
 
-It takes the strongest view that the definition of privacy allows: all other votes are known, and what the mechanism
+NOT PRIVATE.
+
+It takes the strongest view that the definition of privacy allows: all other votes are known, and
+    what the mechanism
 releases is seen itself, not only the labels that follow from it.
 """
 
@@ -20,7 +23,7 @@ from pate._audit.exact import Exact, Laws
 from pate._audit.laws import laws
 from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
-from pate._validation import expect
+from pate._validation import require
 from pate._voters import GroupVoters, Question, RecordVoters, Voters
 from pate._votes import Votes
 from pate.accounting._gaussian import gaussian_epsilon
@@ -51,13 +54,17 @@ class Repeated:
     refuted: bool
 
     @classmethod
-    def of(cls, shares: ArrayLike, stated: TradeOff, *, delta: float, confidence: float = 0.95) -> Repeated:
+    def of(
+        cls, shares: ArrayLike, stated: TradeOff, *, delta: float, confidence: float = 0.95
+    ) -> Repeated:
         """Return what the shares ``[n]`` of right guesses of independent releases prove."""
         least = mean_bound(shares, confidence=confidence)
         # of all tests the best one errs on both sides alike: mu-GDP gives it Phi(mu / 2)
         mu = 2 * float(ndtri(max(0.5, least)))
         right = float(np.asarray(shares, dtype=np.float64).mean())
-        return cls(np.size(shares), right, mu, gaussian_epsilon(delta, mu), least > most_right(stated))
+        return cls(
+            np.size(shares), right, mu, gaussian_epsilon(delta, mu), least > most_right(stated)
+        )
 
 
 class World(ABC):
@@ -72,21 +79,27 @@ class World(ABC):
     num_queries: int
 
     @abstractmethod
-    def scores(self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray:
+    def scores(
+        self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator
+    ) -> FloatArray:
         """Return the scores ``[m]`` of canaries after one release of votes in which ``present`` ``[m]`` are."""
 
     @abstractmethod
-    def exact(self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float) -> Exact:
+    def exact(
+        self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
+    ) -> Exact:
         """Return what a release for which an epsilon of ``paid`` is paid at ``delta`` leaks of its canaries.
 
-        Coins are tossed for all of them; each is then turned alone, and its votes are counted again by the release's
-        own code.
+        Coins are tossed for all of them; each is then turned alone, and its votes are counted again
+        by the release's own code.
 
         Raises:
             NotAtHandError: if the law of the aggregator is not known, or has too many outcomes.
         """
 
-    def repeat(self, aggregator: Aggregator, *, runs: int, generator: np.random.Generator) -> Iterator[float]:
+    def repeat(
+        self, aggregator: Aggregator, *, runs: int, generator: np.random.Generator
+    ) -> Iterator[float]:
         """Yield the share of right guesses of each of ``runs`` releases, before each of which coins are tossed."""
         for _ in range(runs):
             present = generator.random(self.num_canaries) < 0.5
@@ -105,7 +118,11 @@ class Moments(World):
 
     def __init__(self, votes: Votes, canaries: Canaries, rows: IntArray) -> None:
         voters = votes.voters
-        expect(isinstance(voters, RecordVoters | GroupVoters), "records as voters", voters=type(voters).__name__)
+        require(
+            isinstance(voters, RecordVoters | GroupVoters),
+            "records as voters",
+            voters=type(voters).__name__,
+        )
         assert isinstance(voters, RecordVoters | GroupVoters)
         self._votes, self._rows = votes, rows
         self.num_canaries, self.num_queries = rows.shape[1], votes.num_queries
@@ -120,9 +137,15 @@ class Moments(World):
             for features, labels in zip(canaries.features, canaries.labels, strict=True)
         ]
 
-    def scores(self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray:
+    def scores(
+        self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator
+    ) -> FloatArray:
         """Return the logarithm of how much likelier all noisy sums are if a canary is present."""
-        expect(isinstance(aggregator, ScoreVotes), "ScoreVotes, which ask for moments", aggregator=type(aggregator))
+        require(
+            isinstance(aggregator, ScoreVotes),
+            "ScoreVotes, which ask for moments",
+            aggregator=type(aggregator),
+        )
         assert isinstance(aggregator, ScoreVotes)
         voters, everything = self._turned(present), np.ones(self.num_canaries, dtype=np.bool_)
         extremes = [self._turned(everything), self._turned(~everything)]
@@ -130,18 +153,24 @@ class Moments(World):
         for _, question, moments in released(aggregator, voters, self.num_queries, generator):
             between = sum(side.clipped_sum(question, moments.clip) for side in extremes) / 2
             seen.append((moments.total - between) / moments.sigma)
-            first, second = (_clipped(side, question, moments.clip / moments.sigma) for side in self._sides)
+            first, second = (
+                _clipped(side, question, moments.clip / moments.sigma) for side in self._sides
+            )
             moves.append(first - second)
         return _likelier(np.stack(seen), np.stack(moves))
 
-    def exact(self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float) -> Exact:
+    def exact(
+        self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
+    ) -> Exact:
         """Return what the noisy sum of each round leaks, given what one draw of the rounds before released."""
         assert isinstance(aggregator, ScoreVotes)
         present = generator.random(self.num_canaries) < 0.5
         voters = self._turned(present)
         coins = [present ^ alone for alone in np.eye(self.num_canaries, dtype=np.bool_)]
         steps = []
-        with stage_bar(len(coins) * len(aggregator.rounds), "exact divergences", unit="canary") as bar:
+        with stage_bar(
+            len(coins) * len(aggregator.rounds), "exact divergences", unit="canary"
+        ) as bar:
             for _, question, moments in released(aggregator, voters, self.num_queries, generator):
                 total, step = voters.clipped_sum(question, moments.clip), []
                 for coin in coins:  # one after another: each has a copy of all records
@@ -168,14 +197,17 @@ class Teachers(World):
     Args:
         votes: the votes, with ballots ``[Q, T, C]``.
         teachers: ``[copies, m]``, the teachers that have canaries.
-        ballots: ``[2, Q, copies, m, C]``, those of teachers whose canary is present, and of those whose is not.
+        ballots: ``[2, Q, copies, m, C]``, those of teachers whose canary is present, and of those
+            whose is not.
     """
 
     def __init__(self, votes: Votes, teachers: IntArray, ballots: UInt8Array) -> None:
         self._votes, self._teachers, self._ballots = votes, teachers, ballots
         self.num_canaries, self.num_queries = teachers.shape[1], votes.num_queries
 
-    def scores(self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray:
+    def scores(
+        self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator
+    ) -> FloatArray:
         """Return how much the answers look like the ballots of teachers whose canary is present."""
         everything = np.ones(self.num_canaries, dtype=np.bool_)
         release = aggregator.aggregate(self._turned(present), generator=generator)
@@ -184,22 +216,35 @@ class Teachers(World):
             answers = np.where(release.mask, release.labels - 0.5, 0.0)
             return np.asarray(np.einsum("qc,mqc->m", answers, first - second))
         sides = [self._turned(everything).counts, self._turned(~everything).counts]
-        return _likelier((release.noisy_counts - (sides[0] + sides[1]) / 2)[None], (first - second)[None])
+        return _likelier(
+            (release.noisy_counts - (sides[0] + sides[1]) / 2)[None], (first - second)[None]
+        )
 
-    def exact(self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float) -> Exact:
+    def exact(
+        self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
+    ) -> Exact:
         """Return what the noisy sums leak, or labels that are released without any by their `laws`."""
         present = generator.random(self.num_canaries) < 0.5
         votes = self._turned(present)
-        turned = (self._turned(present ^ alone) for alone in np.eye(self.num_canaries, dtype=np.bool_))
-        if type(aggregator) is NoisyVotes or type(aggregator) is TauVoting:  # a subclass may have other noise
+        turned = (
+            self._turned(present ^ alone) for alone in np.eye(self.num_canaries, dtype=np.bool_)
+        )
+        if (
+            type(aggregator) is NoisyVotes or type(aggregator) is TauVoting
+        ):  # a subclass may have other noise
             there = _in_deviations(aggregator, votes)
-            moves = [np.linalg.norm(_in_deviations(aggregator, other) - there, axis=1) for other in turned]
+            moves = [
+                np.linalg.norm(_in_deviations(aggregator, other) - there, axis=1)
+                for other in turned
+            ]
             return Exact.of_moves(np.array(moves), paid=paid, delta=delta)
 
         def pairs() -> Iterator[Laws]:
             with stage_bar(self.num_canaries, "exact divergences", unit="canary") as bar:
                 for other in turned:
-                    moved = np.flatnonzero((ballots_of(other) != ballots_of(votes)).any(axis=(1, 2)))
+                    moved = np.flatnonzero(
+                        (ballots_of(other) != ballots_of(votes)).any(axis=(1, 2))
+                    )
                     yield laws(aggregator, votes[moved], other[moved])
                     bar.update()
 
@@ -223,7 +268,9 @@ def _in_deviations(aggregator: NoisyVotes | TauVoting, votes: Votes) -> FloatArr
 
 def _clipped(voters: RecordVoters, question: Question, clip: float) -> FloatArray:
     """Return ballots ``[m, R + 1, C]``, clipped and in units of the noise."""
-    bases, residuals, norms = (np.concatenate(parts) for parts in zip(*voters.parts(question), strict=True))
+    bases, residuals, norms = (
+        np.concatenate(parts) for parts in zip(*voters.parts(question), strict=True)
+    )
     ballots = bases[:, :, None] * residuals[:, None]
     lengths = np.sqrt((ballots**2).sum(axis=(1, 2)))
     return np.asarray(ballots * (np.minimum(norms, clip) / np.maximum(lengths, 1))[:, None, None])
@@ -232,12 +279,14 @@ def _clipped(voters: RecordVoters, question: Question, clip: float) -> FloatArra
 def _likelier(seen: FloatArray, moves: FloatArray) -> FloatArray:
     """Return the logarithm of how much likelier what was seen is if each of the canaries is present.
 
-    The covariance of the noise between rounds is taken from what was seen, label by label: where noise is missing, or
-    that of one round is that of another, it hides nothing. What all canaries together explain is told from noise, and
-    from what one of them explains, in a few passes.
+    The covariance of the noise between rounds is taken from what was seen, label by label: where
+        noise is missing, or
+    that of one round is that of another, it hides nothing. What all canaries together explain is
+    told from noise, and from what one of them explains, in a few passes.
 
     Args:
-        seen: ``[r, n, C]``, by what ``r`` rounds differ from what is expected halfway between both versions.
+        seen: ``[r, n, C]``, by what ``r`` rounds differ from what is expected halfway between both
+            versions.
         moves: ``[r, m, n, C]``, by what a canary moves each, from one version to the other.
     """
     rounds, scores = len(seen), np.zeros(moves.shape[1])
@@ -246,7 +295,12 @@ def _likelier(seen: FloatArray, moves: FloatArray) -> FloatArray:
         noise = seen - np.einsum("m,tmnc->tnc", expected, moves)
         columns = noise.transpose(2, 0, 1)
         covariances = columns @ columns.swapaxes(1, 2) / noise.shape[1]
-        covariances += (1e-9 * np.trace(covariances, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(rounds)
+        covariances += (1e-9 * np.trace(covariances, axis1=1, axis2=2) + 1e-12)[
+            :, None, None
+        ] * np.eye(rounds)
         weighed = np.einsum("ctu,umnc->tmnc", np.linalg.inv(covariances), moves)
-        scores = np.einsum("tmnc,tnc->m", weighed, noise) + np.einsum("tmnc,tmnc->m", weighed, moves) * expected
+        scores = (
+            np.einsum("tmnc,tnc->m", weighed, noise)
+            + np.einsum("tmnc,tmnc->m", weighed, moves) * expected
+        )
     return scores

@@ -1,4 +1,7 @@
-"""A whole run with canaries among its records, and what it published held against its statement. NOT PRIVATE."""
+"""A whole run with canaries among its records, and what it published held against its statement.
+
+NOT PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from pate._runs.key import read_key
 from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields
 from pate._typing import FloatArray, IntArray, StrArray
-from pate._validation import expect
+from pate._validation import require
 from pate._vote_store import finished_votes
 from pate._voters import GroupVoters, RecordVoters
 from pate._votes import Votes, rows_of
@@ -47,13 +50,16 @@ class Outcome:
     """What an audit found.
 
     Attributes:
-        epsilon: what the run stated of its ledger under REPLACE_RECORD, for a unit of as many records as a canary is.
+        epsilon: what the run stated of its ledger under REPLACE_RECORD, for a unit of as many
+            records as a canary is.
         delta: the delta of that.
-        hits: the largest rate of true positives that is stated to be possible, by rate of false positives.
+        hits: the largest rate of true positives that is stated to be possible, by rate of false
+            positives.
         labels: what the released answers prove, in one run.
         student: what the student's probabilities prove, in one run.
         exact: what a release leaks of each canary; or why that is not at hand.
-        repeated: what further releases of the same votes prove; None where canaries cannot be turned around in votes.
+        repeated: what further releases of the same votes prove; None where canaries cannot be
+            turned around in votes.
     """
 
     epsilon: float
@@ -91,14 +97,26 @@ class Outcome:
             "Lower bounds, of which all hold together with 95%:",
             f"{'seen by the attacker':<44} {'guesses right':>16} {'epsilon >=':>11} {'if Gaussian >=':>15}",
         ]  # fmt: skip
-        for name, bounds in (("released labels and values, one run", self.labels), ("student, one run", self.student)):
+        for name, bounds in (
+            ("released labels and values, one run", self.labels),
+            ("student, one run", self.student),
+        ):
             guesses = f"{bounds.guesses.right} of {bounds.guesses.made}"
-            lines.append(f"{name:<44} {guesses:>16} {bounds.epsilon:>11.2f} {bounds.gaussian_epsilon:>15.2f}")
+            lines.append(
+                f"{name:<44} {guesses:>16} {bounds.epsilon:>11.2f} {bounds.gaussian_epsilon:>15.2f}"
+            )
         if self.repeated is not None:
-            name, share = f"what the mechanism drew, {self.repeated.runs} releases", f"{self.repeated.right:.1%}"
+            name, share = (
+                f"what the mechanism drew, {self.repeated.runs} releases",
+                f"{self.repeated.right:.1%}",
+            )
             lines.append(f"{name:<44} {share:>16} {'':>11} {self.repeated.gaussian_epsilon:>15.2f}")
         exact = f"Nothing exact: {self.exact}." if isinstance(self.exact, str) else self.exact.text
-        verdict = "The statement is FALSE: no such mechanism did this." if self.refuted else "The statement stands."
+        verdict = (
+            "The statement is FALSE: no such mechanism did this."
+            if self.refuted
+            else "The statement stands."
+        )
         return "\n".join([*lines, "", exact, "", verdict]) + "\n"
 
 
@@ -107,26 +125,40 @@ def audit(folder: Path, *, releases: int) -> Outcome:
 
     Args:
         folder: the folder of the run, whose data are `CanaryRecords`.
-        releases: how many further releases are made in memory. What they prove is kept beside the run, so that an audit
-            that is killed goes on.
+        releases: how many further releases are made in memory. What they prove is kept beside the
+            run, so that an audit that is killed goes on.
 
     Raises:
         ValueError: if the run is not finished, or has no canaries.
     """
     run = Run(folder, ledger=load_ledger(folder))
     data = load_data(run)
-    expect(isinstance(data, CanaryRecords), "a run with canaries among its records", data=type(data).__name__)
+    require(
+        isinstance(data, CanaryRecords),
+        "a run with canaries among its records",
+        data=type(data).__name__,
+    )
     assert isinstance(data, CanaryRecords)
-    released, confidence, copies = ReleasedLabels.load(folder), 1 - 0.05 / _TESTS, data.canaries.copies
-    reserved = account(read_ledger(run.ledger_path).reserved(copies), NeighboringRelation.REPLACE_RECORD)
+    released, confidence, copies = (
+        ReleasedLabels.load(folder),
+        1 - 0.05 / _TESTS,
+        data.canaries.copies,
+    )
+    reserved = account(
+        read_ledger(run.ledger_path).reserved(copies), NeighboringRelation.REPLACE_RECORD
+    )
     stated, delta = trade_off_of(reserved), released.delta
     values = np.where(released.mask, released.labels - 0.5, 0.0)
     if released.noisy_counts is not None:
         values = released.noisy_counts
-    probabilities = Pipeline(folder).student().predict_proba(data.canaries.probes.astype(np.float32))
+    probabilities = (
+        Pipeline(folder).student().predict_proba(data.canaries.probes.astype(np.float32))
+    )
     views = _of_probes(values, released.ids, data.probe_ids), probabilities.astype(np.float64)
     labels, student = (
-        Bounds.of(data.canaries.scores(view), data.present, stated, delta=delta, confidence=confidence)
+        Bounds.of(
+            data.canaries.scores(view), data.present, stated, delta=delta, confidence=confidence
+        )
         for view in views
     )
     exact: Exact | str = "no canary can be turned in votes of this kind"
@@ -134,20 +166,28 @@ def audit(folder: Path, *, releases: int) -> Outcome:
     settings = decode_fields(LabelSettings, run.begun(LABEL).settings)
     world = world_of(run, data, settings)
     if world is not None:
-        events = settings.mechanism.events(released.panel)
-        alone = account(reaching([(events, len(released.ids))], copies), NeighboringRelation.REPLACE_RECORD)
+        events = settings.mechanism.events(released.shape)
+        alone = account(
+            reaching([(events, len(released.ids))], copies), NeighboringRelation.REPLACE_RECORD
+        )
 
         def leaks() -> dict[str, Any]:
             paid = alone.get_epsilon(delta=delta)
             try:
-                return {"exact": asdict(world.exact(settings.mechanism, private_generator(), paid=paid, delta=delta))}
+                return {
+                    "exact": asdict(
+                        world.exact(settings.mechanism, private_generator(), paid=paid, delta=delta)
+                    )
+                }
             except NotAtHandError as error:
                 return {"exact": str(error)}
 
         content = make_once(run.private / f"exact-{released.release}.json", leaks)["exact"]
         exact = content if isinstance(content, str) else Exact(**content)
     if world is not None and releases:
-        shares = _repeated(world, settings.mechanism, run.private / f"audit-{released.release}.txt", releases)
+        shares = _repeated(
+            world, settings.mechanism, run.private / f"audit-{released.release}.txt", releases
+        )
         repeated = Repeated.of(shares, trade_off_of(alone), delta=delta, confidence=confidence)
     return Outcome(
         epsilon=reserved.get_epsilon(delta=delta),
@@ -189,15 +229,21 @@ def world_of(run: Run, data: CanaryRecords, settings: LabelSettings) -> World | 
     return _teachers(votes, queries.ids, data, groups[rows])
 
 
-def _teachers(votes: Votes, ids: StrArray, data: CanaryRecords, teachers: IntArray) -> Teachers | None:
+def _teachers(
+    votes: Votes, ids: StrArray, data: CanaryRecords, teachers: IntArray
+) -> Teachers | None:
     """Return the votes with canaries that are alone in their teachers ``[copies, m]``, if there are some.
 
-    A canary on the other side would have trained a teacher whose votes on the probes are those on their mirror images.
+    A canary on the other side would have trained a teacher whose votes on the probes are those on
+    their mirror images.
     """
     _, inverse, counts = np.unique(teachers, return_inverse=True, return_counts=True)
     alone = (counts[inverse.reshape(teachers.shape)] == 1).all(axis=0)
     names, half = dict(zip(ids.tolist(), range(len(ids)), strict=True)), len(data.probe_ids) // 2
-    pairs = [(names.get(a), names.get(b)) for a, b in zip(data.probe_ids[:half], data.probe_ids[half:], strict=True)]
+    pairs = [
+        (names.get(a), names.get(b))
+        for a, b in zip(data.probe_ids[:half], data.probe_ids[half:], strict=True)
+    ]
     mirror = np.arange(len(ids))
     for one, other in pairs:
         if one is not None and other is not None:
@@ -205,7 +251,10 @@ def _teachers(votes: Votes, ids: StrArray, data: CanaryRecords, teachers: IntArr
     if alone.sum() < 2 or votes.ballots is None:
         return None
     there = votes.ballots[:, teachers[:, alone]]
-    sides = [np.where(data.present[alone][None, None, :, None] == side, there, there[mirror]) for side in (True, False)]
+    sides = [
+        np.where(data.present[alone][None, None, :, None] == side, there, there[mirror])
+        for side in (True, False)
+    ]
     return Teachers(votes, teachers[:, alone], np.stack(sides))
 
 
@@ -224,7 +273,10 @@ def _repeated(world: World, aggregator: Aggregator, file: Path, releases: int) -
     shares = [float(line) for line in whole[1:]][:releases]
     write_text(file, "".join(whole))
     more = world.repeat(aggregator, runs=releases - len(shares), generator=private_generator())
-    with stage_bar(releases, "audit", unit="release", initial=len(shares)) as bar, file.open("a") as log:
+    with (
+        stage_bar(releases, "audit", unit="release", initial=len(shares)) as bar,
+        file.open("a") as log,
+    ):
         for share in more:
             log.write(f"{share!r}\n")
             log.flush()

@@ -9,14 +9,19 @@ from pate._commands.parsing import call
 from pate._planning.costs import EPSILONS, costs_of
 from pate._planning.plots import draw_epsilons
 from pate._planning.tables import text_table
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._figures import epsilon_text, exact_text, meaning_of
 from pate.aggregators import Aggregator
 from pate.aggregators._base import LEAST_ANSWERED
 
 
 def account(
-    *, aggregator: Aggregator, num_queries: int, delta: float, panel: Panel, plot: Path | None = None
+    *,
+    aggregator: Aggregator,
+    num_queries: int,
+    delta: float,
+    shape: VoteShape,
+    plot: Path | None = None,
 ) -> dict[str, dict[str, float | None]]:
     """Print and return what queries would cost, from parameters alone.
 
@@ -24,7 +29,7 @@ def account(
         aggregator: the mechanism.
         num_queries: number of queries asked.
         delta: the delta of every epsilon.
-        panel: the numbers of teachers and labels.
+        shape: the numbers of teachers and labels.
         plot: a file for a plot of epsilon against the number of queries.
 
     Returns:
@@ -33,25 +38,31 @@ def account(
     Raises:
         ValueError: on parameters out of range.
     """
-    events = aggregator.events(panel)
+    events = aggregator.events(shape)
     costs = costs_of(events, num_queries=num_queries, delta=delta)
     print(f"epsilon of {num_queries} queries at delta = {exact_text(delta)} through {aggregator}:")
     rows: list[tuple[str, ...]] = [("    relation", *EPSILONS, "delta0")]
     for name, row in costs.items():
-        epsilons = ("-" if row[column] is None else epsilon_text(row[column], 4) for column in EPSILONS)
+        epsilons = (
+            "-" if row[column] is None else epsilon_text(row[column], 4) for column in EPSILONS
+        )
         rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
     print("\n".join(text_table(rows)))
     meaning = meaning_of(costs[aggregator.neighboring_relation.value]["tightest"])
     if meaning is not None:
         print(meaning)
-    answered = aggregator.most_answered(panel)
+    answered = aggregator.most_answered(shape)
     if answered < LEAST_ANSWERED:
-        print(f"{panel.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:")
-        print("    `pate label` refuses this. Less noise (fewer queries, a larger delta) or more teachers are needed.")
+        print(
+            f"{shape.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:"
+        )
+        print(
+            "    `pate label` refuses this. Less noise (fewer queries, a larger delta) or more teachers are needed."
+        )
     if plot is not None:
         draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
         print(f"Epsilon against queries: {plot}")
     return costs
 
 
-main = partial(call, "account", account, grouped={"panel": Panel})
+main = partial(call, "account", account, grouped={"shape": VoteShape})

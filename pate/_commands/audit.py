@@ -19,7 +19,7 @@ from pate._commands.run import main as run_recipe
 from pate._runs import TEACHERS_FIT, Run, StageChangedError, write_json, write_text
 from pate._runs.locks import locked
 from pate._settings import decode, path_of
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate.accounting._statement_words import AUDITED
 from pate.data._source import DataSource
 
@@ -33,10 +33,10 @@ def main(args: Sequence[str]) -> None:
     """Run `pate audit`."""
     words, overrides = by_part(args)
     parsed = _parser().parse_args(words)
-    expect_count(0, releases=parsed.releases)
+    require_count(0, releases=parsed.releases)
     recipe = find_recipe(parsed.recipe)
     missing = [name for name in ("data.yaml", *_PARTS) if not (recipe / name).is_file()]
-    expect(not missing, f"a recipe's files in {recipe}", missing=missing)
+    require(not missing, f"a recipe's files in {recipe}", missing=missing)
     folder = parsed.output or Path("audits") / recipe.resolve().name
     copy, run = folder / "recipe", Run(folder / "run")
     begun = run.state(TEACHERS_FIT) is not None
@@ -59,9 +59,13 @@ def main(args: Sequence[str]) -> None:
     # a folder of others may have a ledger of theirs
     files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     foreign = _MARK not in files and any(not name.startswith(".") for name in files)
-    expect(not foreign, f"a new folder, or that of an audit. {_CHOOSE}", output=str(folder))
+    require(not foreign, f"a new folder, or that of an audit. {_CHOOSE}", output=str(folder))
     same = not begun or _read(copy / "data.yaml") == data
-    expect(same, f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}", settings="others")
+    require(
+        same,
+        f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}",
+        settings="others",
+    )
     # those of data are in the copy already
     inner = [f"--{part}.{word.removeprefix('--')}" for part in _OTHERS for word in overrides[part]]
     with locked(folder):
@@ -72,7 +76,9 @@ def main(args: Sequence[str]) -> None:
         write_text(copy / "data.yaml", text)
         print(AUDITED)
         try:
-            run_recipe([str(copy), f"--run={run.root}", f"--ledger={folder / 'ledger.sqlite'}", *inner])
+            run_recipe(
+                [str(copy), f"--run={run.root}", f"--ledger={folder / 'ledger.sqlite'}", *inner]
+            )
         except StageChangedError as error:
             raise ValueError(f"{str(error).partition('. ')[0]}. {_CHOOSE}") from None
         finally:
@@ -101,7 +107,11 @@ def _read(file: Path) -> Any:
         content = yaml.safe_load(file.read_text())
     except (yaml.YAMLError, ValueError):
         content = None
-    expect(isinstance(content, dict) and content.get("data"), f"a source of records under `data:` in {file}", data=None)
+    require(
+        isinstance(content, dict) and content.get("data"),
+        f"a source of records under `data:` in {file}",
+        data=None,
+    )
     return content["data"]
 
 
@@ -115,13 +125,29 @@ def _parser() -> CommandParser:
         "\n\nA setting of a stage is overridden as in `pate run`: --label.target_epsilon 4.",
         print_config=None,
     )
-    parser.add_argument("recipe", type=Path, help="the folder, or the name of a shipped recipe, such as table")
-    parser.add_argument("--output", type=Path, help="folder of the audit; by default audits/ and the recipe's name")
-    parser.add_argument("--canaries", type=int, default=256, help="how many canaries, a power of two")
+    parser.add_argument(
+        "recipe", type=Path, help="the folder, or the name of a shipped recipe, such as table"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="folder of the audit; by default audits/ and the recipe's name"
+    )
+    parser.add_argument(
+        "--canaries", type=int, default=256, help="how many canaries, a power of two"
+    )
     kinds = "far from all records; the same, in two records; or like a record"
-    parser.add_argument("--kind", choices=get_args(Kind), default="outlying", help=f"how canaries look: {kinds}")
-    parser.add_argument("--poisons", type=float, default=0.0, help="share of the records that an adversary owns")
-    parser.add_argument("--releases", type=int, default=100, help="further releases of the same votes, in memory")
-    parser.add_argument("--seed", type=int, help="decides which canaries are there; drawn once if it is not given")
-    parser.add_argument("--print_config", action="store_true", help="print the data.yaml of the audit")
+    parser.add_argument(
+        "--kind", choices=get_args(Kind), default="outlying", help=f"how canaries look: {kinds}"
+    )
+    parser.add_argument(
+        "--poisons", type=float, default=0.0, help="share of the records that an adversary owns"
+    )
+    parser.add_argument(
+        "--releases", type=int, default=100, help="further releases of the same votes, in memory"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="decides which canaries are there; drawn once if it is not given"
+    )
+    parser.add_argument(
+        "--print_config", action="store_true", help="print the data.yaml of the audit"
+    )
     return parser

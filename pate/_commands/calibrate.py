@@ -13,10 +13,10 @@ from pate._commands.parsing import call
 from pate._planning.completion import complete_aggregator, scale_to_target
 from pate._planning.gaps import gap_needed
 from pate._planning.proposals import title
-from pate._release.promise import expect_promise
+from pate._release.promise import require_promise
 from pate._settings import path_of
-from pate._validation import expect, expect_open_unit
-from pate._votes import Panel
+from pate._validation import require, require_in_open_unit_interval
+from pate._votes import VoteShape
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._relation import NeighboringRelation
@@ -29,7 +29,7 @@ def calibrate(
     target_epsilon: float,
     delta: float,
     num_queries: int,
-    panel: Panel,
+    shape: VoteShape,
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD,
     delta_test: float | None = None,
     answered: float = 0.9,
@@ -37,29 +37,35 @@ def calibrate(
     """Find the noise that meets a target epsilon, print and return it.
 
     Args:
-        aggregator: the mechanism: a name alone, whose settings the target chooses, or a class with settings. Only the
-            proportions of its noise matter: all of it is scaled by one factor. None for ``StableTopK``.
+        aggregator: the mechanism: a name alone, whose settings the target chooses, or a class with
+            settings. Only the proportions of its noise matter: all of it is scaled by one factor.
+            None for ``StableTopK``.
         target_epsilon: the largest epsilon of all queries together.
         delta: the delta at which it holds.
         num_queries: number of queries asked.
-        panel: the numbers of teachers and labels.
+        shape: the numbers of teachers and labels.
         neighboring_relation: the relation under which the target holds.
-        delta_test: what each stability test of ``StableTopK`` adds to delta. None for half of ``delta`` over all
-            queries.
-        answered: the probability with which a query of the predicted gap is answered, or labelled as without noise.
+        delta_test: what each stability test of ``StableTopK`` adds to delta. None for half of
+            ``delta`` over all queries.
+        answered: the probability with which a query of the predicted gap is answered, or labelled
+            as without noise.
 
     Returns:
-        The parameters of the noise, ``epsilon`` and, if the aggregator predicts one, the ``gap`` in votes.
+        The parameters of the noise, ``epsilon`` and, if the aggregator predicts one, the ``gap`` in
+        votes.
 
     Raises:
-        ValueError: if no noise meets the target, the class needs settings that a target does not suggest, or the
-            aggregator is for another relation.
+        ValueError: if no noise meets the target, the class needs settings that a target does not
+            suggest, or the aggregator is for another relation.
     """
-    expect_open_unit(answered=answered)
+    require_in_open_unit_interval(answered=answered)
     # a release by the settings that are printed would be refused
-    expect_promise(delta, num_units=panel.num_teachers)
+    require_promise(delta, num_units=shape.num_teachers)
     target = Target(
-        epsilon=target_epsilon, delta=delta, num_queries=num_queries, neighboring_relation=neighboring_relation
+        epsilon=target_epsilon,
+        delta=delta,
+        num_queries=num_queries,
+        neighboring_relation=neighboring_relation,
     )
     start = StableTopK.blank() if aggregator is None else aggregator
     if len(start.missing) == len(start.required):
@@ -67,33 +73,49 @@ def calibrate(
         start = replace(start, neighboring_relation=neighboring_relation)
     aggregator_relation, target_relation = start.neighboring_relation, target.neighboring_relation
     same = f"--aggregator.neighboring_relation {target_relation.name}, for which the target is"
-    expect(aggregator_relation is target_relation, same, neighboring_relation=aggregator_relation.name)
+    require(
+        aggregator_relation is target_relation, same, neighboring_relation=aggregator_relation.name
+    )
     if delta_test is not None:
         has_one = "delta_test" in start.missing
-        expect(has_one, f"no delta_test for {type(start).__name__}", delta_test=delta_test)
+        require(has_one, f"no delta_test for {type(start).__name__}", delta_test=delta_test)
         start = replace(start, delta_test=delta_test)  # type: ignore[call-arg]
-    scaled = scale_to_target(complete_aggregator(start, target, panel, answered=answered), target, panel)
-    return _report(scaled, target, panel, answered)
+    scaled = scale_to_target(
+        complete_aggregator(start, target, shape, answered=answered), target, shape
+    )
+    return _report(scaled, target, shape, answered)
 
 
-def _report(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> dict[str, float]:
+def _report(
+    aggregator: Aggregator, target: Target, shape: VoteShape, answered: float
+) -> dict[str, float]:
     """Print and return the noise of a calibrated aggregator, its epsilon and the gap that a query needs."""
     relation, delta = target.neighboring_relation, target.delta
-    epsilon = epsilon_of(aggregator.event(panel, relation), count=target.num_queries, delta=delta)
+    epsilon = epsilon_of(aggregator.event(shape, relation), count=target.num_queries, delta=delta)
     values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
-    parameters = {name: value for name, value in values.items() if isinstance(value, float)} | aggregator.noise
+    parameters = {
+        name: value for name, value in values.items() if isinstance(value, float)
+    } | aggregator.noise
     head = f"{title(aggregator)} under {relation.value.upper()}"
     lines = [f"{head}, {target.num_queries} queries, delta = {exact_text(delta)}:"]
     lines += [f"    {name} = {exact_text(value)}" for name, value in parameters.items()]
     lines.append(f"    epsilon = {epsilon_text(epsilon, 4)} (target {exact_text(target.epsilon)})")
     parameters["epsilon"] = epsilon
-    if (gap := gap_needed(aggregator, panel, probability=answered)) is not None:
+    if (gap := gap_needed(aggregator, shape, probability=answered)) is not None:
         lines.append(f"{gap.meaning} with probability {answered:g}.")
         if gap.votes > gap.available:
-            lines.append(f"{panel.num_teachers} teachers cannot have it: ask fewer queries, or for a larger epsilon.")
+            lines.append(
+                f"{shape.num_teachers} teachers cannot have it: ask fewer queries, or for a larger epsilon."
+            )
         parameters["gap"] = gap.votes
-    content = {"aggregator": _settings(aggregator), "num_queries": target.num_queries, "delta": delta}
-    print("\n".join(lines) + "\n\n# label.yaml\n" + yaml.safe_dump(content, sort_keys=False), end="")
+    content = {
+        "aggregator": _settings(aggregator),
+        "num_queries": target.num_queries,
+        "delta": delta,
+    }
+    print(
+        "\n".join(lines) + "\n\n# label.yaml\n" + yaml.safe_dump(content, sort_keys=False), end=""
+    )
     return parameters
 
 
@@ -102,10 +124,17 @@ def _settings(aggregator: Aggregator) -> dict[str, Any]:
     init_args: dict[str, Any] = {}
     for field in fields(aggregator):
         value = getattr(aggregator, field.name)
-        if field.name == "neighboring_relation" or field.default is MISSING or value != field.default:
+        if (
+            field.name == "neighboring_relation"
+            or field.default is MISSING
+            or value != field.default
+        ):
             init_args[field.name] = _written(value)
     short = registered().get(type(aggregator).__name__) is type(aggregator)
-    return {"class_path": type(aggregator).__name__ if short else path_of(type(aggregator)), "init_args": init_args}
+    return {
+        "class_path": type(aggregator).__name__ if short else path_of(type(aggregator)),
+        "init_args": init_args,
+    }
 
 
 def _written(value: Any) -> Any:
@@ -117,4 +146,4 @@ def _written(value: Any) -> Any:
     return value.name if isinstance(value, Enum) else value
 
 
-main = partial(call, "calibrate", calibrate, grouped={"panel": Panel})
+main = partial(call, "calibrate", calibrate, grouped={"shape": VoteShape})

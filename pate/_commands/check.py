@@ -37,7 +37,12 @@ def pack(args: Sequence[str]) -> None:
     )
     parser = new_parser("pack", summary)
     parser.add_argument("run", type=Path, help="folder of the run")
-    parser.add_argument("--output", type=Path | None, default=None, help="the archive; None for public.zip in the run")
+    parser.add_argument(
+        "--output",
+        type=Path | None,
+        default=None,
+        help="the archive; None for public.zip in the run",
+    )
     parsed = parser.parse_args(list(args))
     output: Path = parsed.output or parsed.run / "public.zip"
     write_archive(parsed.run, output)

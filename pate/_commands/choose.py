@@ -22,20 +22,45 @@ def main(args: Sequence[str]) -> None:
     """Run `pate choose`."""
     parser = new_parser("choose", _SUMMARY)
     parser.add_argument(
-        "students", nargs="+", type=Path, help="folders of students, such as runs/a/public/student/model"
+        "students",
+        nargs="+",
+        type=Path,
+        help="folders of students, such as runs/a/public/student/model",
     )
-    parser.add_argument("--run", type=Path, required=True, help="folder of the run whose teachers choose")
-    parser.add_argument("--output", type=Path, required=True, help="the .csv or .json that is written")
-    parser.add_argument("--target_epsilon", type=float, required=True, help="epsilon of the choice, at delta")
-    parser.add_argument("--delta", type=float, required=True, help="the delta of every epsilon, as that of the labels")
-    parser.add_argument("--by", type=str, default="accuracy", help="what teachers compare: accuracy or micro_f1")
-    parser.add_argument("--trust", action="store_true", help="run code of other packages that the students name")
-    parser.add_argument("--noise_seed", type=int | None, default=None, help="for tests: such a choice is not private")
+    parser.add_argument(
+        "--run", type=Path, required=True, help="folder of the run whose teachers choose"
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, help="the .csv or .json that is written"
+    )
+    parser.add_argument(
+        "--target_epsilon", type=float, required=True, help="epsilon of the choice, at delta"
+    )
+    parser.add_argument(
+        "--delta",
+        type=float,
+        required=True,
+        help="the delta of every epsilon, as that of the labels",
+    )
+    parser.add_argument(
+        "--by", type=str, default="accuracy", help="what teachers compare: accuracy or micro_f1"
+    )
+    parser.add_argument(
+        "--trust", action="store_true", help="run code of other packages that the students name"
+    )
+    parser.add_argument(
+        "--noise_seed",
+        type=int | None,
+        default=None,
+        help="for tests: such a choice is not private",
+    )
     parsed = parser.parse_args(list(args))
     from pate._stages.choosing import Candidates, choose_student
 
     with locked(parsed.run):
-        candidates = Candidates(open_run(parsed.run), tuple(parsed.students), parsed.by, parsed.trust)
+        candidates = Candidates(
+            open_run(parsed.run), tuple(parsed.students), parsed.by, parsed.trust
+        )
         statement = choose_student(
             candidates,
             target_epsilon=parsed.target_epsilon,

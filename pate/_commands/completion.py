@@ -15,7 +15,15 @@ from pate.aggregators import registered
 
 # of `pate run`: the options of these commands, behind the name of a part of the recipe
 _PARTS = {"teachers": "teachers fit", "label": "label", "student": "student fit"}
-_NO_SETTINGS = ("--help", "--config", "--print_config", "--run", "--overwrite", "--data", "--ledger")
+_NO_SETTINGS = (
+    "--help",
+    "--config",
+    "--print_config",
+    "--run",
+    "--overwrite",
+    "--data",
+    "--ledger",
+)
 
 
 def main(args: Sequence[str], commands: Mapping[str, tuple[str, str, str]]) -> None:
@@ -39,7 +47,10 @@ def main(args: Sequence[str], commands: Mapping[str, tuple[str, str, str]]) -> N
 def _tree(commands: Mapping[str, tuple[str, str, str]]) -> argparse.ArgumentParser:
     """Return a parser of all commands; each option has its names, its help and its choices."""
     others = {name: entry for name, entry in commands.items() if name != "completion"}
-    actions = {name: _actions(getattr(import_module(f"pate._commands.{m}"), f)) for name, (m, f, _) in others.items()}
+    actions = {
+        name: _actions(getattr(import_module(f"pate._commands.{m}"), f))
+        for name, (m, f, _) in others.items()
+    }
     root = argparse.ArgumentParser("pate", add_help=False)
     parsers, levels = {"": root}, {"": root.add_subparsers()}
     for name, (_, _, summary) in commands.items():
@@ -72,7 +83,11 @@ def _actions(command: Callable[[Sequence[str]], Any]) -> list[argparse.Action]:
 
 def _add(parser: argparse.ArgumentParser, action: argparse.Action, part: str = "") -> None:
     """Add an option, behind the name of a ``part`` of a recipe if there is one; not those that append or describe."""
-    names = [name for name in action.option_strings if name.startswith("--") and not name.endswith(("+", ".help"))]
+    names = [
+        name
+        for name in action.option_strings
+        if name.startswith("--") and not name.endswith(("+", ".help"))
+    ]
     if action.help == argparse.SUPPRESS or (action.option_strings and not names):
         return
     if part:
@@ -92,4 +107,7 @@ def _choices(action: argparse.Action) -> list[str]:
     if "--aggregator" in action.option_strings:
         return sorted(registered())
     shown = str(action.metavar or "")
-    return [str(choice) for choice in action.choices or (shown[1:-1].split(",") if shown.startswith("{") else ())]
+    return [
+        str(choice)
+        for choice in action.choices or (shown[1:-1].split(",") if shown.startswith("{") else ())
+    ]

@@ -24,11 +24,15 @@ _SUMMARY = (
 def main(args: Sequence[str]) -> None:
     """Run `pate forget`."""
     parser = new_parser("forget", _SUMMARY)
-    parser.add_argument("ids", nargs="+", help="ids of private records or, with `unit: group`, groups")
+    parser.add_argument(
+        "ids", nargs="+", help="ids of private records or, with `unit: group`, groups"
+    )
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_class_arguments(Execution, as_group=False, skip={"shared"})
     parsed = parser.parse_args(list(args))
-    execution = Execution(**{field.name: parsed[field.name] for field in fields(Execution) if field.name in parsed})
+    execution = Execution(
+        **{field.name: parsed[field.name] for field in fields(Execution) if field.name in parsed}
+    )
     pipeline = Pipeline(parsed.run)
     forgotten = pipeline.forget(parsed.ids, execution)
     print("\n".join(_report(parsed.run, len(set(parsed.ids)), forgotten)))
@@ -45,11 +49,16 @@ def _report(root: Path, number: int, forgotten: bool) -> list[str]:
             "Next: take the same out of the data, which the run refuses until then, and call this again to check that.",
         ]
     else:
-        lines = ["The data hold none of these, and what they hold is what the teachers were made of."]
+        lines = [
+            "The data hold none of these, and what they hold is what the teachers were made of."
+        ]
     if run.is_finished(LABEL):
         lines.append(
             "What was released stays: labels, statement and student. The guarantee covers who was forgotten as"
             " everybody else. Labels by the votes of today would be another release, which costs."
         )
-    lines += [f"May hold what was forgotten, and is yours to delete: {path}" for path in remains(run, load_data(run))]
+    lines += [
+        f"May hold what was forgotten, and is yours to delete: {path}"
+        for path in remains(run, load_data(run))
+    ]
     return [*lines, "Other runs on these data, copies and backups are not looked at."]

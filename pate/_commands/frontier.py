@@ -13,7 +13,7 @@ from pate._planning.simulation import Simulation, simulated
 from pate._planning.tables import frontier_rows, frontier_table, write_csv
 from pate._planning.task import load_task
 from pate._runs import Run, write_text
-from pate._validation import expect
+from pate._validation import require
 from pate.aggregators import Aggregator
 
 
@@ -26,18 +26,20 @@ def compare(
 ) -> Frontier:
     """Plot the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
 
-    A planning tool. On the votes of a run its results are PRIVATE, and so is a choice based on them; simulated votes
-    are free.
+    A planning tool. On the votes of a run its results are PRIVATE, and so is a choice based on
+    them; simulated votes are free.
 
     Args:
         comparison: the settings common to all aggregators.
         run: the run whose teachers have voted.
         simulate: teachers to simulate in place of a run.
-        aggregators: the aggregators to compare. Only the proportions of their noise matter: all of it is scaled by one
-            factor to meet each target. Those that need a student come as the last of two `Rounds`. None for the
-            proposals of all aggregators of this package and of installed ones.
-        output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for ``private/frontier`` in the
-            run, or ``frontier`` for simulated votes. With variants, ``variants.png`` lies beside them.
+        aggregators: the aggregators to compare. Only the proportions of their noise matter: all of
+            it is scaled by one factor to meet each target. Those that need a student come as the
+            last of two `Rounds`. None for the proposals of all aggregators of this package and of
+            installed ones.
+        output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for
+            ``private/frontier`` in the run, or ``frontier`` for simulated votes. With variants,
+            ``variants.png`` lies beside them.
 
     Returns:
         The figures that are written.
@@ -45,13 +47,21 @@ def compare(
     Raises:
         ValueError: unless either a run or a simulation is given, and on parameters out of range.
     """
-    expect((run is None) != (simulate is None), "either a run or a simulation", run=run, simulate=simulate)
+    require(
+        (run is None) != (simulate is None),
+        "either a run or a simulation",
+        run=run,
+        simulate=simulate,
+    )
     if simulate is not None:
         task = simulated(simulate).drawn(comparison.num_queries, seed=comparison.query_seed)
         default = Path("frontier")
     else:
         assert run is not None
-        task, default = load_task(Path(run), comparison, aggregators), Run(Path(run)).private / "frontier"
+        task, default = (
+            load_task(Path(run), comparison, aggregators),
+            Run(Path(run)).private / "frontier",
+        )
     result = frontier(task, comparison, aggregators)
     folder = default if output is None else Path(output)
     text = frontier_table(result)

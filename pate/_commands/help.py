@@ -71,7 +71,9 @@ class BriefHelp(DefaultHelpFormatter):
         # jsonargparse's name of a subcommand
         self._prog = self._prog.replace(" [options]", "")
 
-    def add_usage(self, usage: str | None, actions: Iterable[argparse.Action], *args: Any, **options: Any) -> None:
+    def add_usage(
+        self, usage: str | None, actions: Iterable[argparse.Action], *args: Any, **options: Any
+    ) -> None:
         """Add a line with the options that are required, in place of all of them."""
         if usage is None:
             required = [action for action in actions if action.required and action.option_strings]
@@ -80,20 +82,31 @@ class BriefHelp(DefaultHelpFormatter):
             usage = " ".join([self._prog, *places, *words, "[options]"])
             start = len("usage: ") + len(self._prog) + 1
             usage = textwrap.fill(
-                usage, self._width - len("usage: "), subsequent_indent=" " * start, break_on_hyphens=False
+                usage,
+                self._width - len("usage: "),
+                subsequent_indent=" " * start,
+                break_on_hyphens=False,
             )
         super().add_usage(usage, actions, *args, **options)
 
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
         """Add options: the required ones first, those that every command has last."""
-        super().add_arguments(sorted(actions, key=lambda action: 2 if action.dest in _GENERAL else not action.required))
+        super().add_arguments(
+            sorted(
+                actions, key=lambda action: 2 if action.dest in _GENERAL else not action.required
+            )
+        )
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Wrap each paragraph by itself; indented lines stay as they are."""
         filled = []
         for paragraph in re.split(r"\n\s*\n", text.strip()):
             kept = any(line.startswith(" ") for line in paragraph.splitlines())
-            body = paragraph if kept else textwrap.fill(" ".join(paragraph.split()), width, break_on_hyphens=False)
+            body = (
+                paragraph
+                if kept
+                else textwrap.fill(" ".join(paragraph.split()), width, break_on_hyphens=False)
+            )
             filled.append(textwrap.indent(body.replace("``", ""), indent))
         return "\n\n".join(filled) + "\n"
 

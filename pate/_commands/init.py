@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pate._commands.mistakes import CommandParser
 from pate._runs import remove_drafts, write_text
-from pate._validation import expect
+from pate._validation import require
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -47,11 +47,13 @@ def main(args: Sequence[str]) -> None:
     parsed = _parser().parse_args(list(args))
     files = recipe_files(parsed.folder, parsed.kind, parsed.data)
     if parsed.folder.exists():
-        expect(parsed.folder.is_dir(), "a new or empty folder", file=str(parsed.folder))
+        require(parsed.folder.is_dir(), "a new or empty folder", file=str(parsed.folder))
         # what a command left that was killed
         remove_drafts(parsed.folder.glob(".*"), files)
-        others = sorted(path.name for path in parsed.folder.iterdir() if not _holds(path, files.get(path.name)))
-        expect(not others, f"a new or empty folder {parsed.folder}", files=others)
+        others = sorted(
+            path.name for path in parsed.folder.iterdir() if not _holds(path, files.get(path.name))
+        )
+        require(not others, f"a new or empty folder {parsed.folder}", files=others)
     for name, text in files.items():
         write_text(parsed.folder / name, text)
     print(f"{parsed.folder}: {', '.join(files)}")
@@ -101,6 +103,10 @@ def _parser() -> CommandParser:
         print_config=None,
     )
     parser.add_argument("folder", type=Path, help="the recipe's folder, new or empty")
-    parser.add_argument("--kind", choices=list(_KINDS), required=True, help=f"what the data are: {kinds}")
-    parser.add_argument("--data", type=Path, help="where the data are, to be written into data.yaml")
+    parser.add_argument(
+        "--kind", choices=list(_KINDS), required=True, help=f"what the data are: {kinds}"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="where the data are, to be written into data.yaml"
+    )
     return parser

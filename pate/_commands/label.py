@@ -17,8 +17,8 @@ from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
 from pate._silos.invitation import AwaitedError, SiloSum
-from pate._validation import expect
-from pate._votes import Ballots, Panel
+from pate._validation import require
+from pate._votes import Ballots, VoteShape
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -45,16 +45,22 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
     origin = HELP if shows_help(args) else votes_from_where(args, preset)
     parser = _parser(origin)
     # votes from elsewhere come with the data that the run has
-    options = parser.instantiate(parse(parser, args, preset if origin is None else with_saved_data(args, preset)))
+    options = parser.instantiate(
+        parse(parser, args, preset if origin is None else with_saved_data(args, preset))
+    )
     settings, overwrite = _settings(options), options.overwrite
     if origin is None:
         return Pipeline(options.run, overwrite=overwrite).label(settings)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=overwrite)
     if origin == "votes":
         return pipeline.label(settings, options.votes, unit=options.unit)
-    expect(options.teachers, "--teachers with a number for each silo", teachers=options.teachers)
+    require(options.teachers, "--teachers with a number for each silo", teachers=options.teachers)
     keys = {"public_keys": options.public_keys, "signing_key": options.signing_key}
-    expect(None not in keys.values(), "--public_keys of the silos and the server's --signing_key", **keys)
+    require(
+        None not in keys.values(),
+        "--public_keys of the silos and the server's --signing_key",
+        **keys,
+    )
     request = SiloSum(
         exchange=options.silos,
         teachers=options.teachers,
@@ -67,21 +73,27 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
 
 
 def settings_for(
-    args: Sequence[str], preset: Preset, panel: Panel, size: int, ballots: Ballots = "bits"
+    args: Sequence[str], preset: Preset, shape: VoteShape, size: int, ballots: Ballots = "bits"
 ) -> LabelSettings:
-    """Return the settings of `pate label`, resolved for votes of ``panel`` on ``size`` samples that are yet to be cast.
+    """Return the settings of `pate label`, resolved for votes of ``shape`` on ``size`` samples that are yet to be cast.
 
     Raises:
         ValueError: in one line, if nothing could be released by them.
     """
     origin = votes_from_where(args, preset)
-    expect(origin is None, "labels by the votes of the recipe's own teachers", option=f"--{origin}")
+    require(
+        origin is None, "labels by the votes of the recipe's own teachers", option=f"--{origin}"
+    )
     parser = _parser(origin)
-    return resolve_settings(_settings(parser.instantiate(parse(parser, args, preset))), panel, size, ballots)
+    return resolve_settings(
+        _settings(parser.instantiate(parse(parser, args, preset))), shape, size, ballots
+    )
 
 
 def _parser(origin: str | None) -> CommandParser:
-    parser = make_parser("label", label, skip={"run", "votes", "settings", "total"}, settings=LabelSettings)
+    parser = make_parser(
+        "label", label, skip={"run", "votes", "settings", "total"}, settings=LabelSettings
+    )
     add_votes(parser, origin)
     return parser
 

@@ -8,13 +8,18 @@ from pathlib import Path
 
 from pate._commands.parsing import call
 from pate._release.stating import verify_published
-from pate._validation import expect, expect_open_unit
+from pate._validation import require, require_in_open_unit_interval
 from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement_words import FIXED_BEFOREHAND, WORLD, describe_budget, describe_reach
+from pate.accounting._statement_words import (
+    FIXED_BEFOREHAND,
+    WORLD,
+    describe_budget,
+    describe_reach,
+)
 from pate.accounting._verification import verify_ledger
 
 
@@ -23,39 +28,56 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
 
     Args:
         ledger: the file.
-        delta: the delta of epsilon. None for that of the ledger's budget, or else of its last release, or else 1e-6.
+        delta: the delta of epsilon. None for that of the ledger's budget, or else of its last
+            release, or else 1e-6.
 
     Raises:
         ValueError: if the file is not an intact ledger.
     """
     book = read_ledger(ledger)
     most = book.max_teachers_per_unit
-    print(f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)} queries")
+    print(
+        f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)} queries"
+    )
     for entry in book.entries:
         state = "settled" if entry.settled else "reserved, counts in full"
         state += ", for less than reserved" if entry.realised is not None else ""
         state += ", SEEDED: not private" if entry.seeded else ""
-        state += f", made{units}" if (units := describe_reach(entry.max_teachers_per_unit, most)) else ""
-        print(f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description} ({state})")
+        state += (
+            f", made{units}" if (units := describe_reach(entry.max_teachers_per_unit, most)) else ""
+        )
+        print(
+            f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description} ({state})"
+        )
     _print_sum(book, _delta_of(book) if delta is None else delta)
 
 
-def ledger_verify(*, ledger: Path, statement: Path | None = None, released: Path | None = None) -> None:
+def ledger_verify(
+    *, ledger: Path, statement: Path | None = None, released: Path | None = None
+) -> None:
     """Check a ledger by computing everything in it again from its events.
 
     Args:
         ledger: the file.
-        statement: a ``privacy.json`` of ``pate label``, or that of a list of ``pate topk``. It is made again from the
-            ledger, and compared key by key, with the text beside it and with the file that was released.
-        released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` that lies beside the
-            statement.
+        statement: a ``privacy.json`` of ``pate label``, or that of a list of ``pate topk``. It is
+            made again from the ledger, and compared key by key, with the text beside it and with
+            the file that was released.
+        released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` that
+            lies beside the statement.
 
     Raises:
-        ValueError: at the first figure that does not follow from the events, or if a file is damaged.
+        ValueError: at the first figure that does not follow from the events, or if a file is
+            damaged.
     """
-    expect(released is None or statement is not None, "--statement with --released", released=str(released))
+    require(
+        released is None or statement is not None,
+        "--statement with --released",
+        released=str(released),
+    )
     book = verify_ledger(ledger)
-    print(f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events.")
+    print(
+        f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events."
+    )
     if statement is not None:
         since = verify_published(Path(statement), Path(ledger), released)
         later = f" of its release and those before; {since} more followed" if since else ""
@@ -64,7 +86,7 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None, released: Path
 
 
 def _print_sum(book: Book, delta: float) -> None:
-    expect_open_unit(delta=delta)
+    require_in_open_unit_interval(delta=delta)
     reserved, paid, most = book.reserved(), book.charges(), book.max_teachers_per_unit
     units = describe_reach(most, most)
     for relation in NeighboringRelation:
@@ -76,7 +98,9 @@ def _print_sum(book: Book, delta: float) -> None:
     if len(book.entries) > 1:
         print(f"    The sums hold if {FIXED_BEFOREHAND}.")
     if any(entry.realised is not None for entry in book.entries):
-        print("what happened cost less, no guarantee, because it was not fixed before the noise was drawn:")
+        print(
+            "what happened cost less, no guarantee, because it was not fixed before the noise was drawn:"
+        )
         for relation in NeighboringRelation:
             print(f"    {_sum_text(paid, relation, delta)}{units}")
     budget = describe_budget(book)

@@ -12,7 +12,7 @@ from jsonargparse._typehints import ActionTypeHint
 
 from pate._commands.help import BriefHelp, example
 from pate._settings import SettingsParser
-from pate._validation import did_you_mean, expect, one_line
+from pate._validation import did_you_mean, one_line, require
 from pate.aggregators import Aggregator
 from pate.data._source import DataSource
 from pate.data.features import FeatureMap
@@ -75,7 +75,7 @@ class CommandParser(SettingsParser):
         """Raise ``ValueError`` if an option that is unknown here comes with another one."""
         name = "--" + option.removeprefix("--").partition(".")[0]
         needed = self.elsewhere.get(name, "")
-        expect(name not in self.elsewhere, f"{needed} with {name}", option=option)
+        require(name not in self.elsewhere, f"{needed} with {name}", option=option)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and the message; raise ``ArgumentError`` if the parser does not exit on errors."""
@@ -103,14 +103,18 @@ def brief(message: str) -> str:
     return " ".join(" ".join(telling or lines).split())
 
 
-def unknown_option(args: Iterable[str], options: Iterable[str], plain: Iterable[str] = ()) -> str | None:
+def unknown_option(
+    args: Iterable[str], options: Iterable[str], plain: Iterable[str] = ()
+) -> str | None:
     """Return the first word of ``args`` that looks like an option but is not in ``options``, or None.
 
-    Settings of what an option names, ``--aggregator.k`` of ``--aggregator``, are options too; ``plain`` options have
-    none.
+    Settings of what an option names, ``--aggregator.k`` of ``--aggregator``, are options too;
+    ``plain`` options have none.
     """
     valid = set(options)
-    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")} | set(plain)
+    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")} | set(
+        plain
+    )
     for word in args:
         name = word.partition("=")[0].removesuffix("+")
         if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in valid:
@@ -132,7 +136,11 @@ def _class_meant(message: str, words: Iterable[str]) -> str:
             members = getattr(sys.modules.get(module), "__dict__", {})
             classes = {key for key, member in members.items() if isinstance(member, type)}
         else:
-            classes = {kind.__name__ for base in (Aggregator, DataSource, FeatureMap) for kind in _subclasses(base)}
+            classes = {
+                kind.__name__
+                for base in (Aggregator, DataSource, FeatureMap)
+                for kind in _subclasses(base)
+            }
         if name not in classes and (close := did_you_mean(name, classes)):
             return close
     return ""

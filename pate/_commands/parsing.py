@@ -34,9 +34,10 @@ class Preset:
     def options(self) -> list[str]:
         """Return the preset as options, to be put before all others.
 
-        Files and options have one order of precedence on a command line only: in ``default_config_files`` jsonargparse
-        does not know short names of classes, `parse_object` refuses what a later option would complete, and
-        LightningCLI takes its subcommand from the command line.
+        Files and options have one order of precedence on a command line only: in
+            ``default_config_files`` jsonargparse
+        does not know short names of classes, `parse_object` refuses what a later option would
+        complete, and LightningCLI takes its subcommand from the command line.
         """
         files = [word for file in self.files for word in ("--config", str(file))]
         run = [] if self.run is None else ["--run", str(self.run)]
@@ -62,7 +63,9 @@ def call(
     options = parser.instantiate(parser.parse_args(list(args)))
     arguments = {key: value for key, value in options.items() if key != "config"}
     for parameter, cls in groups.items():
-        arguments[parameter] = cls(**{field: arguments.pop(field) for field in signature(cls).parameters})
+        arguments[parameter] = cls(
+            **{field: arguments.pop(field) for field in signature(cls).parameters}
+        )
     function(**arguments)
 
 
@@ -85,7 +88,9 @@ def make_parser(
 def new_parser(name: str, summary: str) -> CommandParser:
     """Return the parser of the command ``name``, so far with the option ``--config`` alone."""
     parser = CommandParser(prog=f"pate {name}", description=summary)
-    parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
+    parser.add_argument(
+        "--config", action="config", help="YAML file of settings; may be given several times"
+    )
     return parser
 
 
@@ -93,11 +98,15 @@ def add_run(parser: ArgumentParser) -> None:
     """Add the options ``--run`` and ``--overwrite``."""
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument(
-        "--overwrite", action="store_true", help="redo a stage whose settings changed, deleting its outputs"
+        "--overwrite",
+        action="store_true",
+        help="redo a stage whose settings changed, deleting its outputs",
     )
 
 
-def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> CommandParser:
+def _parser(
+    name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type
+) -> CommandParser:
     """Return a parser of the parameters of ``function`` but ``skip``, and of the fields of ``kinds``."""
     # docstrings describe the command up to "Args:", and the function from there on
     parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
@@ -107,8 +116,13 @@ def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kind
     return parser
 
 
-def _add_parameters(parser: CommandParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
-    if any("Aggregator" in str(parameter.annotation) for parameter in signature(owner).parameters.values()):
+def _add_parameters(
+    parser: CommandParser, owner: Callable[..., Any], *, skip: set[str | int]
+) -> None:
+    if any(
+        "Aggregator" in str(parameter.annotation)
+        for parameter in signature(owner).parameters.values()
+    ):
         load_plugins()  # so that plug-ins of other packages have short names, too
     if isinstance(owner, type):
         parser.add_class_arguments(owner, as_group=False, skip=skip)
@@ -131,7 +145,8 @@ def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:
 def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
     """Return ``preset`` with the run's ``data.yaml`` placed before its own files, unless options or files name data.
 
-    Data named there are taken as they are: settings they leave out have their defaults, not the values of the run.
+    Data named there are taken as they are: settings they leave out have their defaults, not the
+        values of the run.
     """
     named = named_before("data", args, preset) is not None
     return preset if named else with_saved(args, preset, Path("data.yaml"))

@@ -20,22 +20,34 @@ _SUMMARY = (
 def main(args: Sequence[str]) -> None:
     """Run `pate predict`."""
     parser = new_parser("predict", _SUMMARY)
-    parser.add_argument("model", type=Path, help="the folder, such as runs/faces/public/student/model")
+    parser.add_argument(
+        "model", type=Path, help="the folder, such as runs/faces/public/student/model"
+    )
     parser.add_argument(
         "source",
         type=Path,
         help="a folder of pictures, an .npz with X [N, ...] and, if any, ids, or a .csv with the columns of training",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("predictions.csv"), help="a .csv, or an .npz with probabilities too"
+        "--output",
+        type=Path,
+        default=Path("predictions.csv"),
+        help="a .csv, or an .npz with probabilities too",
     )
     parser.add_argument(
-        "--unreadable", type=Unreadable, default="refuse", help="what becomes of pictures that cannot be read"
+        "--unreadable",
+        type=Unreadable,
+        default="refuse",
+        help="what becomes of pictures that cannot be read",
     )
-    parser.add_argument("--probabilities", type=bool, default=False, help="write probabilities to the .csv, not 0/1")
+    parser.add_argument(
+        "--probabilities", type=bool, default=False, help="write probabilities to the .csv, not 0/1"
+    )
     parser.add_argument("--batch_size", type=int, default=256, help="samples at a time")
     parser.add_argument("--device", type=str, default="cpu", help="where to compute, such as cuda")
-    parser.add_argument("--trust", action="store_true", help="run code of other packages that the model names")
+    parser.add_argument(
+        "--trust", action="store_true", help="run code of other packages that the model names"
+    )
     parsed = parser.parse_args(list(args))
     with own_code(trusted=parsed.trust):
         student = load_student(parsed.model, device=parsed.device, trust=parsed.trust)

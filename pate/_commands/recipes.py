@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pate
-from pate._validation import expect
+from pate._validation import require
 
 _PACKAGE = Path(pate.__file__).parent
 _PLACES = (_PACKAGE / "recipes", _PACKAGE.parent / "configs")
@@ -31,7 +31,7 @@ def find_recipe(word: Path) -> Path:
     if name in shipped and not (word / "data.yaml").is_file():
         return shipped[name]
     requirement = f"a recipe: a folder with data.yaml, such as `pate init` writes, or one of {', '.join(shipped)}"
-    expect(word.is_dir(), requirement, recipe=str(word))
+    require(word.is_dir(), requirement, recipe=str(word))
     return word
 
 
@@ -39,7 +39,9 @@ def with_shipped_files(words: Sequence[str]) -> list[str]:
     """Return arguments whose ``--config configs/NAME/FILE`` are shipped files where the folder has none of its own."""
     chosen: list[str] = []
     for word in words:
-        option, equals, path = word.partition("=") if word.startswith("--config=") else ("", "", word)
+        option, equals, path = (
+            word.partition("=") if word.startswith("--config=") else ("", "", word)
+        )
         is_file = equals or chosen[-1:] == ["--config"]
         chosen.append(f"{option}{equals}{_shipped_file(path)}" if is_file else word)
     return chosen

@@ -8,7 +8,7 @@ from pathlib import Path
 from pate._commands.parsing import new_parser
 from pate._reporting.disclosure import write_disclosure
 from pate._reporting.report import write_report
-from pate._validation import expect
+from pate._validation import require
 
 _NUM_SAMPLES = 20
 
@@ -47,11 +47,21 @@ def main(args: Sequence[str]) -> None:
         help=f"number of queries shown with their labels; {_NUM_SAMPLES} by default",
     )
     parsed = parser.parse_args(list(args))
-    expect(not (parsed.disclosure and parsed.private), "a disclosure without --private", private=parsed.private)
+    require(
+        not (parsed.disclosure and parsed.private),
+        "a disclosure without --private",
+        private=parsed.private,
+    )
     if parsed.disclosure:
-        expect(parsed.num_samples is None, "a disclosure without --num_samples", num_samples=parsed.num_samples)
+        require(
+            parsed.num_samples is None,
+            "a disclosure without --num_samples",
+            num_samples=parsed.num_samples,
+        )
         print(write_disclosure(parsed.run, output=parsed.output))
         return
     num_samples = _NUM_SAMPLES if parsed.num_samples is None else parsed.num_samples
-    path = write_report(parsed.run, output=parsed.output, private=parsed.private, num_samples=num_samples)
+    path = write_report(
+        parsed.run, output=parsed.output, private=parsed.private, num_samples=num_samples
+    )
     print(f"{path}{' (PRIVATE: not to be published)' if parsed.private else ''}")

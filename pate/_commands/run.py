@@ -18,16 +18,16 @@ from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger
-from pate._disk import expect_place
-from pate._release.foresight import expect_possible
+from pate._disk import require_place
+from pate._release.foresight import require_possible
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import choose_ledger
 from pate._runs import STUDENT, TEACHERS_VOTE, Json, Run
 from pate._runs.locks import lock_run
 from pate._settings import decode
-from pate._validation import expect
+from pate._validation import require
 from pate._voters import MOST_VOTERS
-from pate._votes import Ballots, Panel, Voting
+from pate._votes import Ballots, VoteShape, Voting
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._figures import epsilon_text, exact_text, meaning_of
 from pate.data._records import Role
@@ -42,7 +42,8 @@ class _Step:
 
     Attributes:
         name: the name that is announced.
-        module: its module of `pate._commands`, imported only when the stage begins, because that may take seconds.
+        module: its module of `pate._commands`, imported only when the stage begins, because that
+            may take seconds.
         function: the function in that module.
         parts: the recipe's files that it reads, and whose overrides it takes.
         words: further arguments of its command.
@@ -73,7 +74,7 @@ def main(args: Sequence[str]) -> None:
     parsed = _parser().parse_args(words)
     recipe = find_recipe(parsed.recipe)
     missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
-    expect(not missing, f"a recipe's files in {recipe}", missing=missing)
+    require(not missing, f"a recipe's files in {recipe}", missing=missing)
     if parsed.ledger:
         overrides["data"].append(f"--ledger={parsed.ledger}")
     root = parsed.run or Path("runs") / recipe.resolve().name
@@ -82,45 +83,59 @@ def main(args: Sequence[str]) -> None:
         print("---\n".join(text for content in contents for text in _files(content)), end="")
         return
     # errors in any stage are reported before teachers train for hours and labels are paid for
-    fit, _, student, *_ = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
+    fit, _, student, *_ = [
+        _settings(step, recipe, overrides, root) for step in _STEPS if step.parts
+    ]
     voting = parsed.votes
     if voting is None and fit["fit"] != "closed_form":
         voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
     data: DataSource = decode(DataSource, fit["data"])
-    settings, panel = _label_settings(fit, data, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    settings, shape = _label_settings(
+        fit, data, voting, overrides["label"], _preset(_LABEL, recipe, root)
+    )
     assert settings.num_queries is not None, "settings are complete"
-    ledger = choose_ledger(root, fit["ledger"] and Path(fit["ledger"]), data, overwrite=parsed.overwrite)
+    ledger = choose_ledger(
+        root, fit["ledger"] and Path(fit["ledger"]), data, overwrite=parsed.overwrite
+    )
     for folder in (root, Run(root, ledger=ledger).ledger_path.parent):
-        expect_place(folder)
-    expect_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, panel, data)
+        require_place(folder)
+    require_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, shape, data)
     if parsed.overwrite or not Run(root).is_finished(STUDENT):
         from pate._stages.student_steps import rehearse_student
 
         rehearse_student(Run(root), student, data, num_queries=settings.num_queries)
     vote = replace(_VOTE, words=(f"--votes={voting}",) if voting else ())
-    steps = [vote if step is _VOTE else step for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))]
+    steps = [
+        vote if step is _VOTE else step
+        for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))
+    ]
     if parsed.dry_run:
         fit_teachers = steps[0]
         print(f"[1/{len(steps)}] {fit_teachers.name}", flush=True)
-        _command(fit_teachers)([*_words(fit_teachers, overrides), "--dry_run"], _preset(fit_teachers, recipe, root))
-        print(_planned_release(settings, panel))
+        _command(fit_teachers)(
+            [*_words(fit_teachers, overrides), "--dry_run"], _preset(fit_teachers, recipe, root)
+        )
+        print(_planned_release(settings, shape))
         print(f"Run: {root}. Nothing was written, and nothing was spent.")
         return
     # held through all stages
     lock_run(root)
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
-        _command(step)(_words(step, overrides), _preset(step, recipe, root, overwrite=parsed.overwrite))
+        _command(step)(
+            _words(step, overrides), _preset(step, recipe, root, overwrite=parsed.overwrite)
+        )
     print()
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
 
 def _label_settings(
     fit: Json, data: DataSource, voting: Voting | None, words: Sequence[str], preset: Preset
-) -> tuple[LabelSettings, Panel]:
+) -> tuple[LabelSettings, VoteShape]:
     """Return the settings of the release, complete, and the numbers of teachers and labels.
 
-    Raises ``ValueError`` if the numbers of public samples, test records, teachers and labels do not allow it.
+    Raises ``ValueError`` if the numbers of public samples, test records, teachers and labels do not
+    allow it.
 
     Args:
         fit: the settings of `pate teachers fit`.
@@ -129,22 +144,35 @@ def _label_settings(
         words: the overrides of `pate label`.
         preset: what they are given beside.
     """
-    size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"] or MOST_VOTERS, data.num_labels)
-    expect(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged", test_records=0)
+    size, shape = (
+        len(data.load(Role.PUBLIC).ids),
+        VoteShape(fit["num_teachers"] or MOST_VOTERS, data.num_labels),
+    )
+    require(
+        len(data.load(Role.TEST).ids) > 0,
+        "test records, by which the student is judged",
+        test_records=0,
+    )
     ballots: Ballots = "scores" if voting == "scores" else "bits"
     if fit["fit"] == "closed_form":
-        expect(voting is None, "no --votes of teachers in closed form, whose ballots are moments", votes=voting)
+        require(
+            voting is None,
+            "no --votes of teachers in closed form, whose ballots are moments",
+            votes=voting,
+        )
         ballots = "moments"
-    return settings_for(words, preset, panel, size, ballots), panel
+    return settings_for(words, preset, shape, size, ballots), shape
 
 
-def _planned_release(settings: LabelSettings, panel: Panel) -> str:
+def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
     """Return what will be released, and for which epsilon."""
     mechanism, count = settings.mechanism, settings.num_queries
     assert count is not None, "settings are complete"
-    event = mechanism.event(panel, settings.relation).reaching(settings.max_teachers_per_unit)
+    event = mechanism.event(shape, settings.relation).reaching(settings.max_teachers_per_unit)
     epsilon = epsilon_of(event, count=count, delta=settings.delta)
-    noise = ", ".join(f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters)
+    noise = ", ".join(
+        f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters
+    )
     text = (
         f"Labels of {count} public samples by {type(mechanism).__name__} with {noise}:"
         f"\n    epsilon = {epsilon_text(epsilon)} at delta = {exact_text(settings.delta)}, {settings.relation.name}"
@@ -165,15 +193,22 @@ def _words(step: _Step, overrides: Mapping[str, list[str]]) -> list[str]:
 
 
 def _preset(step: _Step, recipe: Path, root: Path, *, overwrite: bool = False) -> Preset:
-    return Preset(files=tuple(recipe / f"{part}.yaml" for part in step.parts), run=root, overwrite=overwrite)
+    return Preset(
+        files=tuple(recipe / f"{part}.yaml" for part in step.parts), run=root, overwrite=overwrite
+    )
 
 
 def _settings(step: _Step, recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
-    """Return what ``--print_config`` of a stage prints, but for the run. Ends with status 2 on a wrong option."""
+    """Return what ``--print_config`` of a stage prints, but for the run.
+
+    Ends with status 2 on a wrong option.
+    """
     printed = StringIO()
     try:
         with redirect_stdout(printed):
-            _command(step)([*_words(step, overrides), "--print_config"], _preset(step, recipe, root))
+            _command(step)(
+                [*_words(step, overrides), "--print_config"], _preset(step, recipe, root)
+            )
     except SystemExit as stop:
         if stop.code:
             raise
@@ -182,7 +217,10 @@ def _settings(step: _Step, recipe: Path, overrides: Mapping[str, list[str]], roo
 
 
 def data_of(recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
-    """Return a recipe's source of records with its overrides, as plain data. Ends with status 2 on a wrong option."""
+    """Return a recipe's source of records with its overrides, as plain data.
+
+    Ends with status 2 on a wrong option.
+    """
     source: Json = _settings(_STEPS[0], recipe, overrides, root)["data"]
     return source
 
@@ -191,11 +229,15 @@ def _files(content: Json) -> list[str]:
     """Return the settings of a stage as the files of a recipe, each below its name."""
     if "num_teachers" not in content:
         return [
-            f"# {'label' if 'aggregator' in content else 'student'}.yaml\n" + yaml.safe_dump(content, sort_keys=False)
+            f"# {'label' if 'aggregator' in content else 'student'}.yaml\n"
+            + yaml.safe_dump(content, sort_keys=False)
         ]
     data = {name: content.pop(name) for name in ("data", "ledger")}
     parts = {"data": data, "teachers": content}
-    return [f"# {part}.yaml\n" + yaml.safe_dump(settings, sort_keys=False) for part, settings in parts.items()]
+    return [
+        f"# {part}.yaml\n" + yaml.safe_dump(settings, sort_keys=False)
+        for part, settings in parts.items()
+    ]
 
 
 def _parser() -> CommandParser:
@@ -207,11 +249,21 @@ def _parser() -> CommandParser:
         " --label.num_queries 100, --student.trainer.max_epochs 20, --data.init_args.root DIR.",
         print_config=None,
     )
-    parser.add_argument("recipe", type=Path, help="the folder, or the name of a shipped recipe, such as faces")
-    parser.add_argument("--run", type=Path, help="folder of the run; by default runs/ and the recipe's name")
-    parser.add_argument("--overwrite", action="store_true", help="redo stages whose settings changed")
-    parser.add_argument("--ledger", type=Path, help="ledger of the private data, in place of the one beside them")
-    parser.add_argument("--votes", choices=get_args(Voting), help="how networks vote, as in `pate teachers vote`")
+    parser.add_argument(
+        "recipe", type=Path, help="the folder, or the name of a shipped recipe, such as faces"
+    )
+    parser.add_argument(
+        "--run", type=Path, help="folder of the run; by default runs/ and the recipe's name"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="redo stages whose settings changed"
+    )
+    parser.add_argument(
+        "--ledger", type=Path, help="ledger of the private data, in place of the one beside them"
+    )
+    parser.add_argument(
+        "--votes", choices=get_args(Voting), help="how networks vote, as in `pate teachers vote`"
+    )
     parser.add_argument(
         "--references",
         action="store_true",
@@ -222,7 +274,9 @@ def _parser() -> CommandParser:
         action="store_true",
         help="check all settings, print what teachers will take (PRIVATE) and labels will cost, and write nothing",
     )
-    parser.add_argument("--print_config", action="store_true", help="print the settings of all stages")
+    parser.add_argument(
+        "--print_config", action="store_true", help="print the settings of all stages"
+    )
     return parser
 
 
@@ -243,10 +297,10 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
             others.append(word)
             continue
         requirement = f"overrides such as --label.num_queries 100, of {', '.join(_PARTS)}"
-        expect(part in overrides and setting, requirement, override=word)
+        require(part in overrides and setting, requirement, override=word)
         if not equals:
             behind = bool(remaining) and not remaining[0].startswith("--")
-            expect(behind, f"a value behind {name}", value=remaining[0] if remaining else None)
+            require(behind, f"a value behind {name}", value=remaining[0] if remaining else None)
             value = remaining.pop(0)
         overrides[part].append(f"{name if part == 'data' else f'--{setting}'}={value}")
     return others, overrides

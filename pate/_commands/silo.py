@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
-from pate._release.promise import expect_promise
-from pate._validation import expect
+from pate._release.promise import require_promise
+from pate._validation import require
 from pate.accounting._budget import Budget
 from pate.accounting._relation import NeighboringRelation
 
@@ -22,10 +22,15 @@ def main(args: Sequence[str]) -> None:
         " Nothing is sent unless the invitation is confirmed and its cost accepted, which is printed first. A command"
         " that was killed goes on when it is given again, and sends the same.",
     )
-    parser.add_argument("exchange", type=Path, help="folder that all silos and the server read and write")
+    parser.add_argument(
+        "exchange", type=Path, help="folder that all silos and the server read and write"
+    )
     parser.add_argument("--name", required=True, help="the silo's name in the invitation")
     parser.add_argument(
-        "--votes", type=Path, required=True, help="its votes, an .npz as for `pate label --votes`: never sent. PRIVATE"
+        "--votes",
+        type=Path,
+        required=True,
+        help="its votes, an .npz as for `pate label --votes`: never sent. PRIVATE",
     )
     parser.add_argument(
         "--state",
@@ -67,7 +72,9 @@ def main(args: Sequence[str]) -> None:
         help="the budget of that ledger at --delta: nothing is sent to a sum that would take all sums beyond it."
         " Without a budget a person has to say yes at a terminal",
     )
-    parser.add_argument("--delta", type=float | None, default=None, help="the delta of --max_epsilon")
+    parser.add_argument(
+        "--delta", type=float | None, default=None, help="the delta of --max_epsilon"
+    )
     parser.add_argument(
         "--wait",
         type=float | None,
@@ -77,13 +84,13 @@ def main(args: Sequence[str]) -> None:
     options = parser.parse_args(list(args))
 
     limits = {"max_epsilon": options.max_epsilon, "delta": options.delta}
-    expect(list(limits.values()).count(None) in (0, 2), "--max_epsilon with --delta", **limits)
+    require(list(limits.values()).count(None) in (0, 2), "--max_epsilon with --delta", **limits)
     if options.delta is not None:
-        expect_promise(options.delta)
+        require_promise(options.delta)
     relation = NeighboringRelation.REPLACE_RECORD
     budget = None if options.delta is None else Budget(neighboring_relation=relation, **limits)
 
-    from pate._silos.exchange import SERVER, AwaitedError, Exchange, expect_private, waiting
+    from pate._silos.exchange import SERVER, AwaitedError, Exchange, require_private, waiting
     from pate._silos.member import Consent, Member
     from pate._silos.signing import read_public_keys
 
@@ -113,15 +120,17 @@ def main(args: Sequence[str]) -> None:
         except AwaitedError as error:
             say(f"waiting for {error}")
             raise
-        expect_promise(exchange.invitation.delta, num_units=sum(names.values()))
+        require_promise(exchange.invitation.delta, num_units=sum(names.values()))
         known = None
         if options.public_keys is not None:
-            expect_private(options.exchange, public_keys=options.public_keys)
+            require_private(options.exchange, public_keys=options.public_keys)
             (server,) = read_public_keys(options.public_keys, ["server"]).values()
             known = read_public_keys(options.public_keys, names) | {SERVER: server}
         consent = Consent(digest=options.confirm, public_keys=known, budget=budget, accepts=accepts)
         keys = options.signing_key
-        return Member(exchange, options.name, options.votes, options.state, keys, consent, options.ledger)
+        return Member(
+            exchange, options.name, options.votes, options.state, keys, consent, options.ledger
+        )
 
     try:
         member = waiting(invited, options.wait)
@@ -139,8 +148,12 @@ def key(args: Sequence[str]) -> None:
         "Make the key by which a silo, or the server, signs all that it sends, once for all exchanges. The public key"
         " is for all others, who should get it from a person they know. A private key that is there is kept.",
     )
-    parser.add_argument("private", type=Path, help="file of the private key, never in an exchange. PRIVATE")
-    parser.add_argument("public", type=Path, help="file of the public key, NAME.pub for the silo NAME")
+    parser.add_argument(
+        "private", type=Path, help="file of the private key, never in an exchange. PRIVATE"
+    )
+    parser.add_argument(
+        "public", type=Path, help="file of the public key, NAME.pub for the silo NAME"
+    )
     options = parser.parse_args(list(args))
 
     from pate._silos.signing import make_key

@@ -7,9 +7,18 @@ from pathlib import Path
 
 from pate._commands.parsing import new_parser
 from pate._json import read_json
-from pate._runs import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run, Stage, first_stage
+from pate._runs import (
+    LABEL,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    VOTES_IMPORT,
+    Run,
+    Stage,
+    first_stage,
+)
 from pate._runs.locks import lease
-from pate._validation import expect
+from pate._validation import require
 
 _CHUNKS = {TEACHERS_FIT: "teachers_*.pt", TEACHERS_VOTE: "votes_*.json"}
 """The files of which a stage leaves one for each chunk."""
@@ -24,7 +33,7 @@ def main(args: Sequence[str]) -> None:
     )
     parser.add_argument("run", type=Path, help="folder of the run")
     run = Run(parser.parse_args(list(args)).run)
-    expect(run.private.is_dir(), "the folder of a run that was begun", path=str(run.root))
+    require(run.private.is_dir(), "the folder of a run that was begun", path=str(run.root))
     stages = (VOTES_IMPORT,) if first_stage(run) is VOTES_IMPORT else (TEACHERS_FIT, TEACHERS_VOTE)
     for stage in (*stages, LABEL, STUDENT):
         print(f"{stage.name:<15}{_progress(run, stage)}")

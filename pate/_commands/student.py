@@ -34,7 +34,9 @@ class _StudentParser(CommandParser, LightningArgumentParser):
 
     def add_subcommands(self, *args: Any, **options: Any) -> Any:
         """Add the subcommands, as jsonargparse does."""
-        return super().add_subcommands(*args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options)
+        return super().add_subcommands(
+            *args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options
+        )
 
 
 def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -49,7 +51,9 @@ def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
     completed = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
     help_texts = {"description": _DESCRIPTIONS[command], "epilog": example(f"student {command}")}
     words = [command, *completed.options(), *args]
-    StudentCLI(words, parser_class=_StudentParser, formatter_class=BriefHelp, **{command: help_texts})
+    StudentCLI(
+        words, parser_class=_StudentParser, formatter_class=BriefHelp, **{command: help_texts}
+    )
 
 
 fit = partial(main, "fit")

@@ -12,7 +12,7 @@ from typing import Any
 
 from pate._commands.parsing import new_parser, run_folder
 from pate._disk import make_folder
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 
 _SHARED = (["teachers", "fit"], ["teachers", "vote"])
 _PREEMPTED = (128 + SIGTERM, -SIGTERM, -SIGUSR1, -SIGUSR2)
@@ -40,19 +40,32 @@ def main(args: Sequence[str]) -> None:
         default={},
         help="of submitit: --parameters.timeout_min 60 --parameters.slurm_partition gpu --parameters.cpus_per_task 2",
     )
-    ours, words = (list(args[: args.index("--")]), list(args[args.index("--") + 1 :])) if "--" in args else (args, [])
+    ours, words = (
+        (list(args[: args.index("--")]), list(args[args.index("--") + 1 :]))
+        if "--" in args
+        else (args, [])
+    )
     options = parser.parse_args(list(ours))
-    expect_count(1, jobs=options.jobs)
-    expect(words[:2] in _SHARED, "-- teachers fit or -- teachers vote with their options", command=" ".join(words))
+    require_count(1, jobs=options.jobs)
+    require(
+        words[:2] in _SHARED,
+        "-- teachers fit or -- teachers vote with their options",
+        command=" ".join(words),
+    )
     run = run_folder(words)
-    expect(run is not None, "--run of the command that is submitted", run=None)
+    require(run is not None, "--run of the command that is submitted", run=None)
     assert run is not None
     folder = run / "private" / "jobs"
-    jobs = submitted([*words, "--shared=true"], folder, options.jobs, options.cluster, options.parameters)
-    print(f"Submitted {' '.join(job.job_id for job in jobs)}. How far they are: pate status {run}", flush=True)
+    jobs = submitted(
+        [*words, "--shared=true"], folder, options.jobs, options.cluster, options.parameters
+    )
+    print(
+        f"Submitted {' '.join(job.job_id for job in jobs)}. How far they are: pate status {run}",
+        flush=True,
+    )
     if options.cluster == "local":
         failed = [job.job_id for job in jobs if job.exception() is not None]
-        expect(not failed, f"jobs that end well; {folder} has what they print", failed=failed)
+        require(not failed, f"jobs that end well; {folder} has what they print", failed=failed)
 
 
 def submitted(
@@ -65,24 +78,29 @@ def submitted(
     try:
         import submitit
     except ImportError:
-        raise ValueError("Expected the package submitit, got none: pip install 'pate[submitit]'") from None
+        raise ValueError(
+            "Expected the package submitit, got none: pip install 'pate[submitit]'"
+        ) from None
 
     class Worker(submitit.helpers.Checkpointable):
         """A process that is submitted again where it runs out of time."""
 
         def __call__(self) -> None:
             command = [sys.executable, "-P", "-m", "pate", *words]
-            # SLURM signals this process too, which has the job submitted again and kills the command, but not always
-            # at once: after SIGTERM there may be minutes left
+            # SLURM signals this process too, which has the job submitted again and kills the
+            # command, but not always at once: after SIGTERM there may be minutes left
             while (done := subprocess.run(command)).returncode in _PREEMPTED:
                 pass
             done.check_returncode()
 
     make_folder(folder)
     folder.chmod(0o700)  # one that was there, too
-    # a cluster may pass no variables on, such as that by which Python does not begin in the working directory
+    # a cluster may pass no variables on, such as that by which Python does not begin in the working
+    # directory
     python = f"{shlex.quote(sys.executable)} -P"
-    executor = submitit.AutoExecutor(folder=folder, cluster=cluster, local_python=python, slurm_python=python)
+    executor = submitit.AutoExecutor(
+        folder=folder, cluster=cluster, local_python=python, slurm_python=python
+    )
     executor.update_parameters(name="pate", **parameters)
     with executor.batch():
         return [executor.submit(Worker()) for _ in range(jobs)]  # type: ignore[no-untyped-call]

@@ -33,12 +33,20 @@ def describe_run(run: Run) -> str:
         path = run.root / stage.outputs[0] / METRICS
         if path.is_file():
             figures_of |= read_json(path.read_text())
-    private = [name for name in ("teacher_majority", "noiseless_sums", "true_label_student") if name in figures_of]
+    private = [
+        name
+        for name in ("teacher_majority", "noiseless_sums", "true_label_student")
+        if name in figures_of
+    ]
     chosen = figures_of.pop("optimize")
     lines = _table(f"Test set, cut for {chosen}", figures_of, private)
     for purpose in figures_of["student"]["at_cut"]:
         if purpose != chosen:
-            cut = {name: figures["at_cut"][purpose] for name, figures in figures_of.items() if name in _ROWS}
+            cut = {
+                name: figures["at_cut"][purpose]
+                for name, figures in figures_of.items()
+                if name in _ROWS
+            }
             lines += ["", *_table(f"The same, cut for {purpose}", cut, private)]
     if private:
         lines.append("* PRIVATE: computed without privacy, for comparison only")
@@ -50,7 +58,9 @@ def describe_run(run: Run) -> str:
         }
         if gain["true_label_student"] > 0:
             share = gain["student"] / gain["true_label_student"]
-            lines.append(f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label student.")
+            lines.append(
+                f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label student."
+            )
     statement = (run.root / LABEL.outputs[-1]).read_text()
     files = {
         "released labels": LABEL.outputs[0],
@@ -60,12 +70,19 @@ def describe_run(run: Run) -> str:
     places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
     counts = read_json((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
     places.append(f"{'ledger:':<19}{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})")
-    return "\n".join([*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]) + "\n"
+    return (
+        "\n".join(
+            [*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]
+        )
+        + "\n"
+    )
 
 
 def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:
     """Return a head and a row for each of the `_ROWS`, with the student's figures."""
-    metrics = [name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)]
+    metrics = [
+        name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)
+    ]
     rows = [(title, *metrics)]
     for name, row in _ROWS.items():
         if name in figures_of:

@@ -1,6 +1,7 @@
 """The commands `pate teachers fit` and `pate teachers vote`.
 
-A stage is imported only after its command line is parsed: it needs Lightning, which takes seconds to import and which
+A stage is imported only after its command line is parsed: it needs Lightning, which takes seconds
+    to import and which
 ``--help`` does not need.
 """
 
@@ -13,9 +14,18 @@ from typing import Any, Literal, TypeVar
 from jsonargparse import ArgumentParser, Namespace
 
 from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan
-from pate._commands.parsing import ALONE, Preset, add_data, add_run, named_before, new_parser, parse, with_saved_data
+from pate._commands.parsing import (
+    ALONE,
+    Preset,
+    add_data,
+    add_run,
+    named_before,
+    new_parser,
+    parse,
+    with_saved_data,
+)
 from pate._pipeline import Pipeline
-from pate._validation import expect
+from pate._validation import require
 from pate._votes import Voting
 from pate.teachers._jobs import Execution
 from pate.teachers._plan import CurveFormat, TeacherPlan
@@ -27,13 +37,19 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers fit`."""
     in_closed_form = named_before("fit", args, preset) == CLOSED_FORM
     if in_closed_form:
-        closed, training = ({field.name for field in fields(kind)} for kind in (ClosedFormPlan, TeacherPlan))
-        others = sorted(name for name in training - closed if named_before(name, args, preset) is not None)
-        expect(not others, "no settings of training with fit: closed_form", training=others)
+        closed, training = (
+            {field.name for field in fields(kind)} for kind in (ClosedFormPlan, TeacherPlan)
+        )
+        others = sorted(
+            name for name in training - closed if named_before(name, args, preset) is not None
+        )
+        require(not others, "no settings of training with fit: closed_form", training=others)
     parser = _fit_parser(in_closed_form)
     parsed = parse(parser, args, with_saved_data(args, preset))
     options = parser.instantiate(parsed)
-    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
+    pipeline = Pipeline(
+        options.run, options.data, ledger=options.ledger, overwrite=options.overwrite
+    )
     if in_closed_form:
         pipeline.fit_teachers(_from_options(ClosedFormPlan, options), dry_run=options.dry_run)
         return

@@ -8,7 +8,7 @@ from typing import Any
 
 from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import Preset, named_before
-from pate._validation import expect
+from pate._validation import require
 from pate.data._source import DataSource
 
 HELP = "help"
@@ -62,7 +62,7 @@ def votes_from_where(args: Sequence[str], preset: Preset) -> str | None:
     """
     named = {name: named_before(name, args, preset) for name in _FROM}
     named = {name: value for name, value in named.items() if value not in (None, "null")}
-    expect(len(named) < 2, "--votes or --silos, not both", **named)
+    require(len(named) < 2, "--votes or --silos, not both", **named)
     return next(iter(named), None)
 
 

@@ -28,8 +28,9 @@ def candidates(
 
     Args:
         outlook: the votes.
-        aggregators: what is compared; None for the proposals of all registered aggregators. Those that need predictions
-            come as the last of two `Rounds`. Only the proportions of their noise matter.
+        aggregators: what is compared; None for the proposals of all registered aggregators. Those
+            that need predictions come as the last of two `Rounds`. Only the proportions of their
+            noise matter.
         variants: whether each is followed by its other forms, unless these are candidates already.
     """
     if aggregators is None:
@@ -41,7 +42,9 @@ def candidates(
     with_forms: list[Candidate] = []
     for aggregator, candidate in zip(aggregators, compared, strict=True):
         with_forms.append(candidate)
-        for changed, form in forms(aggregator, replace(outlook, relation=aggregator.neighboring_relation)).items():
+        for changed, form in forms(
+            aggregator, replace(outlook, relation=aggregator.neighboring_relation)
+        ).items():
             variant = _candidate(form, outlook)
             if variant.aggregator not in seen_aggregators:
                 seen_aggregators.append(variant.aggregator)
@@ -55,5 +58,7 @@ def families_of(compared: Iterable[Candidate]) -> dict[str, str]:
 
 
 def _candidate(aggregator: Aggregator, outlook: Outlook) -> Candidate:
-    complete = with_first_round(aggregator, replace(outlook, relation=aggregator.neighboring_relation))
+    complete = with_first_round(
+        aggregator, replace(outlook, relation=aggregator.neighboring_relation)
+    )
     return Candidate(title(complete), type(aggregator).__name__, complete)

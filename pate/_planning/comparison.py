@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 
@@ -24,13 +24,15 @@ class Comparison:
         epsilons: the targets.
         delta: the delta at which they hold.
         num_queries: number of public samples to label, the same ones for each aggregator.
-        neighboring_relation: the relation under which the targets hold, and for which proposed aggregators are made.
-        student: whether a linear student is trained on the released labels and evaluated on the test set.
+        neighboring_relation: the relation under which the targets hold, and for which proposed
+            aggregators are made.
+        student: whether a linear student is trained on the released labels and evaluated on the
+            test set.
         cutoff: the lowest probability at which the student gives a label.
         seeds: number of times that the noise is drawn; medians are shown.
         query_seed: seed of the public order in which samples are taken, as in ``pate label``.
-        variants: whether the other forms of each aggregator are compared too, such as other laws of its noise: what
-            its class declares, one setting changed at a time.
+        variants: whether the other forms of each aggregator are compared too, such as other laws of
+            its noise: what its class declares, one setting changed at a time.
 
     Raises:
         ValueError: on parameters out of range, or without an epsilon.
@@ -47,12 +49,14 @@ class Comparison:
     variants: bool = False
 
     def __post_init__(self) -> None:
-        expect_count(1, num_queries=self.num_queries, seeds=self.seeds)
-        expect_open_unit(delta=self.delta, cutoff=self.cutoff)
-        expect(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
-        expect_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+        require_count(1, num_queries=self.num_queries, seeds=self.seeds)
+        require_in_open_unit_interval(delta=self.delta, cutoff=self.cutoff)
+        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
         object.__setattr__(self, "epsilons", tuple(self.epsilons))
-        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+        object.__setattr__(
+            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
+        )
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -98,7 +102,8 @@ class Frontier:
     Attributes:
         comparison: the settings.
         points: a point for each aggregator and epsilon that it can meet.
-        references: figures by name of what aggregators are compared with, such as a constant answer.
+        references: figures by name of what aggregators are compared with, such as a constant
+            answer.
         private: whether the votes, and so all results, are private.
         families: the class of each aggregator by its name, where variants are compared; else empty.
     """
@@ -125,8 +130,13 @@ def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
     ranks = dict.fromkeys(names, 0.0)
     for target in {point.target_epsilon for point in points}:
         for figure in figures:
-            values = {name: getattr(points_by_name.get((name, target)), figure, math.nan) for name in names}
-            comparable = {name: -math.inf if math.isnan(value) else value for name, value in values.items()}
+            values = {
+                name: getattr(points_by_name.get((name, target)), figure, math.nan)
+                for name in names
+            }
+            comparable = {
+                name: -math.inf if math.isnan(value) else value for name, value in values.items()
+            }
             for name in names:
                 ranks[name] += sum(other > comparable[name] for other in comparable.values())
     return sorted(names, key=lambda name: ranks[name])
@@ -146,6 +156,8 @@ def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
     for point in points:
         value = getattr(point, measured)
         best_so_far = best.get(point.target_epsilon)
-        if not math.isnan(value) and (best_so_far is None or value > getattr(best_so_far, measured)):
+        if not math.isnan(value) and (
+            best_so_far is None or value > getattr(best_so_far, measured)
+        ):
             best[point.target_epsilon] = point
     return dict(sorted(best.items()))

@@ -8,9 +8,9 @@ from typing import Any
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import for_target, proposals, splits_noise
 from pate._release.label_settings import LabelSettings
-from pate._release.promise import expect_promise
-from pate._validation import expect
-from pate._votes import Ballots, Panel
+from pate._release.promise import require_promise
+from pate._validation import require
+from pate._votes import Ballots, VoteShape
 from pate.accounting._bisection import smallest_where
 from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target, epsilon_of
@@ -24,24 +24,38 @@ _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it i
 _TOLERANCE = 1e-6
 
 
-def resolve_settings(settings: LabelSettings, panel: Panel, size: int, ballots: Ballots = "bits") -> LabelSettings:
+def resolve_settings(
+    settings: LabelSettings, shape: VoteShape, size: int, ballots: Ballots = "bits"
+) -> LabelSettings:
     """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
 
-    They are votes of ``panel`` on ``size`` samples, by such ballots. Repeating it changes nothing. Raises
-    ``ValueError`` if there are fewer samples than queries, no noise meets the target, the budget is below it, or the
-    aggregator cannot read the ballots.
+    They are votes of ``shape`` on ``size`` samples, by such ballots. Repeating it changes nothing.
+    Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
+    budget is below it, or the aggregator cannot read the ballots.
     """
     number = size if settings.num_queries is None else settings.num_queries
-    expect(number <= size, f"num_queries <= {size}", num_queries=number)
-    expect_promise(settings.delta, num_units=panel.num_teachers)
+    require(number <= size, f"num_queries <= {size}", num_queries=number)
+    require_promise(settings.delta, num_units=shape.num_teachers)
     reach = settings.max_teachers_per_unit
-    expect(reach <= panel.num_teachers, f"max_teachers_per_unit <= {panel.num_teachers}", max_teachers_per_unit=reach)
+    require(
+        reach <= shape.num_teachers,
+        f"max_teachers_per_unit <= {shape.num_teachers}",
+        max_teachers_per_unit=reach,
+    )
     aggregator = settings.aggregator
     if ballots == "masked":
-        expect(isinstance(aggregator, SiloVotes), "SiloVotes, which opens the sum of silos", aggregator=aggregator)
+        require(
+            isinstance(aggregator, SiloVotes),
+            "SiloVotes, which opens the sum of silos",
+            aggregator=aggregator,
+        )
     elif ballots != "bits" and aggregator is not None:
         readable = f"--aggregator ScoreVotes, for ballots that are {ballots}"
-        expect(aggregator.needs.isdisjoint({"counts", "ballots"}), readable, aggregator=type(aggregator).__name__)
+        require(
+            aggregator.needs.isdisjoint({"counts", "ballots"}),
+            readable,
+            aggregator=type(aggregator).__name__,
+        )
     if settings.target_epsilon is None:
         return replace(settings, num_queries=number)
     target = Target(
@@ -53,104 +67,138 @@ def resolve_settings(settings: LabelSettings, panel: Panel, size: int, ballots: 
     )
     if aggregator is None and ballots != "bits":
         aggregator = ScoreVotes.blank()
-    scaled = scale_to_target(complete_aggregator(aggregator, target, panel), target, panel, settings.budget)
+    scaled = scale_to_target(
+        complete_aggregator(aggregator, target, shape), target, shape, settings.budget
+    )
     return replace(settings, num_queries=number, aggregator=scaled)
 
 
 def complete_aggregator(
-    aggregator: Aggregator | None, target: Target, panel: Panel, *, answered: float = 0.9
+    aggregator: Aggregator | None, target: Target, shape: VoteShape, *, answered: float = 0.9
 ) -> Aggregator:
     """Return an aggregator with its missing fields filled in, before its noise is scaled to the target.
 
     Args:
         aggregator: the aggregator, perhaps incomplete; None for `pate.aggregators.Rounds`.
         target: what all queries may cost together, under the aggregator's own relation.
-        panel: the numbers of teachers and labels.
-        answered: the probability with which a query is to be answered, for classes that split their noise by it.
+        shape: the numbers of teachers and labels.
+        answered: the probability with which a query is to be answered, for classes that split their
+            noise by it.
 
     Returns:
-        The same aggregator if nothing is missing. Otherwise missing noise is 1, or its class chooses it for the target
-        together with the other missing fields.
+        The same aggregator if nothing is missing. Otherwise missing noise is 1, or its class
+        chooses it for the target together with the other missing fields.
 
     Raises:
-        ValueError: if some noise is missing but not all, no noise meets the target, or the class needs settings that a
-            target does not suggest.
+        ValueError: if some noise is missing but not all, no noise meets the target, or the class
+            needs settings that a target does not suggest.
     """
     if aggregator is None:
         aggregator = Rounds.blank(neighboring_relation=target.neighboring_relation)
     cls, missing = type(aggregator), aggregator.missing
     lacking = [name for name in cls.noise_parameters if name in missing]
     words = ", ".join(f"--aggregator.{name}" for name in lacking)
-    expect(lacking in ([], [*cls.noise_parameters]), f"all noise of {cls.__name__} or none of it", missing=words)
+    require(
+        lacking in ([], [*cls.noise_parameters]),
+        f"all noise of {cls.__name__} or none of it",
+        missing=words,
+    )
     if not missing:
         return aggregator
     if missing == tuple(lacking) and not splits_noise(cls):
         filled_in: dict[str, Any] = dict.fromkeys(missing, 1.0)
     else:
-        start = _starting_point(aggregator, target, panel, answered)
+        start = _starting_point(aggregator, target, shape, answered)
         filled_in = {name: getattr(start, name) for name in missing}
     return replace(aggregator, **filled_in)
 
 
-def _starting_point(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> Aggregator:
+def _starting_point(
+    aggregator: Aggregator, target: Target, shape: VoteShape, answered: float
+) -> Aggregator:
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls, missing = type(aggregator), aggregator.missing
     if splits_noise(cls):
-        start = for_target(cls, target, panel, delta_test=getattr(aggregator, "delta_test", None), answered=answered)
-        expect(
+        start = for_target(
+            cls,
+            target,
+            shape,
+            delta_test=getattr(aggregator, "delta_test", None),
+            answered=answered,
+        )
+        require(
             start is not None,
             f"a target that some noise reaches, with delta = {target.delta:g}",
             target_epsilon=target.epsilon,
         )
         assert start is not None
         return start
-    outlook = Outlook.at(target, panel, labels_per_sample=getattr(aggregator, "k", None))
+    outlook = Outlook.at(target, shape, labels_per_sample=getattr(aggregator, "k", None))
     try:
         proposed = proposals(cls, outlook)
     except ValueError:
         others = [name for name in missing if name not in cls.noise_parameters]
         words = ", ".join(f"{name} (--aggregator.{name})" for name in others)
-        expect(not others, f"{words} of {cls.__name__}, which no target suggests", **dict.fromkeys(others))
+        require(
+            not others,
+            f"{words} of {cls.__name__}, which no target suggests",
+            **dict.fromkeys(others),
+        )
         raise
-    expect(proposed, f"settings of {cls.__name__}, which proposes none for {panel.num_labels} labels", aggregator=None)
+    require(
+        proposed,
+        f"settings of {cls.__name__}, which proposes none for {shape.num_labels} labels",
+        aggregator=None,
+    )
     return proposed[0]
 
 
-def scale_to_target(aggregator: Aggregator, target: Target, panel: Panel, budget: Budget | None = None) -> Aggregator:
+def scale_to_target(
+    aggregator: Aggregator, target: Target, shape: VoteShape, budget: Budget | None = None
+) -> Aggregator:
     """Return an aggregator with all its noise scaled by the least factor at which a release meets its target.
 
-    Noise that already meets the target and hardly exceeds the least is kept to the last digit, so that settings read
-    from a file stay the same. With a budget, the release must be one that an unused ledger
-    admits: its filter, fixed before the first release, may ask for a little more noise than the target.
+    Noise that already meets the target and hardly exceeds the least is kept to the last digit, so
+    that settings read from a file stay the same. With a budget, the release must be one that an
+    unused ledger admits: its filter, fixed before the first release, may ask for a little more
+    noise than the target.
 
     Args:
         aggregator: noise in any proportion.
         target: what all queries may cost together, under the aggregator's own relation.
-        panel: the numbers of teachers and labels.
-        budget: the budget of the ledger, at the same delta, for the same relation and units; None for none.
+        shape: the numbers of teachers and labels.
+        budget: the budget of the ledger, at the same delta, for the same relation and units; None
+            for none.
 
     Raises:
-        ValueError: if no noise meets the target, it exceeds the budget, or the aggregator cannot serve the panel.
+        ValueError: if no noise meets the target, it exceeds the budget, or the aggregator cannot
+            serve the shape.
     """
     relation = target.neighboring_relation
     if budget is not None:
         most = f"target_epsilon <= {budget.max_epsilon} (--max_epsilon)"
-        expect(target.epsilon <= budget.max_epsilon, most, target_epsilon=target.epsilon)
+        require(target.epsilon <= budget.max_epsilon, most, target_epsilon=target.epsilon)
 
     def admitted(factor: float) -> bool:
-        query = candidate.scaled(factor).event(panel, relation).reaching(target.max_teachers_per_unit)
+        query = (
+            candidate.scaled(factor).event(shape, relation).reaching(target.max_teachers_per_unit)
+        )
         return budget is None or affordable(budget, query.cost()) >= target.num_queries
 
     def meets(factor: float) -> bool:
-        event = candidate.scaled(factor).event(panel, relation).reaching(target.max_teachers_per_unit)
-        return epsilon_of(event, count=target.num_queries, delta=target.delta) <= target.epsilon and admitted(factor)
+        event = (
+            candidate.scaled(factor).event(shape, relation).reaching(target.max_teachers_per_unit)
+        )
+        return epsilon_of(
+            event, count=target.num_queries, delta=target.delta
+        ) <= target.epsilon and admitted(factor)
 
     candidate = aggregator
     if meets(1.0) and not meets(1 - _EXCESS):
         return aggregator
-    scaled = aggregator.calibrated(target, panel, tolerance=_TOLERANCE)
+    scaled = aggregator.calibrated(target, shape, tolerance=_TOLERANCE)
     reached = f"a target that some noise reaches, with delta = {target.delta:g}"
-    expect(scaled is not None, reached, target_epsilon=target.epsilon)
+    require(scaled is not None, reached, target_epsilon=target.epsilon)
     assert scaled is not None
     candidate = scaled
     if admitted(1.0):
@@ -159,5 +207,5 @@ def scale_to_target(aggregator: Aggregator, target: Target, panel: Panel, budget
     high = 1.01
     while not admitted(high):
         high *= high
-        expect(high < 1e6, reached, target_epsilon=target.epsilon)
+        require(high < 1e6, reached, target_epsilon=target.epsilon)
     return candidate.scaled(smallest_where(admitted, 1.0, high, tolerance=_TOLERANCE))

@@ -6,7 +6,7 @@ import warnings
 from importlib.util import find_spec
 from typing import Any
 
-from pate._validation import expect_count, expect_open_unit
+from pate._validation import require_count, require_in_open_unit_interval
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._autodp import to_autodp
 from pate.accounting._charges import Events
@@ -16,7 +16,9 @@ from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, lea
 EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")
 
 
-def costs_of(events: Events, *, num_queries: int, delta: float) -> dict[str, dict[str, float | None]]:
+def costs_of(
+    events: Events, *, num_queries: int, delta: float
+) -> dict[str, dict[str, float | None]]:
     """Return what several equal queries cost together.
 
     Args:
@@ -25,16 +27,18 @@ def costs_of(events: Events, *, num_queries: int, delta: float) -> dict[str, dic
         delta: the delta of every epsilon.
 
     Returns:
-        For each relation: the ``tightest`` epsilon, as given in statements; epsilon of the curve by the ``optimal`` and
-        the ``classic`` conversion; the ``exact`` one if all events are Gaussian; that of ``autodp`` for the same curve;
-        and that of ``dp_accounting`` from its own curves, if it is installed. A figure that does not exist is None.
-        ``delta0`` is the part of delta that failures, such as those of stability tests, cost.
+        For each relation: the ``tightest`` epsilon, as given in statements; epsilon of the curve by
+            the ``optimal`` and
+        the ``classic`` conversion; the ``exact`` one if all events are Gaussian; that of ``autodp``
+        for the same curve; and that of ``dp_accounting`` from its own curves, if it is installed. A
+        figure that does not exist is None. ``delta0`` is the part of delta that failures, such as
+        those of stability tests, cost.
 
     Raises:
         ValueError: on parameters out of range.
     """
-    expect_count(1, num_queries=num_queries)
-    expect_open_unit(delta=delta)
+    require_count(1, num_queries=num_queries)
+    require_in_open_unit_interval(delta=delta)
     costs: dict[str, dict[str, float | None]] = {}
     for relation, event in events.items():
         total = RDPAccountant(relation=relation).compose(event, num_queries)
@@ -69,11 +73,19 @@ def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:
     gaussian = True
     for leaf, n in leaves(event, count):
         if isinstance(leaf, GaussianEvent):
-            parts.append(dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(leaf.noise_multiplier), n))
+            parts.append(
+                dp_accounting.SelfComposedDpEvent(
+                    dp_accounting.GaussianDpEvent(leaf.noise_multiplier), n
+                )
+            )
         elif isinstance(leaf, BoundedRangeEvent):
-            parts.append(dp_accounting.SelfComposedDpEvent(dp_accounting.ZCDpEvent(leaf.eta**2 / 8), n))
+            parts.append(
+                dp_accounting.SelfComposedDpEvent(dp_accounting.ZCDpEvent(leaf.eta**2 / 8), n)
+            )
             gaussian = False
         else:
             return None
-    accountant = pld.PLDAccountant() if gaussian else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
+    accountant = (
+        pld.PLDAccountant() if gaussian else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
+    )
     return float(accountant.compose(dp_accounting.ComposedDpEvent(parts)).get_epsilon(delta))

@@ -46,7 +46,10 @@ class World:
         """Draw a task with ``num_queries`` public samples; the same seed gives the same task for any ensemble."""
         generator = np.random.default_rng(seed)
         spectrum, thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))
-        directions = generator.standard_normal((facts.num_features, facts.num_labels)) * np.sqrt(spectrum)[:, None]
+        directions = (
+            generator.standard_normal((facts.num_features, facts.num_labels))
+            * np.sqrt(spectrum)[:, None]
+        )
         directions /= np.linalg.norm(directions, axis=0)
         public = generator.standard_normal((num_queries, facts.num_features))
         test = generator.standard_normal((_NUM_TEST, facts.num_features))
@@ -69,11 +72,13 @@ class World:
         return np.sqrt(self.spectrum * len(self.spectrum))
 
 
-def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records: float, seed: int) -> Task:
+def ensemble_votes(
+    world: World, learner: Learner, *, num_teachers: int, records: float, seed: int
+) -> Task:
     """Return a task with the votes of a simulated ensemble.
 
-    Of a large ensemble fewer teachers are simulated, each of which stands for ``num_teachers / simulated`` alike. Their
-    mean is as close to the truth as that of all would be.
+    Of a large ensemble fewer teachers are simulated, each of which stands for ``num_teachers /
+    simulated`` alike. Their mean is as close to the truth as that of all would be.
 
     Args:
         world: the task.
@@ -93,13 +98,19 @@ def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records
     truth = learner.signal * world.directions[:, None]
     weights = (shrinkage[:, None, None] * (truth + width * errors[:-1])).astype(np.float32)
     needed = (world.thresholds + width * errors[-1]).astype(np.float32)
-    extents = (world.public.astype(np.float32) @ weights.reshape(num_features, -1)).reshape(-1, simulated, num_labels)
+    extents = (world.public.astype(np.float32) @ weights.reshape(num_features, -1)).reshape(
+        -1, simulated, num_labels
+    )
     ballots = (extents > needed).view(np.uint8)
     features, counts = world.public * world.scale, ballots.sum(axis=1, dtype=np.int64)
-    return world.task(Votes(counts=counts, num_teachers=simulated, ballots=ballots, features=features))
+    return world.task(
+        Votes(counts=counts, num_teachers=simulated, ballots=ballots, features=features)
+    )
 
 
-def voters_task(world: World, learner: Learner, *, num_teachers: int, records: float, seed: int) -> Task:
+def voters_task(
+    world: World, learner: Learner, *, num_teachers: int, records: float, seed: int
+) -> Task:
     """Return a task whose teachers are voters in closed form, single records or a few: fewer than there would be."""
     generator, records_each = np.random.default_rng(seed), max(1, round(records))
     simulated = max(2, min(num_teachers, _FEATURES // len(world.spectrum) // records_each))
@@ -127,5 +138,7 @@ def _labels(
     generator: np.random.Generator,
 ) -> BoolArray:
     """Draw true labels ``[N, C]`` for features ``[N, F]``, of variance 1 along each direction."""
-    unexplained = math.sqrt(1 - learner.signal**2) * generator.standard_normal((len(features), len(thresholds)))
+    unexplained = math.sqrt(1 - learner.signal**2) * generator.standard_normal(
+        (len(features), len(thresholds))
+    )
     return np.asarray(learner.signal * (features @ directions) + unexplained > thresholds)

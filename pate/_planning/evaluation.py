@@ -17,8 +17,8 @@ from pate._planning.proposals import title
 from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray
-from pate._validation import expect
-from pate._votes import Panel, Votes
+from pate._validation import require
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
@@ -31,14 +31,18 @@ _TOLERANCE = 1e-4  # relative; less excess noise changes no figure visibly
 _SHORT = 1e-3  # the relative shortfall of epsilon below its target that is accepted
 
 
-def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comparison) -> Point | None:
+def measure(
+    task: Task, aggregator: Aggregator, epsilon: float, comparison: Comparison
+) -> Point | None:
     """Return the results of an aggregator on a task at a target epsilon, or None if no noise meets it."""
-    panel, target = task.votes.panel, comparison.target(epsilon)
-    met = _calibrated(aggregator, target, panel)
+    shape, target = task.votes.shape, comparison.target(epsilon)
+    met = _calibrated(aggregator, target, shape)
     if met is None:
         return None
     calibrated, allowed = met
-    drawn = [_figures_of(task, calibrated, allowed, comparison, seed) for seed in range(comparison.seeds)]
+    drawn = [
+        _figures_of(task, calibrated, allowed, comparison, seed) for seed in range(comparison.seeds)
+    ]
     medians = {name: float(np.median([figures[name] for figures in drawn])) for name in drawn[0]}
     return Point(
         aggregator=title(aggregator),
@@ -49,16 +53,19 @@ def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comp
     )
 
 
-def _calibrated(aggregator: Aggregator, target: Target, panel: Panel) -> tuple[Aggregator, float] | None:
+def _calibrated(
+    aggregator: Aggregator, target: Target, shape: VoteShape
+) -> tuple[Aggregator, float] | None:
     """Return an aggregator with the noise that meets a target, and its epsilon; None if no noise does.
 
-    A few orders suffice for most aggregators. They overestimate epsilon; where that is noticeable, all orders are used.
+    A few orders suffice for most aggregators. They overestimate epsilon; where that is noticeable,
+    all orders are used.
     """
     relation, best = target.neighboring_relation, None
     for orders in (COARSE_ORDERS, DEFAULT_ORDERS):
-        calibrated = aggregator.calibrated(target, panel, tolerance=_TOLERANCE, orders=orders)
+        calibrated = aggregator.calibrated(target, shape, tolerance=_TOLERANCE, orders=orders)
         if calibrated is not None:
-            event = calibrated.event(panel, relation)
+            event = calibrated.event(shape, relation)
             best = (calibrated, epsilon_of(event, count=target.num_queries, delta=target.delta))
             if best[1] > (1 - _SHORT) * target.epsilon:
                 break
@@ -73,11 +80,15 @@ def _figures_of(
     release = aggregator.aggregate(votes, generator=np.random.default_rng(seed))
     paid = allowed
     if release.tiers is not None:
-        charges = aggregator.charges(release, votes.panel)
+        charges = aggregator.charges(release, votes.shape)
         paid = account(charges, comparison.neighboring_relation).get_epsilon(delta=comparison.delta)
     figures = {"realised_epsilon": paid} | label_quality(release, votes)
     if comparison.student:
-        figures |= judge(student_of(release, features_of(votes), votes.num_teachers), task, cutoff=comparison.cutoff)
+        figures |= judge(
+            student_of(release, features_of(votes), votes.num_teachers),
+            task,
+            cutoff=comparison.cutoff,
+        )
     return figures
 
 
@@ -91,7 +102,9 @@ def _agreement(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) ->
     either = predicted.sum(axis=0) + truth.sum(axis=0)
     return {
         "student_accuracy": float((predicted == truth).mean()),
-        "student_macro_f1": float((2 * (predicted & truth).sum(axis=0) / np.maximum(either, 1)).mean()),
+        "student_macro_f1": float(
+            (2 * (predicted & truth).sum(axis=0) / np.maximum(either, 1)).mean()
+        ),
         "student_mAP": float(average_precision(probabilities, truth).mean()),
     }
 
@@ -118,10 +131,12 @@ def majority_of(votes: Votes) -> BoolArray:
 def references(task: Task, *, student: bool, cutoff: float) -> dict[str, dict[str, float]]:
     """Return the figures of what aggregators are compared with, by name.
 
-    The ``constant answer`` gives each label its more common value: that of the noiseless majority for released labels,
-    that of the true test labels for a student. It is what a student must be better than, and the most that anyone could
-    reach without looking at a sample. The ``noiseless majority`` releases the majority of the teachers' votes, the
-    ``noiseless counts`` their exact numbers; both would cost an infinite epsilon.
+    The ``constant answer`` gives each label its more common value: that of the noiseless majority
+        for released labels,
+    that of the true test labels for a student. It is what a student must be better than, and the
+    most that anyone could reach without looking at a sample. The ``noiseless majority`` releases
+    the majority of the teachers' votes, the ``noiseless counts`` their exact numbers; both would
+    cost an infinite epsilon.
     """
     votes, majority = task.votes, majority_of(task.votes)
     all_answered = np.ones(majority.shape, dtype=np.bool_)
@@ -134,31 +149,44 @@ def references(task: Task, *, student: bool, cutoff: float) -> dict[str, dict[st
     truth, features = task.test_labels > 0, features_of(votes)
     usual = np.broadcast_to(truth.mean(axis=0) > 0.5, truth.shape).astype(np.float64)
     figures["constant answer"] |= _agreement(usual, truth, cutoff=cutoff)
-    figures["noiseless majority"] |= judge(fit_linear(features, majority, all_answered), task, cutoff=cutoff)
+    figures["noiseless majority"] |= judge(
+        fit_linear(features, majority, all_answered), task, cutoff=cutoff
+    )
     shares = votes.counts / votes.num_teachers
-    figures["noiseless counts"] = exact | judge(fit_linear(features, shares, all_answered), task, cutoff=cutoff)
+    figures["noiseless counts"] = exact | judge(
+        fit_linear(features, shares, all_answered), task, cutoff=cutoff
+    )
     return figures
 
 
-def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Frontier:
+def frontier(
+    task: Task, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+) -> Frontier:
     """Measure the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
 
     Args:
         task: the votes on the queries, and what a student is trained and judged on.
         comparison: what is the same for all aggregators.
-        aggregators: what is compared, with noise in any proportion: all of it is scaled by one factor to meet each
-            target. Those that need predictions come as the last of two `Rounds`. None for what all registered
-            aggregators propose.
+        aggregators: what is compared, with noise in any proportion: all of it is scaled by one
+            factor to meet each target. Those that need predictions come as the last of two
+            `Rounds`. None for what all registered aggregators propose.
 
     Returns:
         A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.
 
     Raises:
-        ValueError: if the votes are on another number of queries, or an aggregator cannot serve them.
+        ValueError: if the votes are on another number of queries, or an aggregator cannot serve
+            them.
     """
     num_queries = task.votes.num_queries
-    expect(num_queries == comparison.num_queries, f"votes on {comparison.num_queries} queries", num_queries=num_queries)
-    outlook = Outlook.of(task.votes, delta=comparison.delta, relation=comparison.neighboring_relation)
+    require(
+        num_queries == comparison.num_queries,
+        f"votes on {comparison.num_queries} queries",
+        num_queries=num_queries,
+    )
+    outlook = Outlook.of(
+        task.votes, delta=comparison.delta, relation=comparison.neighboring_relation
+    )
     compared = candidates(outlook, aggregators, variants=comparison.variants)
     if any("voters" in candidate.aggregator.needs for candidate in compared):
         task = replace(task, votes=task.votes.with_voters())

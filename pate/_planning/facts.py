@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import beta
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 
 _FEWEST_RECORDS = 5  # of one teacher
 _SMALLEST, _LARGEST = 50, 12_800  # numbers of teachers that are tried
@@ -24,14 +24,17 @@ class Facts:
         num_records: number of private records, a public figure.
         num_labels: number of labels.
         num_public: number of public samples that can be queried.
-        label_density: the share of records that have a label: one share for each label, or one number, around which
-            labels are spread as in usual data sets (a beta distribution whose parameters add up to 2).
-        num_features: number of features that a teacher and the student learn from, such as those of a frozen network.
-        unit: whose privacy is protected, ``record`` or ``group``: a group's records go to one teacher.
+        label_density: the share of records that have a label: one share for each label, or one
+            number, around which labels are spread as in usual data sets (a beta distribution whose
+            parameters add up to 2).
+        num_features: number of features that a teacher and the student learn from, such as those of
+            a frozen network.
+        unit: whose privacy is protected, ``record`` or ``group``: a group's records go to one
+            teacher.
         records_per_group: average number of records of a group. 1 with the unit ``record``.
-        curve: accuracy of one teacher by its number of training records, from public data, from the literature or
-            guessed. Never from the private records: what is planned on them is as private as they are. None for a
-            linear model of middling labels.
+        curve: accuracy of one teacher by its number of training records, from public data, from the
+            literature or guessed. Never from the private records: what is planned on them is as
+            private as they are. None for a linear model of middling labels.
 
     Raises:
         ValueError: on facts out of range, or as many shares as there are no labels.
@@ -47,20 +50,39 @@ class Facts:
     curve: dict[int, float] | None = None
 
     def __post_init__(self) -> None:
-        expect_count(1, num_labels=self.num_labels, num_features=self.num_features, num_public=self.num_public)
-        expect_count(2 * _FEWEST_RECORDS, num_records=self.num_records)
+        require_count(
+            1,
+            num_labels=self.num_labels,
+            num_features=self.num_features,
+            num_public=self.num_public,
+        )
+        require_count(2 * _FEWEST_RECORDS, num_records=self.num_records)
         if isinstance(self.label_density, Sequence):
             num_shares, wanted = len(self.label_density), self.num_labels
-            expect(num_shares == wanted, f"{wanted} shares, one for each label", label_density=num_shares)
-            expect_open_unit(**{f"label_density[{i}]": share for i, share in enumerate(self.label_density)})
+            require(
+                num_shares == wanted,
+                f"{wanted} shares, one for each label",
+                label_density=num_shares,
+            )
+            require_in_open_unit_interval(
+                **{f"label_density[{i}]": share for i, share in enumerate(self.label_density)}
+            )
         else:
-            expect_open_unit(label_density=self.label_density)
-        expect(self.unit in ("record", "group"), "unit in record, group", unit=self.unit)
-        expect(self.records_per_group >= 1, "records_per_group >= 1", records_per_group=self.records_per_group)
+            require_in_open_unit_interval(label_density=self.label_density)
+        require(self.unit in ("record", "group"), "unit in record, group", unit=self.unit)
+        require(
+            self.records_per_group >= 1,
+            "records_per_group >= 1",
+            records_per_group=self.records_per_group,
+        )
         alone = self.unit == "group" or self.records_per_group == 1
-        expect(alone, "--unit group with records_per_group above 1", records_per_group=self.records_per_group)
+        require(
+            alone,
+            "--unit group with records_per_group above 1",
+            records_per_group=self.records_per_group,
+        )
         if self.curve is not None:
-            _expect_curve(self.curve)
+            _require_curve(self.curve)
 
     @property
     def densities(self) -> FloatArray:
@@ -90,7 +112,11 @@ class Facts:
     @property
     def num_voters(self) -> tuple[int, ...]:
         """Numbers of teachers in closed form: one per group; without groups, one per five records or per record."""
-        return (self.num_units,) if self.unit == "group" else (self.num_units // _FEWEST_RECORDS, self.num_units)
+        return (
+            (self.num_units,)
+            if self.unit == "group"
+            else (self.num_units // _FEWEST_RECORDS, self.num_units)
+        )
 
     def grid(self) -> tuple[int, ...]:
         """Return numbers of teachers, each twice the one before, 50 to 12,800 or as many as the records allow.
@@ -99,13 +125,17 @@ class Facts:
             ValueError: if there are not records enough for 50 teachers.
         """
         least, most = _SMALLEST, self.most_teachers
-        expect(most >= least, f"records for {least} teachers (or --num_teachers)", at_most=most)
+        require(most >= least, f"records for {least} teachers (or --num_teachers)", at_most=most)
         doublings = range(int(np.log2(min(most, _LARGEST) / least) + 1e-9) + 1)
         return tuple(least * 2**i for i in doublings)
 
 
-def _expect_curve(curve: Mapping[int, float]) -> None:
-    expect(curve, "a curve with at least one point (records: accuracy)", curve=curve)
+def _require_curve(curve: Mapping[int, float]) -> None:
+    require(curve, "a curve with at least one point (records: accuracy)", curve=curve)
     for records, accuracy in curve.items():
-        expect_count(1, **{"curve: records": records})
-        expect(0.5 < accuracy < 1, f"an accuracy between 0.5 and 1 at {records} records", accuracy=accuracy)
+        require_count(1, **{"curve: records": records})
+        require(
+            0.5 < accuracy < 1,
+            f"an accuracy between 0.5 and 1 at {records} records",
+            accuracy=accuracy,
+        )

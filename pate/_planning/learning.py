@@ -12,7 +12,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from pate._planning.facts import Facts
 from pate._typing import FloatArray
-from pate._validation import expect
+from pate._validation import require
 
 _TYPICAL = (0.8, 1.5, 1.0)  # signal, noise and ridge where no curve says more
 _FIRM = (0.1, 0.3, 0.1)  # how firmly logarithms (log-odds of the signal) stay there
@@ -24,15 +24,17 @@ _WORST = 0.02  # a curve that is missed by more is not one of a learner
 class Learner:
     """A teacher as a ridge regression on its own records.
 
-    A label is given where ``signal`` times the extent along its own direction, and independent noise for the rest of a
-    unit of variance, exceed a threshold. Along a direction that holds the share ``l`` of the variance of the features,
-    a teacher of ``n`` records finds the true weight with noise of variance ``noise / n``, and shrinks it to ``l / (l +
-    ridge / n)`` of its size. So teachers of few records make errors of their own, which average out, and all
-    understate the same weights, which does not.
+    A label is given where ``signal`` times the extent along its own direction, and independent
+    noise for the rest of a unit of variance, exceed a threshold. Along a direction that holds the
+    share ``l`` of the variance of the features, a teacher of ``n`` records finds the true weight
+    with noise of variance ``noise / n``, and shrinks it to ``l / (l + ridge / n)`` of its size. So
+    teachers of few records make errors of their own, which average out, and all understate the same
+    weights, which does not.
 
     Args:
         signal: correlation of a label's extent with the features, 0 to 1.
-        noise: variance of a weight learnt from one record; 1.57 for a probit regression of a balanced label.
+        noise: variance of a weight learnt from one record; 1.57 for a probit regression of a
+            balanced label.
         ridge: the records' worth of shrinkage.
     """
 
@@ -63,7 +65,8 @@ class Learner:
 def fit_learner(facts: Facts) -> Learner:
     """Return the learner whose accuracy follows the curve of ``facts``; a typical one where there is no curve.
 
-    Each point is fitted with an error of 0.002; what few points leave undetermined stays near the typical learner.
+    Each point is fitted with an error of 0.002; what few points leave undetermined stays near the
+    typical learner.
 
     Raises:
         ValueError: if no learner comes within 0.02 of each point.
@@ -75,7 +78,9 @@ def fit_learner(facts: Facts) -> Learner:
 
     def misses(place: FloatArray) -> FloatArray:
         learner = _learner(place)
-        errors = [(learner.accuracy(facts, records) - aim) / _POINT for records, aim in curve.items()]
+        errors = [
+            (learner.accuracy(facts, records) - aim) / _POINT for records, aim in curve.items()
+        ]
         return np.array([*errors, *((place - start) * _FIRM)])
 
     shifts = ((0, 0, 0), (-1, 0, -2), (2, 0, 1))
@@ -84,7 +89,7 @@ def fit_learner(facts: Facts) -> Learner:
     for records, aim in curve.items():
         reached = learner.accuracy(facts, records)
         near = f"a learning curve that a linear teacher can follow (curve: {records} records)"
-        expect(abs(reached - aim) <= _WORST, near, accuracy=aim, nearest=round(reached, 4))
+        require(abs(reached - aim) <= _WORST, near, accuracy=aim, nearest=round(reached, 4))
     return learner
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pate._validation import expect, expect_count, expect_open_unit
-from pate._votes import Panel, Votes
+from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 
@@ -15,38 +15,47 @@ class Outlook:
     """What is known about votes before an aggregator is chosen for them.
 
     Args:
-        panel: the numbers of teachers and labels.
+        shape: the numbers of teachers and labels.
         num_queries: number of queries asked.
         delta: the delta of the guarantee.
         relation: the relation of the guarantee.
         labels_per_sample: average number of labels of a sample, rounded; None if unknown.
     """
 
-    panel: Panel
+    shape: VoteShape
     num_queries: int
     delta: float
     relation: NeighboringRelation
     labels_per_sample: int | None = None
 
     def __post_init__(self) -> None:
-        expect_count(1, num_queries=self.num_queries)
-        expect_open_unit(delta=self.delta)
+        require_count(1, num_queries=self.num_queries)
+        require_in_open_unit_interval(delta=self.delta)
 
     @classmethod
     def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
-        """Describe given votes; the result is as PRIVATE as they are. A set never has all of several labels."""
+        """Describe given votes; the result is as PRIVATE as they are.
+
+        A set never has all of several labels.
+        """
         num_labels = votes.num_labels
         average = round(float(votes.counts.mean()) * num_labels / votes.num_teachers)
         k = min(max(1, average), max(1, num_labels - 1))
         return cls(
-            panel=votes.panel, num_queries=votes.num_queries, delta=delta, relation=relation, labels_per_sample=k
+            shape=votes.shape,
+            num_queries=votes.num_queries,
+            delta=delta,
+            relation=relation,
+            labels_per_sample=k,
         )
 
     @classmethod
-    def at(cls, target: Target, panel: Panel, *, labels_per_sample: int | None = None) -> Outlook:
-        """Describe votes of a panel for a target."""
+    def at(
+        cls, target: Target, shape: VoteShape, *, labels_per_sample: int | None = None
+    ) -> Outlook:
+        """Describe votes of a shape for a target."""
         return cls(
-            panel=panel,
+            shape=shape,
             num_queries=target.num_queries,
             delta=target.delta,
             relation=target.neighboring_relation,
@@ -56,14 +65,17 @@ class Outlook:
     def target(self, epsilon: float) -> Target:
         """Return the target of an ``epsilon`` for all queries."""
         return Target(
-            epsilon=epsilon, delta=self.delta, num_queries=self.num_queries, neighboring_relation=self.relation
+            epsilon=epsilon,
+            delta=self.delta,
+            num_queries=self.num_queries,
+            neighboring_relation=self.relation,
         )
 
     @property
     def k(self) -> int:
         """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
         requirement = "k (--aggregator.k), which follows from how many labels a sample has"
-        expect(self.labels_per_sample is not None, requirement, k=None)
+        require(self.labels_per_sample is not None, requirement, k=None)
         assert self.labels_per_sample is not None
         return self.labels_per_sample
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate._planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier, Point, best_of_families, ranked
+from pate._planning.comparison import (
+    LABEL_FIGURES,
+    STUDENT_FIGURES,
+    Frontier,
+    Point,
+    best_of_families,
+    ranked,
+)
 from pate._runs import replacing
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._events import Event
@@ -51,9 +58,9 @@ def _save(path: Path, figure: Figure, *, dpi: int) -> None:
 def frontier_figure(frontier: Frontier) -> Figure:
     """Plot each figure against epsilon, a line for each aggregator and a level for each reference.
 
-    The five aggregators of the best mean rank have colours and names, the best first; the others are grey. Where
-    variants are compared, each class counts once, by the best of its forms. What lies far below the constant answer
-    leaves the picture.
+    The five aggregators of the best mean rank have colours and names, the best first; the others
+    are grey. Where variants are compared, each class counts once, by the best of its forms. What
+    lies far below the constant answer leaves the picture.
     """
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
@@ -67,11 +74,19 @@ def frontier_figure(frontier: Frontier) -> Figure:
         for i, name in enumerate(names):
             style = dict(_GREY)
             if i < len(best):
-                style = {"color": f"C{i}", "marker": _MARKERS[i], "markersize": 6, "linewidth": 2.2, "zorder": 9 - i}
+                style = {
+                    "color": f"C{i}",
+                    "marker": _MARKERS[i],
+                    "markersize": 6,
+                    "linewidth": 2.2,
+                    "zorder": 9 - i,
+                }
             word = name if i < len(best) else f"{others} other{'s' if others > 1 else ''}"
             _line(axes, points, name, measured, **style, label=word if i <= len(best) else None)
         for (name, figures), dashes in zip(references.items(), (":", "--", "-."), strict=False):
-            axes.axhline(figures[measured], color="black", linestyle=dashes, linewidth=1, label=name)
+            axes.axhline(
+                figures[measured], color="black", linestyle=dashes, linewidth=1, label=name
+            )
         axes.set_ylim(_limits(frontier, measured))
         _by_epsilon(axes, points)
         axes.set(xlabel="epsilon", title=_TITLES[measured])
@@ -93,7 +108,9 @@ def variants_figure(frontier: Frontier) -> Figure:
     forms: dict[str, list[str]] = {}
     for name in names:
         forms.setdefault(frontier.families.get(name, name), []).append(name)
-    panels = {family: family_forms for family, family_forms in forms.items() if len(family_forms) > 1}
+    panels = {
+        family: family_forms for family, family_forms in forms.items() if len(family_forms) > 1
+    }
     down = max(1, -(-len(panels) // _ACROSS))
     figure = Figure(figsize=(4.6 * _ACROSS, 0.6 + 4.2 * down), layout="constrained")
     grid = np.ravel(figure.subplots(down, _ACROSS, sharex=True, sharey=True, squeeze=False))
@@ -104,14 +121,25 @@ def variants_figure(frontier: Frontier) -> Figure:
             if name not in family_forms:
                 _line(axes, points, name, measured, **_GREY)
         for i, name in enumerate(family_forms):
-            style = {"linestyle": "-" if i < 5 else "--", "marker": _MARKERS[i % 5], "markersize": 4}
+            style = {
+                "linestyle": "-" if i < 5 else "--",
+                "marker": _MARKERS[i % 5],
+                "markersize": 4,
+            }
             _line(axes, points, name, measured, **style, color=f"C{i % 10}", zorder=9, label=name)
-        axes.axhline(frontier.references["constant answer"][measured], color="black", linestyle=":", linewidth=1)
+        axes.axhline(
+            frontier.references["constant answer"][measured],
+            color="black",
+            linestyle=":",
+            linewidth=1,
+        )
         axes.set_ylim(_limits(frontier, measured))
         _by_epsilon(axes, points)
         axes.tick_params(labelbottom=True)
         axes.set_title(family)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), frameon=False, fontsize="x-small")
+        axes.legend(
+            loc="upper center", bbox_to_anchor=(0.5, -0.08), frameon=False, fontsize="x-small"
+        )
     title = f"{_TITLES[measured]} against epsilon, by class\n{frontier.comparison.title}\n{frontier.notice}"
     figure.suptitle(title, fontsize="medium")
     return figure
@@ -161,10 +189,14 @@ def draw_epsilons(
                 epsilon_of(event, count=count, delta=delta, conversion=conversion)  # type: ignore[arg-type]
                 for count in counts.tolist()
             ]
-            name = f"{relation.value}{' (configured)' if relation is configured else ''}, {conversion}"
+            name = (
+                f"{relation.value}{' (configured)' if relation is configured else ''}, {conversion}"
+            )
             colour = "tab:blue" if relation is configured else "tab:orange"
             axes.plot(counts, epsilons, style, color=colour, label=name)
-    axes.set(xlabel="queries", ylabel=f"epsilon at delta = {delta:g}", xlim=(0, None), ylim=(0, None))
+    axes.set(
+        xlabel="queries", ylabel=f"epsilon at delta = {delta:g}", xlim=(0, None), ylim=(0, None)
+    )
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,12 +27,18 @@ def sweep_text(result: SweepResult) -> str:
     ]
     for records, accuracy in (facts.curve or {}).items():
         reached = learner.accuracy(facts, records)
-        lines.append(f"    {records:>8} records: accuracy {accuracy:.4f}, of the model {reached:.4f}")
+        lines.append(
+            f"    {records:>8} records: accuracy {accuracy:.4f}, of the model {reached:.4f}"
+        )
     for epsilon in sweep.epsilons:
         choice = result.choice(epsilon)
         lines += ["", f"epsilon {epsilon:g}", _head()]
-        lines += [_line(trial, trial == choice) for trial in result.trials if trial.epsilon == epsilon]
-        lines.append(f"{'constant answer':>58}{result.constant[0]:>9.4f}{result.constant[1]:>20.4f}")
+        lines += [
+            _line(trial, trial == choice) for trial in result.trials if trial.epsilon == epsilon
+        ]
+        lines.append(
+            f"{'constant answer':>58}{result.constant[0]:>9.4f}{result.constant[1]:>20.4f}"
+        )
         lines += _advice(result, choice)
     return "\n".join(lines) + "\n"
 
@@ -55,7 +61,9 @@ def _figure(mean: float, error: float | None) -> str:
 def _spread(trial: Trial, by: str) -> tuple[float, float | None]:
     """Return the mean of a figure, and its standard error over simulated tasks; None for a single one."""
     figures = trial.figures(by)
-    return float(figures.mean()), float(figures.std(ddof=1) / len(figures) ** 0.5) if len(figures) > 1 else None
+    return float(figures.mean()), float(figures.std(ddof=1) / len(figures) ** 0.5) if len(
+        figures
+    ) > 1 else None
 
 
 def _advice(result: SweepResult, choice: Trial) -> list[str]:
@@ -63,7 +71,9 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
     if choice.in_closed_form:
         form = f"fit: closed_form, {'each its own' if choice.num_teachers == facts.num_units else 'parts as'} teacher"
     queries = result.sweep.queries(facts)
-    advice = [f"take {choice.num_teachers} teachers, {choice.aggregator} ({form}), {queries} queries"]
+    advice = [
+        f"take {choice.num_teachers} teachers, {choice.aggregator} ({form}), {queries} queries"
+    ]
     constant = result.constant[0 if result.sweep.by == "accuracy" else 1]
     if float(choice.figures(result.sweep.by).mean()) <= constant:
         advice.append(
@@ -82,7 +92,15 @@ def write_sweep(path: Path, result: SweepResult) -> None:
     with replacing(path, "w") as file:
         file.write(f"# {NOTICE}\n")
         writer = csv.writer(file)
-        fields = ("epsilon", "num_teachers", "records", "teacher_accuracy", "aggregator", "accuracy", "macro_f1")
+        fields = (
+            "epsilon",
+            "num_teachers",
+            "records",
+            "teacher_accuracy",
+            "aggregator",
+            "accuracy",
+            "macro_f1",
+        )
         writer.writerow((*fields, "taken"))
         for trial in result.trials:
             row = [getattr(trial, name) for name in fields]
@@ -101,10 +119,17 @@ def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
         teachers |= {
             "num_steps": _NUM_STEPS,
             "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),
-            "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.1, "weight_decay": 0.01}},
+            "optimizer": {
+                "class_path": "torch.optim.AdamW",
+                "init_args": {"lr": 0.1, "weight_decay": 0.01},
+            },
             "chunk_size": "auto",
         }
-    init_args = {} if relation is NeighboringRelation.REPLACE_RECORD else {"neighboring_relation": relation.name}
+    init_args = (
+        {}
+        if relation is NeighboringRelation.REPLACE_RECORD
+        else {"neighboring_relation": relation.name}
+    )
     label = {
         "aggregator": {"class_path": choice.aggregator, "init_args": init_args},
         "num_queries": result.sweep.queries(result.facts),
@@ -113,7 +138,10 @@ def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
     }
     notice = f"# Planned {NOTICE}.\n"
     scale = "# In data.yaml: `features: PublicScaling`, or another map after which rows are about one unit long.\n"
-    for name, heading, content in (("teachers", notice + scale, teachers), ("label", notice, label)):
+    for name, heading, content in (
+        ("teachers", notice + scale, teachers),
+        ("label", notice, label),
+    ):
         write_text(folder / f"{name}.yaml", heading + yaml.safe_dump(content, sort_keys=False))
 
 
@@ -124,13 +152,23 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
 
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
     epsilons, sizes = result.sweep.epsilons, sorted({trial.num_teachers for trial in result.trials})
-    names = {"Rounds": ("-", ""), "ClippedVotes": (":", ", one round"), "ScoreVotes": ("--", ", closed form")}
+    names = {
+        "Rounds": ("-", ""),
+        "ClippedVotes": (":", ", one round"),
+        "ScoreVotes": ("--", ", closed form"),
+    }
     colours = colormaps["viridis"]
-    for axes, by, level in zip(figure.subplots(1, 2), ("accuracy", "macro_f1"), result.constant, strict=True):
+    for axes, by, level in zip(
+        figure.subplots(1, 2), ("accuracy", "macro_f1"), result.constant, strict=True
+    ):
         for i, epsilon in enumerate(epsilons):
             colour = colours(0.85 * i / max(1, len(epsilons) - 1))
             for name, (style, suffix) in names.items():
-                shown = [trial for trial in result.trials if trial.epsilon == epsilon and trial.aggregator == name]
+                shown = [
+                    trial
+                    for trial in result.trials
+                    if trial.epsilon == epsilon and trial.aggregator == name
+                ]
                 means, errors = zip(*(_spread(trial, by) for trial in shown), strict=True)
                 label = f"epsilon {epsilon:g}{suffix}"
                 axes.errorbar(
@@ -140,18 +178,28 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
                 )  # fmt: skip
             choice = result.choice(epsilon)
             axes.plot(
-                choice.num_teachers, choice.figures(by).mean(), "o", color=colour, markersize=11, markerfacecolor="none"
+                choice.num_teachers,
+                choice.figures(by).mean(),
+                "o",
+                color=colour,
+                markersize=11,
+                markerfacecolor="none",
             )
         axes.axhline(level, color="black", linestyle="--", linewidth=1, label="constant answer")
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [str(size) for size in sizes], fontsize="small", rotation=45)
         axes.minorticks_off()
-        axes.set(xlabel="teachers", title=f"{'macro-F1' if by == 'macro_f1' else by} of the student")
+        axes.set(
+            xlabel="teachers", title=f"{'macro-F1' if by == 'macro_f1' else by} of the student"
+        )
         axes.grid(alpha=0.3)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
     facts = result.facts
-    figure.suptitle(f"{facts.num_records} records, {facts.num_labels} labels; circles are taken\n{NOTICE}", fontsize=9)
+    figure.suptitle(
+        f"{facts.num_records} records, {facts.num_labels} labels; circles are taken\n{NOTICE}",
+        fontsize=9,
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         figure.savefig(file, format="png", dpi=110)

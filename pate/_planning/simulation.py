@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from pate._planning.task import Task
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate._votes import Votes
 from pate.accounting._bisection import smallest_where
 
@@ -18,8 +18,9 @@ from pate.accounting._bisection import smallest_where
 class Simulation:
     """Simulated teachers, for planning before any are trained.
 
-    A sample's features are Gaussian, and it has a label if they extend far enough in a random direction. Each teacher
-    sees that distance with noise of its own, so that teachers err on hard samples.
+    A sample's features are Gaussian, and it has a label if they extend far enough in a random
+    direction. Each teacher sees that distance with noise of its own, so that teachers err on hard
+    samples.
 
     Args:
         num_labels: number of labels.
@@ -40,12 +41,22 @@ class Simulation:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        expect_count(1, num_labels=self.num_labels, num_features=self.num_features, num_public=self.num_public)
-        expect_count(2, num_teachers=self.num_teachers)
-        expect_open_unit(label_density=self.label_density)
+        require_count(
+            1,
+            num_labels=self.num_labels,
+            num_features=self.num_features,
+            num_public=self.num_public,
+        )
+        require_count(2, num_teachers=self.num_teachers)
+        require_in_open_unit_interval(label_density=self.label_density)
         blind = max(self.label_density, 1 - self.label_density)
         right = 0.5 < self.teacher_accuracy < 1
-        expect(right, "0.5 < teacher_accuracy < 1", teacher_accuracy=self.teacher_accuracy, always_no=blind)
+        require(
+            right,
+            "0.5 < teacher_accuracy < 1",
+            teacher_accuracy=self.teacher_accuracy,
+            always_no=blind,
+        )
 
 
 def simulated(simulation: Simulation) -> Task:
@@ -57,7 +68,9 @@ def simulated(simulation: Simulation) -> Task:
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     distances, weights = np.abs(nodes - far), weights / weights.sum()
     blur = smallest_where(
-        lambda width: float(weights @ ndtr(distances / width)) <= simulation.teacher_accuracy, 1e-6, 1e6
+        lambda width: float(weights @ ndtr(distances / width)) <= simulation.teacher_accuracy,
+        1e-6,
+        1e6,
     )
 
     def samples(number: int) -> tuple[FloatArray, FloatArray]:
@@ -67,10 +80,14 @@ def simulated(simulation: Simulation) -> Task:
     features, margins = samples(simulation.num_public)
     test_features, test_margins = samples(4000)
     size = (simulation.num_public, simulation.num_teachers, simulation.num_labels)
-    ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(np.uint8)
+    ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(
+        np.uint8
+    )
     counts = ballots.sum(axis=1, dtype=np.int64)
     return Task(
-        votes=Votes(counts=counts, num_teachers=simulation.num_teachers, ballots=ballots, features=features),
+        votes=Votes(
+            counts=counts, num_teachers=simulation.num_teachers, ballots=ballots, features=features
+        ),
         test_features=test_features,
         test_labels=(test_margins > 0).astype(np.uint8),
         label_names=tuple(f"label_{j}" for j in range(simulation.num_labels)),

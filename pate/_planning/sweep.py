@@ -17,10 +17,10 @@ from pate._planning.learning import Learner, fit_learner
 from pate._planning.proposals import for_target
 from pate._planning.task import Task
 from pate._progress import stage_bar
-from pate._release.promise import expect_promise
+from pate._release.promise import require_promise
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_positive
-from pate._votes import Panel
+from pate._validation import require, require_count, require_positive
+from pate._votes import VoteShape
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ClippedVotes, Rounds, ScoreVotes
@@ -39,11 +39,12 @@ class Sweep:
     Args:
         epsilons: the targets; each has a choice of its own.
         delta: the delta at which they hold.
-        num_teachers: numbers of teachers to try. None for 50, 100, 200 ... up to 12,800, or as far as each teacher has
-            five records and a group.
+        num_teachers: numbers of teachers to try. None for 50, 100, 200 ... up to 12,800, or as far
+            as each teacher has five records and a group.
         num_queries: number of public samples to label. None for all, at most 3,000.
         neighboring_relation: the relation under which the targets hold.
-        by: the figure of the student by which a number of teachers is chosen, ``accuracy`` or ``macro_f1``.
+        by: the figure of the student by which a number of teachers is chosen, ``accuracy`` or
+            ``macro_f1``.
         seeds: number of simulated tasks, whose mean is shown.
 
     Raises:
@@ -59,33 +60,53 @@ class Sweep:
     seeds: int = 3
 
     def __post_init__(self) -> None:
-        expect_count(1, seeds=self.seeds)
-        expect_promise(self.delta)
-        expect(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
-        expect_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
-        expect(self.by in ("accuracy", "macro_f1"), "by in accuracy, macro_f1", by=self.by)
+        require_count(1, seeds=self.seeds)
+        require_promise(self.delta)
+        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+        require(self.by in ("accuracy", "macro_f1"), "by in accuracy, macro_f1", by=self.by)
         if self.num_teachers is not None:
-            expect(self.num_teachers, "at least one number of teachers", num_teachers=self.num_teachers)
-            expect_count(2, **{f"num_teachers[{i}]": size for i, size in enumerate(self.num_teachers)})
+            require(
+                self.num_teachers, "at least one number of teachers", num_teachers=self.num_teachers
+            )
+            require_count(
+                2, **{f"num_teachers[{i}]": size for i, size in enumerate(self.num_teachers)}
+            )
         if self.num_queries is not None:
-            expect_count(2, num_queries=self.num_queries)
+            require_count(2, num_queries=self.num_queries)
         object.__setattr__(self, "epsilons", tuple(sorted(self.epsilons)))
-        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+        object.__setattr__(
+            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
+        )
 
     def queries(self, facts: Facts) -> int:
-        """Return the number of queries. Raises ``ValueError`` if there are not as many public samples."""
-        num_queries = min(facts.num_public, _MOST_QUERIES) if self.num_queries is None else self.num_queries
-        expect(
-            num_queries <= facts.num_public, f"num_queries <= num_public = {facts.num_public}", num_queries=num_queries
+        """Return the number of queries.
+
+        Raises ``ValueError`` if there are not as many public samples.
+        """
+        num_queries = (
+            min(facts.num_public, _MOST_QUERIES) if self.num_queries is None else self.num_queries
+        )
+        require(
+            num_queries <= facts.num_public,
+            f"num_queries <= num_public = {facts.num_public}",
+            num_queries=num_queries,
         )
         return num_queries
 
     def teachers(self, facts: Facts) -> tuple[int, ...]:
-        """Return the numbers of teachers, ascending. Raises ``ValueError`` if the records do not suffice."""
+        """Return the numbers of teachers, ascending.
+
+        Raises ``ValueError`` if the records do not suffice.
+        """
         if self.num_teachers is None:
             return facts.grid()
         most = facts.num_units
-        expect(max(self.num_teachers) <= most, f"at most {most} teachers, a {facts.unit} each", got=self.num_teachers)
+        require(
+            max(self.num_teachers) <= most,
+            f"at most {most} teachers, a {facts.unit} each",
+            got=self.num_teachers,
+        )
         return tuple(sorted(set(self.num_teachers)))
 
 
@@ -151,7 +172,9 @@ class SweepResult:
 
     def choice(self, epsilon: float) -> Trial:
         """Return the trial to take at an epsilon: see `fewest_as_good`."""
-        return fewest_as_good([trial for trial in self.trials if trial.epsilon == epsilon], self.sweep.by)
+        return fewest_as_good(
+            [trial for trial in self.trials if trial.epsilon == epsilon], self.sweep.by
+        )
 
 
 def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
@@ -159,8 +182,8 @@ def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
 
     Voters in closed form, which take no training, come before teachers, and the more the better.
 
-    A trial is as good if it is worse by at most a standard error of the mean difference over the simulated tasks, which
-    are the same for all trials.
+    A trial is as good if it is worse by at most a standard error of the mean difference over the
+    simulated tasks, which are the same for all trials.
     """
     best = max(trials, key=lambda trial: trial.figures(by).mean())
 
@@ -178,13 +201,15 @@ def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
 def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
     """Simulate ensembles of each size, release their votes at each epsilon, and judge the students.
 
-    Votes are simulated, but the release is not: it is that of `pate label`. A simulated ensemble may be smaller than
-    the real one (see `ensemble_votes`); its noise is scaled down with it, so that shares are as noisy as they would be.
+    Votes are simulated, but the release is not: it is that of `pate label`. A simulated ensemble
+        may be smaller than
+    the real one (see `ensemble_votes`); its noise is scaled down with it, so that shares are as
+    noisy as they would be.
 
     Raises:
         ValueError: on facts or settings that do not fit, or a target that no noise meets.
     """
-    expect_promise(sweep.delta, num_units=facts.num_units)
+    require_promise(sweep.delta, num_units=facts.num_units)
     learner, num_queries = fit_learner(facts), sweep.queries(facts)
     ensembles: list[tuple[int, Callable[..., Task], tuple[type[Aggregator], ...]]]
     ensembles = [(size, ensemble_votes, _CANDIDATES) for size in sweep.teachers(facts)]
@@ -200,7 +225,9 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
             world = World.of(facts, learner, num_queries=num_queries, seed=seed)
             constants.append(_constant(world))
             for size, simulate, classes in ensembles:
-                task = simulate(world, learner, num_teachers=size, records=facts.num_records / size, seed=seed)
+                task = simulate(
+                    world, learner, num_teachers=size, records=facts.num_records / size, seed=seed
+                )
                 for epsilon, cls in product(sweep.epsilons, classes):
                     quieter = aggregators[epsilon, cls].scaled(task.votes.num_teachers / size)
                     release = quieter.aggregate(task.votes, generator=np.random.default_rng(seed))
@@ -219,22 +246,29 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
             accuracies=tuple(accuracy for accuracy, _ in reached),
             macro_f1s=tuple(f1 for _, f1 in reached),
         )
-        for (epsilon, size, name), reached in sorted(figures_by_trial.items(), key=lambda item: item[0][:2])
+        for (epsilon, size, name), reached in sorted(
+            figures_by_trial.items(), key=lambda item: item[0][:2]
+        )
     )
     accuracy, f1 = np.mean(constants, axis=0).tolist()
-    return SweepResult(facts=facts, sweep=sweep, learner=learner, trials=trials, constant=(accuracy, f1))
+    return SweepResult(
+        facts=facts, sweep=sweep, learner=learner, trials=trials, constant=(accuracy, f1)
+    )
 
 
 def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Sweep) -> Aggregator:
-    """Return an aggregator at a target. The noise of those compared here is the same for any number of teachers."""
+    """Return an aggregator at a target.
+
+    The noise of those compared here is the same for any number of teachers.
+    """
     target = Target(
         epsilon=epsilon,
         delta=sweep.delta,
         num_queries=sweep.queries(facts),
         neighboring_relation=sweep.neighboring_relation,
     )
-    calibrated = for_target(cls, target, Panel(max(sweep.teachers(facts)), facts.num_labels))
-    expect(calibrated is not None, f"a target that {cls.__name__} can meet", epsilon=epsilon)
+    calibrated = for_target(cls, target, VoteShape(max(sweep.teachers(facts)), facts.num_labels))
+    require(calibrated is not None, f"a target that {cls.__name__} can meet", epsilon=epsilon)
     assert calibrated is not None
     return calibrated
 

@@ -23,7 +23,10 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     ['aggregator  epsilon', 'NoisyVotes      2.0']
     """
     widths = [max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[1:]]
-    names = [wrap(name, max(_LEAST, _WIDTH - sum(widths)), subsequent_indent="    ") or [""] for name, *_ in rows]
+    names = [
+        wrap(name, max(_LEAST, _WIDTH - sum(widths)), subsequent_indent="    ") or [""]
+        for name, *_ in rows
+    ]
     width = max(len(line) for name in names for line in name)
     lines = []
     for (name, *more), (_, *figures) in zip(names, rows, strict=True):
@@ -49,7 +52,9 @@ def frontier_table(frontier: Frontier) -> str:
     rows = [("aggregator", "epsilon", "realised", *names)]
     for point in points:
         epsilons = f"{point.epsilon:.3f}", f"{point.realised_epsilon:.3f}"
-        rows.append((point.aggregator, *epsilons, *(f"{getattr(point, name):.4f}" for name in names)))
+        rows.append(
+            (point.aggregator, *epsilons, *(f"{getattr(point, name):.4f}" for name in names))
+        )
     for reference, figures in frontier.references.items():
         rows.append((reference, "", "", *(f"{figures[name]:.4f}" for name in names)))
     table = text_table(rows)
@@ -57,9 +62,13 @@ def frontier_table(frontier: Frontier) -> str:
     for measured in STUDENT_FIGURES if comparison.student else ("label_accuracy",):
         lines += ["", f"Best by {measured}:"]
         for target, point in best_at(points, measured).items():
-            lines.append(f"    epsilon {target:g}: {point.aggregator} ({getattr(point, measured):.4f})")
+            lines.append(
+                f"    epsilon {target:g}: {point.aggregator} ({getattr(point, measured):.4f})"
+            )
     if not comparison.student:
-        lines.append("An aggregator can be right on the few queries that it answers: look at `answered` too.")
+        lines.append(
+            "An aggregator can be right on the few queries that it answers: look at `answered` too."
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -39,20 +39,25 @@ class Task:
 
     def drawn(self, num_queries: int, *, seed: int) -> Task:
         """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
-        return replace(self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)])
+        return replace(
+            self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)]
+        )
 
 
-def load_task(root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Task:
+def load_task(
+    root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+) -> Task:
     """Return the task of a run, PRIVATE: votes on the drawn samples alone, with no more than a comparison needs.
 
     Args:
         root: the folder of the run.
         comparison: its settings. Test samples are read only for a student.
-        aggregators: what is compared. Ballots and features are read only if one of them needs them, or for None.
+        aggregators: what is compared. Ballots and features are read only if one of them needs them,
+            or for None.
 
     Raises:
-        ValueError: if the teachers have not voted, or only their counts are known where ballots are needed, or on
-            fewer samples than there are queries.
+        ValueError: if the teachers have not voted, or only their counts are known where ballots are
+            needed, or on fewer samples than there are queries.
     """
     run = Run(root)
     store = finished_votes(run)
@@ -72,11 +77,16 @@ def load_task(root: Path, comparison: Comparison, aggregators: Sequence[Aggregat
         data = load_data(run)
         if brought is None:
             public = data.records(Role.PUBLIC)
-            features_drawn = np.asarray(public.features[rows_of(np.array(ids), public.ids)], dtype=np.float64)
+            features_drawn = np.asarray(
+                public.features[rows_of(np.array(ids), public.ids)], dtype=np.float64
+            )
             votes = replace(votes, features=features_drawn.reshape(len(ids), -1))
         if comparison.student:
             test = data.records(Role.TEST)
-            test_features, test_labels = np.asarray(test.features[np.arange(len(test))], np.float64), test.labels
+            test_features, test_labels = (
+                np.asarray(test.features[np.arange(len(test))], np.float64),
+                test.labels,
+            )
     return Task(
         votes=votes,
         test_features=test_features,

@@ -1,4 +1,7 @@
-"""A release that answered nothing: its price, and what would help. It follows from public numbers and the answers."""
+"""A release that answered nothing: its price, and what would help.
+
+It follows from public numbers and the answers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def describe_unanswered(released: StatedLabels) -> str | None:
     aggregator: Aggregator = decode(Aggregator, released.aggregator)
     cost = released.statement["this_release"][released.statement["neighboring_relation"]]
     price = f"epsilon = {epsilon_text(cost['epsilon'])} at delta = {exact_text(cost['delta'])}"
-    gap = gap_needed(aggregator, released.panel, probability=_LIKELY)
+    gap = gap_needed(aggregator, released.shape, probability=_LIKELY)
     needed = "" if gap is None else f" {gap.meaning} with probability {_LIKELY:g}."
     return (
         f"None of {len(released.ids)} queries was answered, and {price} is spent: the teachers agree too little for"

@@ -6,16 +6,16 @@ import numpy as np
 
 from pate._release.label_inputs import read_predictions
 from pate._release.label_settings import LabelSettings
-from pate._release.rehearsal import expect_answers, rehearse
-from pate._release.transaction import expect_payable_release
+from pate._release.rehearsal import rehearse, require_answers
+from pate._release.transaction import require_payable_release
 from pate._runs import LABEL, Run
 from pate._settings import encode_fields
-from pate._votes import Panel, drawn_rows
+from pate._votes import VoteShape, drawn_rows
 from pate.data._records import Role
 from pate.data._source import DataSource
 
 
-def expect_possible(run: Run, settings: LabelSettings, panel: Panel, data: DataSource) -> None:
+def require_possible(run: Run, settings: LabelSettings, shape: VoteShape, data: DataSource) -> None:
     """Raise ``ValueError`` if labels will be refused that a run is yet to release. Writes nothing.
 
     Labels that are there, and releases that were begun, are not looked at: they were paid for.
@@ -23,16 +23,16 @@ def expect_possible(run: Run, settings: LabelSettings, panel: Panel, data: DataS
     Args:
         run: the run, with the ledger that will pay.
         settings: the queries, the mechanism and the budget, complete.
-        panel: the numbers of teachers and labels.
+        shape: the numbers of teachers and labels.
         data: the source of the public samples.
     """
     if _is_paid(run, settings):
         return
     aggregator, ids = settings.mechanism, data.load(Role.PUBLIC).ids
     count = len(ids) if settings.num_queries is None else settings.num_queries
-    charge = aggregator.events(panel), count
+    charge = aggregator.events(shape), count
     relation = aggregator.neighboring_relation
-    expect_payable_release(
+    require_payable_release(
         run.ledger_path,
         charge,
         relation=relation,
@@ -45,9 +45,9 @@ def expect_possible(run: Run, settings: LabelSettings, panel: Panel, data: DataS
         queries = np.array(ids)[drawn_rows(len(ids), count, seed=settings.query_seed)]
         predictions = read_predictions(settings.predictions, queries, data.label_names)
     if not aggregator.needs.isdisjoint({"features", "voters"}):
-        expect_answers(aggregator, panel)  # what is left is rehearsed with the votes
+        require_answers(aggregator, shape)  # what is left is rehearsed with the votes
     else:
-        rehearse(aggregator, panel, predictions=predictions)
+        rehearse(aggregator, shape, predictions=predictions)
 
 
 def _is_paid(run: Run, settings: LabelSettings) -> bool:

@@ -16,7 +16,7 @@ from pate._runs.files import code_version, read_arrays
 from pate._runs.released import Queries
 from pate._settings import encode, encode_fields
 from pate._typing import FloatArray, StrArray
-from pate._validation import expect
+from pate._validation import require
 from pate._vote_store import VoteManifest, VoteStore
 from pate._voter_store import fingerprint_of_voters, load_voters
 from pate._voters import ScoreVoters
@@ -32,21 +32,21 @@ MOST_SAMPLES = 4_096
 def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
     """Return everything that determines labels, except the noise. PRIVATE.
 
-    The manifest holds the digests of all votes, which were compared with their files. Raises ``ValueError`` if moments
-    are not those of the records that it speaks of.
+    The manifest holds the digests of all votes, which were compared with their files. Raises
+    ``ValueError`` if moments are not those of the records that it speaks of.
     """
     manifest = store.manifest()
     if manifest.ballots == "moments":
         same = fingerprint_of_voters(run) == manifest.made_by.get("teachers")
         again = "`pate teachers vote --overwrite` takes those that are there"
-        expect(same, f"the teachers of {run.root} that have voted: {again}", teachers="others")
+        require(same, f"the teachers of {run.root} that have voted: {again}", teachers="others")
     digests = {"votes": digest(store.manifest_file)}
     if settings.predictions is not None:
-        expect_predictions(settings.predictions)
+        require_predictions(settings.predictions)
         digests["predictions"] = digest(settings.predictions)
     if "features" in settings.mechanism.needs and not store.has_features():
         described = run.begun(first_stage(run)).settings.get("data")
-        expect_features(described, settings.mechanism, manifest.ballots, len(manifest.ids))
+        require_features(described, settings.mechanism, manifest.ballots, len(manifest.ids))
         if described is not None:
             digests["public"] = public_digest(load_data(run))
     return Inputs(encode_fields(settings), digests)
@@ -65,17 +65,27 @@ def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
 
 
 def load_votes(
-    run: Run, settings: LabelSettings, store: VoteStore, queries: Queries, total: NoisyTotal | None = None
+    run: Run,
+    settings: LabelSettings,
+    store: VoteStore,
+    queries: Queries,
+    total: NoisyTotal | None = None,
 ) -> Votes:
     """Return the votes on the queries, with what the aggregator needs; of silos that mask them, their ``total``."""
     aggregator, manifest = settings.mechanism, store.manifest()
     if manifest.ballots == "masked":
-        expect(total is not None, "--silos, the folder through which the silos of this run send", silos=None)
+        require(
+            total is not None,
+            "--silos, the folder through which the silos of this run send",
+            silos=None,
+        )
         assert total is not None
-        return Votes.from_total(total, len(queries.ids), manifest.panel)
+        return Votes.from_total(total, len(queries.ids), manifest.shape)
     rows = rows_of(queries.ids, np.array(manifest.ids))
     if manifest.ballots == "moments":
-        return Votes.from_voters(load_voters(run), read_features(run, queries.ids, manifest.made_by))
+        return Votes.from_voters(
+            load_voters(run), read_features(run, queries.ids, manifest.made_by)
+        )
     if manifest.ballots == "scores":
         public = store.features()
         if public is None and run.begun(first_stage(run)).settings.get("data") is None:
@@ -99,12 +109,16 @@ def load_votes(
 def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:
     """Return a digest of everything that determines the answers, except the noise, and of the budget. PRIVATE.
 
-    Other code may turn the same noise into other answers, so it makes another release. Voters follow from votes, which
-    the inputs name, and from features.
+    Other code may turn the same noise into other answers, so it makes another release. Voters
+    follow from votes, which the inputs name, and from features.
     """
-    arrays = (b"" if array is None else array.tobytes() for array in (votes.predictions, votes.features))
+    arrays = (
+        b"" if array is None else array.tobytes() for array in (votes.predictions, votes.features)
+    )
     total = () if votes.total is None else (votes.total.identity,)
-    return digest(inputs.digest, code_version(), np.__version__, *arrays, *total, *code_of(aggregator))
+    return digest(
+        inputs.digest, code_version(), np.__version__, *arrays, *total, *code_of(aggregator)
+    )
 
 
 def code_of(aggregator: Aggregator) -> Iterator[Path]:
@@ -125,16 +139,24 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
     Raises:
         ValueError: if the file, a sample or a label is missing.
     """
-    expect_predictions(path)
+    require_predictions(path)
     arrays = read_arrays(path, ("ids", "probabilities", "label_names"), unread=("labels",))
     names = [str(name) for name in arrays["label_names"]]
-    expect(names == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=names)
-    return np.asarray(arrays["probabilities"][rows_of(wanted, as_text(arrays["ids"]))], dtype=np.float64)
+    require(
+        names == list(label_names),
+        f"--predictions of the labels {', '.join(label_names)}",
+        label_names=names,
+    )
+    return np.asarray(
+        arrays["probabilities"][rows_of(wanted, as_text(arrays["ids"]))], dtype=np.float64
+    )
 
 
-def expect_predictions(path: Path) -> None:
+def require_predictions(path: Path) -> None:
     """Raise ``ValueError`` if a file of predictions is missing."""
-    expect(path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path))
+    require(
+        path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path)
+    )
 
 
 def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> FloatArray:
@@ -152,13 +174,17 @@ def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> Flo
     # votes from elsewhere name samples by their ids, which were compared with those of the records
     if first_stage(run) is not VOTES_IMPORT:
         same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
-        expect(same, f"the public records that the teachers of {run.root} voted on", records="others")
+        require(
+            same, f"the public records that the teachers of {run.root} voted on", records="others"
+        )
     public = data.records(Role.PUBLIC)
     rows = public.features[rows_of(wanted, public.ids)]
     return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)
 
 
-def expect_features(data: Json | None, aggregator: Aggregator, ballots: Ballots, num_samples: int) -> None:
+def require_features(
+    data: Json | None, aggregator: Aggregator, ballots: Ballots, num_samples: int
+) -> None:
     """Raise ``ValueError`` unless votes that bring no features come with the ``data`` of their public records.
 
     Scores of few samples need none: each sample is then a direction of its own.
@@ -168,4 +194,4 @@ def expect_features(data: Json | None, aggregator: Aggregator, ballots: Ballots,
     if ballots == "scores":
         needed = f"{give}, or scores of {MOST_SAMPLES} samples at most"
     few = ballots == "scores" and num_samples <= MOST_SAMPLES
-    expect(few or data is not None, needed, features=None, samples=num_samples)
+    require(few or data is not None, needed, features=None, samples=num_samples)

@@ -18,33 +18,44 @@ from pate._release.stating import StatedLabels, settlement_of_labels
 from pate._release.transaction import Publication, Settlement, Terms, release, state
 from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
-from pate._validation import expect
+from pate._validation import require
 from pate._vote_store import VoteStore
 from pate._votes import NoisyTotal, Votes
 from pate.accounting._history import Entry
 
 
-def label(run: Run, votes: VoteStore, settings: LabelSettings, total: NoisyTotal | None = None) -> StatedLabels:
+def label(
+    run: Run, votes: VoteStore, settings: LabelSettings, total: NoisyTotal | None = None
+) -> StatedLabels:
     """Label public samples through a private mechanism, and state what all releases from the private data cost.
 
-    The cost is written to the ledger before the noise is drawn. A command that was killed goes on with what it
-    reserved and the noise that it began with: it neither pays nor draws twice. Labelling again after that is a new
-    release, whose cost adds up.
+    The cost is written to the ledger before the noise is drawn. A command that was killed goes on
+    with what it reserved and the noise that it began with: it neither pays nor draws twice.
+    Labelling again after that is a new release, whose cost adds up.
 
     Args:
         run: the run, whose teachers have voted.
         votes: their votes, all of them and unchanged.
         settings: the queries, the mechanism and the budget, for these votes.
-        total: the sum of silos that mask their votes, which is opened once it is paid for; None for other votes.
+        total: the sum of silos that mask their votes, which is opened once it is paid for; None for
+            other votes.
 
     Raises:
-        ValueError: if the release would exceed the budget, or it cannot be made; nothing is spent then.
+        ValueError: if the release would exceed the budget, or it cannot be made; nothing is spent
+            then.
     """
     labels = _Labels(run, votes, settings, total)
     run.needs(LABEL, labels.inputs)  # raises on labels of other settings
-    released = None if run.overwrite and run.changes(LABEL, labels.inputs) else _find_labels(run, labels.queries)
-    # others may have released since: labels that are there are stated on all that the ledger holds by now
-    statement = release(labels) if released is None else state(labels, open_ledger(run), released.release)
+    released = (
+        None
+        if run.overwrite and run.changes(LABEL, labels.inputs)
+        else _find_labels(run, labels.queries)
+    )
+    # others may have released since: labels that are there are stated on all that the ledger holds
+    # by now
+    statement = (
+        release(labels) if released is None else state(labels, open_ledger(run), released.release)
+    )
     run.finish(LABEL)
     return StatedLabels(**vars(labels.released), statement=statement)
 
@@ -59,21 +70,29 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
         if not labels_file(run).is_file() and (begun is None or not begun.finished):
             return None
         released = ReleasedLabels.load(run.root)
-        changed = [name for name, value in vars(queries).items() if not np.array_equal(value, getattr(released, name))]
+        changed = [
+            name
+            for name, value in vars(queries).items()
+            if not np.array_equal(value, getattr(released, name))
+        ]
         same = begun is not None and begun.release == released.release and not changed
-        expect(same, f"labels in {labels_file(run)} that this command left", changed=changed or "all")
+        require(
+            same, f"labels in {labels_file(run)} that this command left", changed=changed or "all"
+        )
     except ValueError as error:
         if run.overwrite:
             return None
-        raise ValueError(f"{error}. With --overwrite new labels are released, and paid for") from None
+        raise ValueError(
+            f"{error}. With --overwrite new labels are released, and paid for"
+        ) from None
     return released
 
 
 class _Labels(Publication):
     """The labels of a run.
 
-    The old statement is removed before the old labels, and those before the new ones appear, so that no statement ever
-    describes labels that do not exist.
+    The old statement is removed before the old labels, and those before the new ones appear, so
+    that no statement ever describes labels that do not exist.
     """
 
     replaces_earlier = True
@@ -81,7 +100,9 @@ class _Labels(Publication):
     _votes: Votes
     _room: IO[bytes]
 
-    def __init__(self, run: Run, votes: VoteStore, settings: LabelSettings, total: NoisyTotal | None) -> None:
+    def __init__(
+        self, run: Run, votes: VoteStore, settings: LabelSettings, total: NoisyTotal | None
+    ) -> None:
         self._run, self._store, self._settings, self._total = run, votes, settings, total
         # labels that could not be sealed would be paid for and lost
         self._key = sealing_key(run)
@@ -97,10 +118,19 @@ class _Labels(Publication):
 
     @contextmanager
     def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> Iterator[Terms]:
-        settings, panel, votes = self._settings, self.queries.panel, self._votes
+        settings, shape, votes = self._settings, self.queries.shape, self._votes
         aggregator, relation = settings.mechanism, settings.mechanism.neighboring_relation
-        events, ledger = aggregator.events(panel), open_ledger(self._run, settings.max_teachers_per_unit)
-        rehearse(aggregator, panel, predictions=votes.predictions, features=votes.features, voters=votes.voters)
+        events, ledger = (
+            aggregator.events(shape),
+            open_ledger(self._run, settings.max_teachers_per_unit),
+        )
+        rehearse(
+            aggregator,
+            shape,
+            predictions=votes.predictions,
+            features=votes.features,
+            voters=votes.voters,
+        )
         with room_for_labels(self._run, self.queries) as self._room:
             yield Terms(
                 ledger=ledger,

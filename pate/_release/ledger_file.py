@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pate._data_file import load_ledger
 from pate._runs import LABEL, Json, Run, first_stage, labels_file
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._ledger import Ledger
 from pate.accounting._place import is_ledger_of, one_ledger
 from pate.accounting._statement_words import AUDIT
@@ -27,7 +27,8 @@ class PrivateSource:
     Attributes:
         what: the word for it in errors, a plural.
         ledger: the file beside it, or None if it has no place.
-        same: tells from the inputs that the run's first stage recorded whether it is what the run was begun with.
+        same: tells from the inputs that the run's first stage recorded whether it is what the run
+            was begun with.
     """
 
     what: str
@@ -35,11 +36,15 @@ class PrivateSource:
     same: Callable[[Json], bool]
 
 
-def choose_ledger(root: Path, requested: Path | None, data: DataSource, *, overwrite: bool = False) -> Path | None:
-    """Return the absolute path of the ledger of the run at ``root``; None for the run's own. Writes nothing.
+def choose_ledger(
+    root: Path, requested: Path | None, data: DataSource, *, overwrite: bool = False
+) -> Path | None:
+    """Return the absolute path of the ledger of the run at ``root``; None for the run's own.
 
-    A run keeps the ledger with which it was begun. A new run takes the one asked for, or else the file beside the data,
-    unless no file can be created there.
+    Writes nothing.
+
+    A run keeps the ledger with which it was begun. A new run takes the one asked for, or else the
+    file beside the data, unless no file can be created there.
 
     Args:
         root: the run's folder.
@@ -48,9 +53,9 @@ def choose_ledger(root: Path, requested: Path | None, data: DataSource, *, overw
         overwrite: whether the run's teachers are trained again.
 
     Raises:
-        ValueError: if the ledger asked for is not that with which the run was begun, unless the run is overwritten; if
-            it is overwritten with records that another ledger counts; if the ledger beside the data is read-only, or
-            another one there may count them too.
+        ValueError: if the ledger asked for is not that with which the run was begun, unless the run
+            is overwritten; if it is overwritten with records that another ledger counts; if the
+            ledger beside the data is read-only, or another one there may count them too.
     """
 
     def same_records(inputs: Json) -> bool:
@@ -66,9 +71,11 @@ def choose_ledger_of(
     """Return the ledger of the run at ``root``, as `choose_ledger` does, for whatever private ``source`` it has."""
     ledger_of_run = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
-    same = requested is None or located(requested).resolve() == (recorded or ledger_of_run).resolve()
+    same = (
+        requested is None or located(requested).resolve() == (recorded or ledger_of_run).resolve()
+    )
     if begun and (same or not overwrite):
-        expect(
+        require(
             same,
             f"--ledger left out, or the ledger that {root} was begun with, {recorded or ledger_of_run}",
             ledger=str(requested),
@@ -77,7 +84,7 @@ def choose_ledger_of(
         state = run.state(first_stage(run))
         if overwrite and state is not None and _ledger_beside(source) != recorded:
             # releases from others belong into another ledger as well
-            expect(
+            require(
                 source.same(dict(state.begun.digests)),
                 f"the {source.what} that {root} was begun with, whose releases {recorded or ledger_of_run} counts."
                 " Choose another run folder with --run, or name the ledger of these by --ledger",
@@ -90,7 +97,8 @@ def choose_ledger_of(
 def ledger_setting(run: Run) -> str | None:
     """Return the place of the ledger among the settings of a run's first stage.
 
-    It affects nothing that the stage makes, and the ledger may have been moved since the stage was begun: as long as
+    It affects nothing that the stage makes, and the ledger may have been moved since the stage was
+        begun: as long as
     the run keeps its ledger, it is the place that was recorded then.
     """
     begun = run.state(first_stage(run))
@@ -107,32 +115,39 @@ def _ledger_beside(source: PrivateSource) -> Path | None:
     if beside.exists():
         # a ledger that cannot be reached never leads to a new budget
         writable = _may_write(beside) and _may_write(beside.parent)
-        expect(writable, "a writable ledger of the private data; --ledger names another", path=str(beside))
+        require(
+            writable,
+            "a writable ledger of the private data; --ledger names another",
+            path=str(beside),
+        )
         return beside
     return beside if beside.parent.is_dir() and _may_write(beside.parent) else None
 
 
 def _may_write(path: Path) -> bool:
     # the superuser could write a file that is marked read-only, but must not
-    return os.access(path, os.W_OK) and bool(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
+    return os.access(path, os.W_OK) and bool(
+        path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    )
 
 
 def open_ledger(run: Run, max_teachers_per_unit: int = 1) -> Ledger:
     """Open the run's ledger, which is created if the run has not used it yet, for units that reach so many teachers.
 
     Raises:
-        ValueError: if the ledger existed and is missing, is a copy of one that is still in its place, or is unusable.
+        ValueError: if the ledger existed and is missing, is a copy of one that is still in its
+            place, or is unusable.
     """
-    expect_ledger(run)
+    require_ledger(run)
     path = run.ledger_path
     if run.ledger is not None and run.data_config.is_file():
         # data that were moved away leave no folder behind in which a new budget could begin
         place = f"a folder for the ledger, whose place is `ledger:` in {run.data_config}"
-        expect(path.parent.is_dir(), place, path=str(path))
+        require(path.parent.is_dir(), place, path=str(path))
     return Ledger(path, home=path.resolve(), max_teachers_per_unit=max_teachers_per_unit)
 
 
-def expect_ledger(run: Run) -> None:
+def require_ledger(run: Run) -> None:
     """Raise ``ValueError`` if the ledger with which a run was begun is missing, and with it the record of its cost."""
     path = run.ledger_path
     if path.exists():
@@ -144,15 +159,15 @@ def expect_ledger(run: Run) -> None:
     finished = run.is_finished(first) and load_ledger(run.root) == run.ledger
     expected = (spent or shared) if run.ledger is None else finished
     moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
-    expect(not expected, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
+    require(not expected, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
 
 
 def ledger_scope(run: Run) -> str:
     """Say which releases the ledger of a run counts, as statements have it.
 
-    A ledger that the user named is that of the private data only if it lies where theirs does, and no other that may
-    count them lies there: others may count what runs released that did not name it. With canaries among the records it
-    is that of an audit, wherever it lies.
+    A ledger that the user named is that of the private data only if it lies where theirs does, and
+    no other that may count them lies there: others may count what runs released that did not name
+    it. With canaries among the records it is that of an audit, wherever it lies.
     """
     first = first_stage(run)
     data = run.begun(first).settings.get("data")
@@ -162,4 +177,6 @@ def ledger_scope(run: Run) -> str:
         return "run"
     state = run.state(first)
     beside = None if state is None else state.beside
-    return "private data" if beside is not None and is_ledger_of(run.ledger, Path(beside)) else "named"
+    return (
+        "private data" if beside is not None and is_ledger_of(run.ledger, Path(beside)) else "named"
+    )

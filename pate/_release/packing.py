@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
-from pate._data_file import expect_data_config, load_ledger
-from pate._release.stating import expect_stated
+from pate._data_file import load_ledger, require_data_config
+from pate._release.stating import require_stated
 from pate._runs import LABEL, Run, replacing
 from pate._runs.locks import locked
 from pate._runs.published import published_files, unpublishable
-from pate._validation import expect
+from pate._validation import require
 
 
 def pack(root: Path, output: Path) -> None:
@@ -22,16 +22,16 @@ def pack(root: Path, output: Path) -> None:
         output: the archive.
 
     Raises:
-        ValueError: if there are no labels, they disagree with their statement, or the statement with the ledger, or if
-            a file in the folder must not be given away.
+        ValueError: if there are no labels, they disagree with their statement, or the statement
+            with the ledger, or if a file in the folder must not be given away.
     """
     run = replace(Run(root), ledger=load_ledger(root))
     inside = output.resolve().is_relative_to(run.public.resolve())
-    expect(not inside, f"an archive outside of {run.public}, which it holds", output=str(output))
+    require(not inside, f"an archive outside of {run.public}, which it holds", output=str(output))
     with locked(root):
         run.require(LABEL)
-        expect_data_config(run)  # it names the ledger that the statement is compared with
-        expect_stated(run)
+        require_data_config(run)  # it names the ledger that the statement is compared with
+        require_stated(run)
         for problem in unpublishable(run):
             raise ValueError(problem)
         with replacing(output) as file, ZipFile(file, "w") as archive:

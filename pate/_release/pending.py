@@ -1,8 +1,11 @@
-"""Releases under way: what a killed command needs to go on without paying or drawing again. PRIVATE.
+"""Releases under way: what a killed command needs to go on without paying or drawing again.
 
-Before a release is reserved, its token and the seed of its noise are written to a file named by a digest of the
-request. The same command finds that file: the token leads to its reservation in the ledger, the seed to its noise. A
-seed serves this one request alone, on the same votes: no two requests ever share noise.
+PRIVATE.
+
+Before a release is reserved, its token and the seed of its noise are written to a file named by a
+digest of the request. The same command finds that file: the token leads to its reservation in the
+ledger, the seed to its noise. A seed serves this one request alone, on the same votes: no two
+requests ever share noise.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pathlib import Path
 
 from pate._json import read_json
 from pate._runs import replacing
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._ledger import read_ledger
 from pate.accounting._log import Head
 from pate.mechanisms._noise import KEY_BITS
@@ -66,7 +69,8 @@ class PendingRelease:
     def is_stated_by(self, statement_file: Path, ledger: Path) -> bool:
         """Return whether a statement is of this release, which was killed after it had been written.
 
-        The statement names a row of the ledger, and the release that the ledger holds with this token.
+        The statement names a row of the ledger, and the release that the ledger holds with this
+        token.
         """
         if not (self.file.is_file() and ledger.is_file()):
             return False
@@ -92,7 +96,11 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
         ValueError: if what was begun is damaged.
     """
     file = folder / f"{request_digest}.json"
-    return _read(file) if file.is_file() else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), key)
+    return (
+        _read(file)
+        if file.is_file()
+        else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), key)
+    )
 
 
 def destroy_others(pending: PendingRelease) -> None:
@@ -116,8 +124,8 @@ def _read(file: Path) -> PendingRelease:
     try:
         content = read_json(file.read_text())
         token, key = content["token"], int(content["key"], 16)
-        expect(isinstance(token, str) and token, "a token", token=type(token).__name__)
-        expect(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits", key="another")
+        require(isinstance(token, str) and token, "a token", token=type(token).__name__)
+        require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits", key="another")
     except (ValueError, KeyError, TypeError):
         # what is in it is not to be printed, nor its name, a digest of PRIVATE data
         again = "Delete its folder, and the same command makes a new release, which costs again"

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from pate._validation import expect, expect_open_unit
+from pate._validation import require, require_in_open_unit_interval
 from pate._voters import MOST_VOTERS
 
 LARGEST_DELTA = 1e-3
 
 
-def expect_promise(delta: float, *, num_units: int | None = None) -> None:
+def require_promise(delta: float, *, num_units: int | None = None) -> None:
     """Raise ``ValueError`` unless a guarantee at ``delta`` protects each of the units that the private data consist of.
 
-    A mechanism that publishes one of N units, drawn at random, is private at an epsilon of 0 and a delta of 1/N.
+    A mechanism that publishes one of N units, drawn at random, is private at an epsilon of 0 and a
+    delta of 1/N.
 
     Args:
         delta: the delta of a release or of a budget.
-        num_units: how many units there are, if that number is public: nominal teachers, or the records of a plan. How
-            many private records there are is no public number, and so decides nothing.
+        num_units: how many units there are, if that number is public: nominal teachers, or the
+            records of a plan. How many private records there are is no public number, and so
+            decides nothing.
     """
-    expect_open_unit(delta=delta)
-    expect(delta <= LARGEST_DELTA, f"delta <= {LARGEST_DELTA:g}, which promises something", delta=delta)
-    if num_units is not None and num_units < MOST_VOTERS:  # which stands for a number that is private
+    require_in_open_unit_interval(delta=delta)
+    require(
+        delta <= LARGEST_DELTA, f"delta <= {LARGEST_DELTA:g}, which promises something", delta=delta
+    )
+    if (
+        num_units is not None and num_units < MOST_VOTERS
+    ):  # which stands for a number that is private
         public = f"delta < 1 / {num_units}, one over the public number of teachers or records"
-        expect(delta * num_units < 1, public, delta=delta)
+        require(delta * num_units < 1, public, delta=delta)

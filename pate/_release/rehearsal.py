@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from pate._typing import BoolArray, FloatArray, IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate._voters import RecordVoters, Voters
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator
 
 
 def rehearse(
     aggregator: Aggregator,
-    panel: Panel,
+    shape: VoteShape,
     *,
     predictions: FloatArray | None = None,
     features: FloatArray | None = None,
@@ -21,60 +21,77 @@ def rehearse(
 ) -> None:
     """Run an aggregator on made-up votes and discard its answers.
 
-    Neither real votes nor the noise of a release are touched. Batches of zero, one and several queries are tried,
-    because a screen may pass on any number of them: of counts that are all equal, that nearly are, and that stand
-    as stairs, beside one as large and one as small as there may be.
+    Neither real votes nor the noise of a release are touched. Batches of zero, one and several
+    queries are tried, because a screen may pass on any number of them: of counts that are all
+    equal, that nearly are, and that stand as stairs, beside one as large and one as small as there
+    may be.
 
     Args:
         aggregator: the aggregator.
-        panel: the numbers of teachers and labels.
-        predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that needs them.
+        shape: the numbers of teachers and labels.
+        predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that
+            needs them.
         features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
         voters: those of an aggregator that needs them, of whom nothing is read but what is public.
 
     Raises:
-        ValueError: if the aggregator raises it, if its release does not have the shape of the votes, or if less than
-            `LEAST_ANSWERED` of the queries would be answered, whatever the votes.
+        ValueError: if the aggregator raises it, if its release does not have the shape of the
+            votes, or if less than `LEAST_ANSWERED` of the queries would be answered, whatever the
+            votes.
     """
-    expect_answers(aggregator, panel)
-    made_up = _made_up(panel)
+    require_answers(aggregator, shape)
+    made_up = _made_up(shape)
     for count in (0, 1, len(made_up)):
-        counts, shape = made_up[:count], (count, panel.num_labels)
+        counts, size = made_up[:count], (count, shape.num_labels)
         ballots = None
         if "ballots" in aggregator.needs:
-            teachers = np.arange(panel.num_teachers)[None, :, None] < counts[:, None, :]
+            teachers = np.arange(shape.num_teachers)[None, :, None] < counts[:, None, :]
             ballots = teachers.astype(np.uint8)
         votes = Votes(
             counts=counts,
-            num_teachers=panel.num_teachers,
+            num_teachers=shape.num_teachers,
             ballots=ballots,
-            predictions=None if predictions is None else np.resize(predictions, shape),
+            predictions=None if predictions is None else np.resize(predictions, size),
             features=None if features is None else np.resize(features, (count, features.shape[1])),
-            voters=None if voters is None else _stand_ins(voters, 2 * made_up > panel.num_teachers),
+            voters=None if voters is None else _stand_ins(voters, 2 * made_up > shape.num_teachers),
         )
-        release = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
+        release = aggregator.aggregate(
+            votes, generator=np.random.Generator(np.random.Philox(key=0))
+        )
         shapes = {
             name: np.shape(array)
             for name in ("labels", "mask", "noisy_counts")
             if (array := getattr(release, name)) is not None
         }
-        expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {panel.num_labels} labels", **shapes)
+        require(
+            set(shapes.values()) == {size},
+            f"a release of {count} queries and {shape.num_labels} labels",
+            **shapes,
+        )
         if release.noisy_counts is not None and not release.linear:
             deviation = release.noise_std
-            expect(deviation is not None and deviation > 0, "noise_std > 0, of noisy counts", noise_std=deviation)
+            require(
+                deviation is not None and deviation > 0,
+                "noise_std > 0, of noisy counts",
+                noise_std=deviation,
+            )
         if release.tiers is not None:
-            expect(release.tiers.shape == (count,), f"the tiers of {count} queries", shape=release.tiers.shape)
-        aggregator.charges(release, panel)
+            require(
+                release.tiers.shape == (count,),
+                f"the tiers of {count} queries",
+                shape=release.tiers.shape,
+            )
+        aggregator.charges(release, shape)
 
 
-def expect_answers(aggregator: Aggregator, panel: Panel) -> None:
+def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
     """Raise ``ValueError`` if less than `LEAST_ANSWERED` of the queries would be answered, whatever the votes."""
-    answered = aggregator.most_answered(panel)
-    agreed = f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {panel.num_teachers} teachers agree"
+    answered = aggregator.most_answered(shape)
+    agreed = f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {shape.num_teachers} teachers agree"
     noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
     ways = "fewer queries, a larger target_epsilon or delta, a lower threshold or more teachers"
     less = f"less noise than {noise} of {type(aggregator).__name__} ({ways})"
-    expect(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
+    require(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
 
 
 def _stand_ins(voters: Voters, labels: BoolArray) -> RecordVoters:
@@ -89,10 +106,13 @@ def _stand_ins(voters: Voters, labels: BoolArray) -> RecordVoters:
     )
 
 
-def _made_up(panel: Panel) -> IntArray:
+def _made_up(shape: VoteShape) -> IntArray:
     """Return counts ``[Q, C]``: equal ones, near ties and stairs, the latter beside an outlier at either end."""
-    most, half, labels = panel.num_teachers, panel.num_teachers // 2, np.arange(panel.num_labels)
+    most, half, labels = shape.num_teachers, shape.num_teachers // 2, np.arange(shape.num_labels)
     equal = [np.full_like(labels, count) for count in (0, most, half)]
     near_ties, stairs = half - labels % 2, np.maximum(half - labels, 0)
-    beside = [np.where(labels == 0, most, np.where(labels == labels[-1], 0, counts)) for counts in (near_ties, stairs)]
+    beside = [
+        np.where(labels == 0, most, np.where(labels == labels[-1], 0, counts))
+        for counts in (near_ties, stairs)
+    ]
     return np.array([*equal, near_ties, stairs, *beside])

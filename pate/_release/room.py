@@ -19,7 +19,8 @@ _STATEMENT_BYTES = 1 << 20
 def room_for_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
     """Open the file that becomes labels.npz where the block ends, with enough space reserved on disk.
 
-    Raises ``ValueError`` if the folders cannot be written, their files cannot be replaced, or the disk is full.
+    Raises ``ValueError`` if the folders cannot be written, their files cannot be replaced, or the
+    disk is full.
     """
     # labels, mask, noisy counts and steps, what was asked, and the statement
     names = queries.ids.nbytes + len(json.dumps([queries.label_names, queries.aggregator]))
@@ -37,7 +38,8 @@ def room_for_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
                     probe = (run.root / left).with_name(f".probe.{secrets.token_hex(8)}")
                     os.link(run.root / left, probe)
                     probe.unlink()
-            # labels that nobody has stated yet are not public: a killed command leaves them where they belong
+            # labels that nobody has stated yet are not public: a killed command leaves them where
+            # they belong
             file: IO[bytes] = stack.enter_context(replacing(labels_file(run), folder=run.private))
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pate._data_file import expect_data_config, load_ledger
-from pate._release.ledger_file import expect_ledger
-from pate._release.stating import expect_stated
+from pate._data_file import load_ledger, require_data_config
+from pate._release.ledger_file import require_ledger
+from pate._release.stating import require_stated
 from pate._runs import (
     LABEL,
     METRICS,
@@ -27,7 +27,7 @@ from pate._runs import (
 )
 from pate._runs.published import unpublishable
 from pate._runs.released import require_student
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._verification import verify_ledger
 
 _FIRST_SETTINGS = {
@@ -64,22 +64,22 @@ def check_run(root: Path) -> RunCheck:
     """
     run, problems = Run(root), list[str]()
     begun = run.data_config.is_file() or (root / first_stage(run).state).is_file()
-    expect(begun, "the folder of a run, with its data.yaml", path=str(root))
+    require(begun, "the folder of a run, with its data.yaml", path=str(root))
     if not run.private.is_dir():  # all else would follow from that
         return RunCheck((), (f"Expected {run.private}, got no such folder. Put it back",), None)
     with _noting(problems):
-        expect_data_config(run)
+        require_data_config(run)
         run = replace(run, ledger=load_ledger(root))
-        expect_ledger(run)
+        require_ledger(run)
         if run.ledger_path.exists():
             verify_ledger(run.ledger_path)
     for stage in _stages(run):
         with _noting(problems):
-            _expect_intact(run, stage)
+            _require_intact(run, stage)
     with _noting(problems):
-        expect_stated(run)
+        require_stated(run)
     with _noting(problems):
-        _expect_closed(run.private)
+        _require_closed(run.private)
     with _noting(problems):
         problems.extend((*_unreadable(run.private), *unpublishable(run)))
     if problems:
@@ -101,19 +101,23 @@ def _stages(run: Run) -> tuple[Stage, ...]:
     return (*voting, LABEL, STUDENT, REFERENCES)
 
 
-def _expect_intact(run: Run, stage: Stage) -> None:
+def _require_intact(run: Run, stage: Stage) -> None:
     """Raise ``ValueError`` unless what a stage left is unchanged and follows from what the stages before it left."""
-    left = run.state(stage) is None and not stage.marked and any((run.root / path).exists() for path in stage.outputs)
+    left = (
+        run.state(stage) is None
+        and not stage.marked
+        and any((run.root / path).exists() for path in stage.outputs)
+    )
     if stage is STUDENT and run.is_finished(STUDENT):
         require_student(run)
     elif run.is_finished(stage) or left:
         run.require(stage)
 
 
-def _expect_closed(private: Path) -> None:
+def _require_closed(private: Path) -> None:
     mode = stat.S_IMODE(private.stat().st_mode)
     closed = f"{private} of mode 0700: chmod 700 {shlex.quote(str(private))}"
-    expect(not mode & 0o077, closed, mode=f"{mode:04o}")
+    require(not mode & 0o077, closed, mode=f"{mode:04o}")
 
 
 def _unreadable(private: Path) -> Iterator[str]:
@@ -127,8 +131,14 @@ def _next_command(run: Run) -> str:
     """Return the first command that has not been run, or not to its end."""
     place = shlex.quote(str(run.root))
     for stage in _stages(run):
-        without_records = stage is STUDENT and run.begun(first_stage(run)).settings.get("data") is None
-        if run.is_finished(stage) or (stage is REFERENCES and run.state(stage) is None) or without_records:
+        without_records = (
+            stage is STUDENT and run.begun(first_stage(run)).settings.get("data") is None
+        )
+        if (
+            run.is_finished(stage)
+            or (stage is REFERENCES and run.state(stage) is None)
+            or without_records
+        ):
             continue
         settings = _FIRST_SETTINGS.get(stage, "")
         if stage is not VOTES_IMPORT and (run.root / stage.config).is_file():

@@ -17,7 +17,7 @@ from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Settlement
 from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._runs.released import ReleasedLabels
-from pate._validation import expect
+from pate._validation import require
 from pate._version import __version__
 from pate.accounting._statement import Statement, sha256
 from pate.aggregators._base import Release
@@ -57,7 +57,7 @@ def settlement_of_labels(
     aggregator, realised = settings.mechanism, None
     if released.tiers is not None:
         answers = Release(released.labels, released.mask, tiers=released.tiers)
-        realised = aggregator.charges(answers, released.panel)
+        realised = aggregator.charges(answers, released.shape)
     versions = {"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")}
     published = {
         "neighboring_relation": aggregator.neighboring_relation.value,
@@ -65,7 +65,11 @@ def settlement_of_labels(
         "kind": "labels",
         "unit": str(run.begun(first_stage(run)).settings.get("unit", "record")),
         "ledger": settled.get("ledger") or ledger_scope(run),
-        **{name: value for name, value in released.facts.items() if name not in ("release", "num_queries")},
+        **{
+            name: value
+            for name, value in released.facts.items()
+            if name not in ("release", "num_queries")
+        },
         "sha256": sha256(labels_file(run)),
         "versions": settled.get("versions", versions),
     }
@@ -94,7 +98,7 @@ def facts_of_top_k(
     }
 
 
-def expect_stated(run: Run) -> None:
+def require_stated(run: Run) -> None:
     """Raise ``ValueError`` unless labels that are there bear the seal of the run and are those of their statement."""
     statement = run.root / LABEL.outputs[1]
     if labels_file(run).is_file():
@@ -108,15 +112,16 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
 
     Args:
         statement: the file.
-        ledger: the file of the ledger; None if only the releases that the statement lists are at hand.
+        ledger: the file of the ledger; None if only the releases that the statement lists are at
+            hand.
         released: the released file; None for the one that lies beside the statement.
 
     Returns:
         How many releases the ledger has had since the statement on a list.
 
     Raises:
-        ValueError: in one line, at the first figure that differs, or if a file is missing or damaged; also if the
-            ledger has had releases since the statement on labels.
+        ValueError: in one line, at the first figure that differs, or if a file is missing or
+            damaged; also if the ledger has had releases since the statement on labels.
     """
     stated, facts = Statement.read(statement), {}
     if stated.kind == "labels":
@@ -125,12 +130,20 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
     else:
         name = statement.name.removesuffix(".privacy.json")
         lists = [statement.with_name(f"{name}{suffix}") for suffix in (".csv", ".json")]
-        file = next((path for path in lists if path.is_file()), lists[0]) if released is None else released
+        file = (
+            next((path for path in lists if path.is_file()), lists[0])
+            if released is None
+            else released
+        )
     since = stated.verify(ledger=ledger, released=file, facts=facts)
     if stated.kind == "labels":
-        expect(since == 0, "a statement on all releases of the ledger; the same `pate label` makes it", more=since)
+        require(
+            since == 0,
+            "a statement on all releases of the ledger; the same `pate label` makes it",
+            more=since,
+        )
     text = statement.with_suffix(".txt")
     if text.is_file():
         same = text.read_text(encoding="utf-8") == stated.text
-        expect(same, f"the words of the statement in {text}", words="others")
+        require(same, f"the words of the statement in {text}", words="others")
     return since

@@ -20,7 +20,7 @@ from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication, Settlement, Terms, release
 from pate._runs.files import cell, code_version, digest, remove_drafts, write_text
 from pate._runs.locks import locked_output
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._history import Entry
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._statement import Statement
@@ -29,32 +29,47 @@ from pate.mechanisms._limited_domain import LimitedDomain
 from pate.mechanisms._noise import draw_key, private_generator
 
 
-def release_top_k(source: HistogramSource, settings: TopKSettings, *, output: Path, ledger: Path) -> Statement:
+def release_top_k(
+    source: HistogramSource, settings: TopKSettings, *, output: Path, ledger: Path
+) -> Statement:
     """Release the top k of a histogram, and return the statement.
 
-    The cost is in the ledger before the noise is drawn. A call that was killed goes on with what it reserved and the
-    noise that it began with, if it is given again with the same files, settings and output: it neither pays nor draws
-    twice. Until then the seed of its noise is kept beside the ledger, in a folder with the suffix ``.pending``.
+    The cost is in the ledger before the noise is drawn. A call that was killed goes on with what it
+    reserved and the noise that it began with, if it is given again with the same files, settings
+    and output: it neither pays nor draws twice. Until then the seed of its noise is kept beside the
+    ledger, in a folder with the suffix ``.pending``.
 
     Args:
         source: what the histogram is made of.
         settings: what is asked for, and the budget.
         output: the file that is written, a ``.csv`` or a ``.json``; the statement is beside it, in
             ``<name>.privacy.json`` and ``<name>.privacy.txt``.
-        ledger: the ledger of the private data, one for all releases from them; made if it is missing.
+        ledger: the ledger of the private data, one for all releases from them; made if it is
+            missing.
 
-    The same call once more, with files that are older than the list, returns the statement that is there.
+    The same call once more, with files that are older than the list, returns the statement that is
+    there.
 
     Raises:
-        ValueError: before anything is spent, on settings that cannot be met, files that cannot be written or are there
-            already from another call, or a budget that does not suffice.
+        ValueError: before anything is spent, on settings that cannot be met, files that cannot be
+            written or are there already from another call, or a budget that does not suffice.
     """
-    settings.expect_public_items(public=source.public)
-    expect(output.suffix in (".csv", ".json"), "an output that is a .csv or a .json", output=str(output))
+    settings.require_public_items(public=source.public)
+    require(
+        output.suffix in (".csv", ".json"),
+        "an output that is a .csv or a .json",
+        output=str(output),
+    )
     folder = output.absolute().parent
-    expect(folder.is_dir() and os.access(folder, os.W_OK), "a folder that can be written to", output=str(output))
+    require(
+        folder.is_dir() and os.access(folder, os.W_OK),
+        "a folder that can be written to",
+        output=str(output),
+    )
     with locked_output(output.resolve()):
-        names = [output.stem + suffix for suffix in (output.suffix, ".privacy.json", ".privacy.txt")]
+        names = [
+            output.stem + suffix for suffix in (output.suffix, ".privacy.json", ".privacy.txt")
+        ]
         remove_drafts(folder.glob(".*"), names)
         publication = _TopK(source, settings, output, ledger)
         return publication.finished() or release(publication)
@@ -67,7 +82,9 @@ class _TopK(Publication):
     _mechanism: TopKMechanism | LimitedDomain
     _text: str
 
-    def __init__(self, source: HistogramSource, settings: TopKSettings, output: Path, ledger: Path) -> None:
+    def __init__(
+        self, source: HistogramSource, settings: TopKSettings, output: Path, ledger: Path
+    ) -> None:
         self._source, self._settings, self._ledger = source, settings, ledger
         self.file, self.statement_file = output, output.with_suffix(".privacy.json")
         self.seeds = ledger.resolve().with_suffix(".pending")
@@ -75,22 +92,31 @@ class _TopK(Publication):
 
     def request_digest(self) -> str:
         """Return a digest of the request and of the path of its output."""
-        facts = {name: str(value) for name, value in (self._source.facts() | vars(self._settings)).items()}
+        facts = {
+            name: str(value)
+            for name, value in (self._source.facts() | vars(self._settings)).items()
+        }
         facts["output"] = str(self.file.resolve())
-        return digest(json.dumps([facts, code_version(), np.__version__], sort_keys=True), *self._source.files)
+        return digest(
+            json.dumps([facts, code_version(), np.__version__], sort_keys=True), *self._source.files
+        )
 
     @contextmanager
     def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> Iterator[Terms]:
         settings = self._settings
-        self._expect_new(pending)
+        self._require_new(pending)
         self._histogram = self._source.read(generator)
         # its noise belongs to the files that were asked for
         same = self.request_digest() == pending.file.stem
-        expect(same, "files that nobody writes while they are read", changed=str(self._source.path))
+        require(
+            same, "files that nobody writes while they are read", changed=str(self._source.path)
+        )
         self._mechanism = settings.mechanism_for(self._histogram)
         yield Terms(
             ledger=Ledger(
-                self._ledger, home=self._ledger.resolve(), max_teachers_per_unit=settings.max_teachers_per_unit
+                self._ledger,
+                home=self._ledger.resolve(),
+                max_teachers_per_unit=settings.max_teachers_per_unit,
             ),
             events=self._mechanism.events(),
             count=1,
@@ -104,13 +130,17 @@ class _TopK(Publication):
     def finished(self) -> Statement | None:
         """Return the statement of this very release where nothing is left to be done, or None.
 
-        Its ledger says what was asked for, and nothing of private files: none of these may be newer than the list.
+        Its ledger says what was asked for, and nothing of private files: none of these may be newer
+            than the list.
         """
         made = (self.statement_file, self.statement_file.with_suffix(".txt"), self.file)
         begun = pending_release(self.seeds, self.request_digest(), draw_key()).file.is_file()
         if begun or not all(path.is_file() for path in (*made, self._ledger)):
             return None
-        if max(path.stat().st_mtime_ns for path in self._source.files) > self.file.stat().st_mtime_ns:
+        if (
+            max(path.stat().st_mtime_ns for path in self._source.files)
+            > self.file.stat().st_mtime_ns
+        ):
             return None
         histogram = self._source.read(private_generator())
         mechanism = self._settings.mechanism_for(histogram)
@@ -125,16 +155,24 @@ class _TopK(Publication):
         same = entry.events == mechanism.events() and entry.seeded == (self.noise_seed is not None)
         return statement if same and budget in (None, book.budget) else None
 
-    def _expect_new(self, pending: PendingRelease) -> None:
+    def _require_new(self, pending: PendingRelease) -> None:
         """Raise ``ValueError`` if there are outputs, unless they are of this very release, which was killed."""
         places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
         existing = ", ".join(str(path) for path in places if path.exists())
         same_release = existing and pending.is_stated_by(self.statement_file, self._ledger)
-        expect(not existing or same_release, "another output, because every release is paid for", existing=existing)
+        require(
+            not existing or same_release,
+            "another output, because every release is paid for",
+            existing=existing,
+        )
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
-        items, ordered = _chosen(self._mechanism, self._histogram, generator), self._settings.ordered
-        # the same draw gives the same text, so that whoever was killed here settles the same once more
+        items, ordered = (
+            _chosen(self._mechanism, self._histogram, generator),
+            self._settings.ordered,
+        )
+        # the same draw gives the same text, so that whoever was killed here settles the same once
+        # more
         if self.file.suffix == ".csv":
             self._text = _table(items, ordered)
         else:
@@ -142,7 +180,8 @@ class _TopK(Publication):
 
     def settlement(self, entry: Entry) -> Settlement:
         published = facts_of_top_k(self._settings, self._mechanism, self._histogram) | {
-            "ledger": (entry.published or {}).get("ledger") or self._source.counted_by(self._ledger),
+            "ledger": (entry.published or {}).get("ledger")
+            or self._source.counted_by(self._ledger),
             "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
         }
         return Settlement(published=published)

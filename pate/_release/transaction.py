@@ -1,6 +1,7 @@
 """The one way in which anything private is published: prepared, reserved, drawn, settled, stated.
 
-A release that is killed at any step goes on when the same is asked for again: it pays once and draws the same noise.
+A release that is killed at any step goes on when the same is asked for again: it pays once and
+    draws the same noise.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pate._progress import step_bar
 from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
 from pate._runs.files import naming_output, write_json, write_text
 from pate.accounting._budget import Budget, BudgetExceededError
-from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests, reaching
+from pate.accounting._charges import Charge, Events, reaching, require_delta_beyond_tests
 from pate.accounting._filters import affordable
 from pate.accounting._history import Book, Entry, History
-from pate.accounting._ledger import Ledger, expect_payable, read_ledger
+from pate.accounting._ledger import Ledger, read_ledger, require_payable
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
 from pate.mechanisms._noise import draw_key, private_generator, seeded_generator
@@ -32,7 +33,8 @@ class Terms:
     """What a publication asks of the ledger before its noise is drawn.
 
     Attributes:
-        ledger: the ledger of the private data, opened for units that reach as many teachers as is declared.
+        ledger: the ledger of the private data, opened for units that reach as many teachers as is
+            declared.
         events: the cost of one query under each relation.
         count: the largest number of queries that may be answered.
         relation: the relation of the guarantee that comes first.
@@ -57,7 +59,8 @@ class Settlement:
     """What a release published, and what it cost in the end.
 
     Attributes:
-        published: what its statement says beside costs, by the keys of the statement, with the file's ``sha256``.
+        published: what its statement says beside costs, by the keys of the statement, with the
+            file's ``sha256``.
         realised: what it cost; None for what was reserved.
     """
 
@@ -73,8 +76,9 @@ class Publication(ABC):
         statement_file: the ``.json`` of the statement; its text is beside it.
         seeds: the folder in which the seeds of releases under way are kept. PRIVATE.
         noise_seed: a seed in place of private noise, for tests; None for noise.
-        replaces_earlier: whether a later release takes the place of an earlier one, as the labels of a run do: its seed
-            is then the only one in its folder, and its statement is made anew on all that the ledger holds by then.
+        replaces_earlier: whether a later release takes the place of an earlier one, as the labels
+            of a run do: its seed is then the only one in its folder, and its statement is made anew
+            on all that the ledger holds by then.
     """
 
     file: Path
@@ -88,7 +92,9 @@ class Publication(ABC):
         """Return a digest of everything that determines the answer, except the noise. PRIVATE."""
 
     @abstractmethod
-    def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> AbstractContextManager[Terms]:
+    def prepared(
+        self, pending: PendingRelease, generator: np.random.Generator
+    ) -> AbstractContextManager[Terms]:
         """Return a context that lasts until the noise is drawn, and has the terms.
 
         Whatever can fail is tried when it is entered, before anything is spent.
@@ -110,7 +116,8 @@ def release(publication: Publication) -> Statement:
     """Make a release, or go on with one that was killed, and return its statement.
 
     Raises:
-        ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent then.
+        ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent
+            then.
     """
     with step_bar(4, "release") as bar:
         pending = pending_release(publication.seeds, publication.request_digest(), draw_key())
@@ -144,7 +151,9 @@ def state(publication: Publication, ledger: Ledger, release: int) -> Statement:
     settlement = publication.settlement(entry)
     head = ledger.settle(release, realised=settlement.realised, published=settlement.published)
     # a statement that is not made anew leaves out whatever others add meanwhile
-    book = ledger.book() if publication.replaces_earlier else read_ledger(ledger.path, rows=head.rows)
+    book = (
+        ledger.book() if publication.replaces_earlier else read_ledger(ledger.path, rows=head.rows)
+    )
     statement = Statement.of(book, release)
     with naming_output(publication.file):
         write_json(publication.statement_file, statement.content)
@@ -162,7 +171,9 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
         book = ledger.book()
         if not any(entry.token == pending.token for entry in book.entries):
             charge = terms.events, terms.count
-            _expect_delta_left(book, charge, ledger.max_teachers_per_unit, terms.relation, terms.delta)
+            _require_delta_left(
+                book, charge, ledger.max_teachers_per_unit, terms.relation, terms.delta
+            )
         return ledger.reserve(
             terms.events,
             count=terms.count,
@@ -181,13 +192,15 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
         raise _with_its_ledger(error, ledger.path, ledger.entries(), terms.budget, charge) from None
 
 
-def _expect_delta_left(book: Book, charge: Charge, teachers: int, relation: NeighboringRelation, delta: float) -> None:
+def _require_delta_left(
+    book: Book, charge: Charge, teachers: int, relation: NeighboringRelation, delta: float
+) -> None:
     """Raise ``ValueError`` if the tests of all releases, and of one more, cost ``delta`` for the units they reach."""
     most = max(book.max_teachers_per_unit, teachers)
-    expect_delta_beyond_tests([*book.charges(most), *reaching([charge], most)], relation, delta)
+    require_delta_beyond_tests([*book.charges(most), *reaching([charge], most)], relation, delta)
 
 
-def expect_payable_release(
+def require_payable_release(
     path: Path,
     charge: Charge,
     *,
@@ -196,7 +209,9 @@ def expect_payable_release(
     budget: Budget | None,
     max_teachers_per_unit: int,
 ) -> None:
-    """Raise ``ValueError`` if a ledger could not pay for a release that is yet to be made. Writes nothing.
+    """Raise ``ValueError`` if a ledger could not pay for a release that is yet to be made.
+
+    Writes nothing.
 
     Args:
         path: the ledger, which may be yet to be made.
@@ -208,8 +223,10 @@ def expect_payable_release(
     """
     book = read_ledger(path) if path.exists() else History().book()
     try:
-        _expect_delta_left(book, charge, max_teachers_per_unit, relation, delta)
-        expect_payable(path, charge, budget=budget, delta=delta, max_teachers_per_unit=max_teachers_per_unit)
+        _require_delta_left(book, charge, max_teachers_per_unit, relation, delta)
+        require_payable(
+            path, charge, budget=budget, delta=delta, max_teachers_per_unit=max_teachers_per_unit
+        )
     except ValueError as error:
         raise _with_its_ledger(error, path, book.entries, budget, charge) from None
 

@@ -14,7 +14,9 @@ _MOST_DOTS = 40  # points of a line that are drawn as dots, too
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
-def line_chart(title: str, x_label: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> Chart | None:
+def line_chart(
+    title: str, x_label: str, series: Mapping[str, Sequence[tuple[float, float]]]
+) -> Chart | None:
     """Return a chart of named series of points ``(x, y)``; None if no point is finite.
 
     Points that are not finite are left out.
@@ -30,7 +32,9 @@ def line_chart(title: str, x_label: str, series: Mapping[str, Sequence[tuple[flo
     x_ticks, place_x = _axis(min(xs), max(xs), Chart.left, Chart.right, integers=True)
     y_ticks, place_y = _axis(min(ys), max(ys), Chart.bottom, Chart.top, widened=True)
     lines = tuple(
-        Line(name, tuple((place_x(x), place_y(y)) for x, y in points), dots=len(points) <= _MOST_DOTS)
+        Line(
+            name, tuple((place_x(x), place_y(y)) for x, y in points), dots=len(points) <= _MOST_DOTS
+        )
         for name, points in finite.items()
     )
     return Chart(title, x_label, x_ticks, y_ticks, lines=lines)
@@ -39,12 +43,18 @@ def line_chart(title: str, x_label: str, series: Mapping[str, Sequence[tuple[flo
 def histogram(title: str, x_label: str, counts: FloatArray, edges: FloatArray) -> Chart:
     """Return a histogram of ``counts`` ``[B]`` between ``edges`` ``[B + 1]``."""
     x_ticks, place_x = _axis(float(edges[0]), float(edges[-1]), Chart.left, Chart.right)
-    y_ticks, place_y = _axis(0.0, max(float(counts.max(initial=0)), 1.0), Chart.bottom, Chart.top, widened=True)
+    y_ticks, place_y = _axis(
+        0.0, max(float(counts.max(initial=0)), 1.0), Chart.bottom, Chart.top, widened=True
+    )
     columns = []
-    for count, low, high in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+    for count, low, high in zip(
+        counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True
+    ):
         left, right, top = place_x(low), place_x(high), place_y(count)
         text = f"{low:.2f} to {high:.2f}: {count:,.0f}"
-        columns.append(Column(left + 0.5, top, max(right - left - 1, 0.5), round(place_y(0.0) - top, 2), text))
+        columns.append(
+            Column(left + 0.5, top, max(right - left - 1, 0.5), round(place_y(0.0) - top, 2), text)
+        )
     return Chart(title, x_label, x_ticks, y_ticks, columns=tuple(columns))
 
 
@@ -76,7 +86,9 @@ def _axis(
     slack = 1e-9 * (high - low)
     digits = max(0, -math.floor(math.log10(step) + 1e-9)) + (0 if _is_round(step) else 1)
     ticks = tuple(
-        Tick(place(value), f"{value:,.{digits}f}") for value in values.tolist() if low - slack <= value <= high + slack
+        Tick(place(value), f"{value:,.{digits}f}")
+        for value in values.tolist()
+        if low - slack <= value <= high + slack
     )
     return ticks, place
 

@@ -1,6 +1,7 @@
 """What a run discloses to others: a model card, and an entry for the registry of differentially private deployments.
 
-Every sentence follows from the statement, or from other public files, or says that it is the publisher's to write.
+Every sentence follows from the statement, or from other public files, or says that it is the
+publisher's to write.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from pate._reporting.page import shown
 from pate._reporting.sections import SUMMARY
 from pate._runs import DISCLOSURE
 from pate._runs.files import write_text
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._figures import epsilon_text, exact_text, guess_text
 from pate.accounting._statement import Statement
-from pate.accounting._statement_words import by_relation, describe_conditions, describe_ledger, ledger_words
+from pate.accounting._statement_words import (
+    by_relation,
+    describe_conditions,
+    describe_ledger,
+    ledger_words,
+)
 
 YOURS = "Yours to say:"
 """Begins what no file of a run can know."""
@@ -109,13 +115,18 @@ def write_disclosure(root: Path, *, output: Path | None = None) -> Path:
 
 
 def make_disclosure(findings: Findings) -> Disclosure:
-    """Return the disclosure of a run. Raises ``ValueError`` if it released nothing, or what is not private."""
+    """Return the disclosure of a run.
+
+    Raises ``ValueError`` if it released nothing, or what is not private.
+    """
     released = findings.released
-    expect(released is not None, "a run that has released labels", run=findings.run.root.name)
+    require(released is not None, "a run that has released labels", run=findings.run.root.name)
     assert released is not None
     today = released.today
-    expect(
-        today["private"], "releases of which none is of an audit or drawn from a fixed seed", run=findings.run.root.name
+    require(
+        today["private"],
+        "releases of which none is of an audit or drawn from a fixed seed",
+        run=findings.run.root.name,
     )
     answers = _Answers(today.content, released, findings.learned)
     name = findings.run.root.resolve().name
@@ -138,7 +149,9 @@ class _Answers:
         learned: the student; None if there is none.
     """
 
-    def __init__(self, statement: Mapping[str, Any], released: Released, learned: Learned | None) -> None:
+    def __init__(
+        self, statement: Mapping[str, Any], released: Released, learned: Learned | None
+    ) -> None:
         self.statement, self.labels, self.learned = statement, released.labels, learned
         unit, teachers = statement["unit"], statement["num_teachers"]
         voters = f"a teacher for each {unit}" if teachers is None else f"{teachers:,} teachers"
@@ -163,15 +176,26 @@ class _Answers:
         self.mechanism = f"{_short(statement['aggregator'])}, with the settings in the statement."
         self.trust = _TRUST_OF_PARTIES if "world" in statement else _TRUST
         self.ledger = " ".join(line.strip() for line in describe_ledger(statement))
-        self.composition = f"epsilon follows from the events of all releases by {statement['conversion']}."
-        self.versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
+        self.composition = (
+            f"epsilon follows from the events of all releases by {statement['conversion']}."
+        )
+        self.versions = ", ".join(
+            f"{name} {version}" for name, version in statement["versions"].items()
+        )
 
     def plain(self) -> tuple[Answer, ...]:
         """Return answers to the people whose records were used."""
-        unit, (name, guarantee) = self.statement["unit"], by_relation(self.statement, "guarantees")[0]
+        unit, (name, guarantee) = (
+            self.statement["unit"],
+            by_relation(self.statement, "guarantees")[0],
+        )
         most = guess_text(guarantee, Statement(self.statement).total_variation)
         return (
-            Answer("What is this, and what is it for?", self.product, "what it is for, and who answers for it."),
+            Answer(
+                "What is this, and what is it for?",
+                self.product,
+                "what it is for, and who answers for it.",
+            ),
             Answer(
                 "Whose data were used?",
                 f"What is protected is one {unit} at a time.",
@@ -215,15 +239,27 @@ class _Answers:
             ),
             Answer("Composition and query model", f"{self.ledger} {_NOT_INTERACTIVE}"),
             Answer("Utility", self._utility(), "for what use this is good enough."),
-            Answer("Bias", self._bias(), "for whom the model errs more often, and how that was measured."),
+            Answer(
+                "Bias",
+                self._bias(),
+                "for whom the model errs more often, and how that was measured.",
+            ),
             Answer("Trust model", self.trust, "who that party is, or these parties are."),
-            Answer("Implementation and side channels", _NOISE, "on which machine, and who else used it."),
+            Answer(
+                "Implementation and side channels",
+                _NOISE,
+                "on which machine, and who else used it.",
+            ),
             Answer(
                 "Security and access control",
                 "",
                 "who can read the private data, the run's folder private/ and the ledger, and what becomes of them.",
             ),
-            Answer("Data collection exposure", "", "how the data were collected, and who saw them before."),
+            Answer(
+                "Data collection exposure",
+                "",
+                "how the data were collected, and who saw them before.",
+            ),
         )
 
     def entry(self, name: str) -> dict[str, Any]:
@@ -233,7 +269,9 @@ class _Answers:
         nominal = "" if statement["num_teachers"] is None else ", the nominal number of teachers"
         basic = {
             "name": name,
-            "data_curators": [_yours(data_curator_name="who", data_curator_type="such as Government or Nonprofit")],
+            "data_curators": [
+                _yours(data_curator_name="who", data_curator_type="such as Government or Nonprofit")
+            ],
             "description": self.product,
             **_yours(intended_use="what it is for"),
             "data_product_type": "Machine learning model" if self.learned else "Dataset",
@@ -249,7 +287,8 @@ class _Answers:
                 "variant_name": "Approximate DP",
                 **_yours(data_domain="which data sets could have been used"),
                 "unprotected_quantities": "What is taken to be public: the samples that were asked about, the names of"
-                f" the labels, the settings of the mechanism{nominal}." + self._unprotected_figures(),
+                f" the labels, the settings of the mechanism{nominal}."
+                + self._unprotected_figures(),
             },
             "privacy_loss": {
                 "privacy_unit": f"{statement['unit']}-level",
@@ -260,24 +299,37 @@ class _Answers:
             "deployment_model": {
                 "model_name": "Central",
                 "trust_assumptions": self.trust,
-                **_yours(actors="who holds the data, who draws the noise, and who sees what is published"),
-                "release_type": "One release" if len(statement["releases"]) == 1 else "Many releases",
+                **_yours(
+                    actors="who holds the data, who draws the noise, and who sees what is published"
+                ),
+                "release_type": "One release"
+                if len(statement["releases"]) == 1
+                else "Many releases",
                 "release_type_details": self.ledger,
                 **_yours(data_source_type="Static or Dynamic"),
                 "access_type": "Non-interactive",
                 "access_type_details": _NOT_INTERACTIVE,
             },
             "implementation": {
-                **_yours(preprocessing_and_hyperparameter_tuning="what was chosen by looking at private data"),
+                **_yours(
+                    preprocessing_and_hyperparameter_tuning="what was chosen by looking at private data"
+                ),
                 "mechanisms": f"{self.mechanism} {_NOISE} Made with {self.versions}.",
                 "composition": _sentence(self.composition),
                 "post_processing": "Everything that is computed from the released labels, such as the student.",
                 **_yours(justification="why these parameters"),
                 "utility": self._utility(),
             },
-            "administrative": {"status": "Draft", "registry_authors": [f"{YOURS} who writes this entry"], "tier": 3},
+            "administrative": {
+                "status": "Draft",
+                "registry_authors": [f"{YOURS} who writes this entry"],
+                "tier": 3,
+            },
         }
-        return {"url_slug": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run", "deployment": deployment}
+        return {
+            "url_slug": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run",
+            "deployment": deployment,
+        }
 
     def _day(self) -> str:
         return str(self.statement["releases"][self.statement["release"] - 1]["at"])[:10]
@@ -288,7 +340,9 @@ class _Answers:
 
     def _utility(self) -> str:
         statement = self.statement
-        answered = f"{statement['num_answered']:,} of {statement['num_queries']:,} queries were answered."
+        answered = (
+            f"{statement['num_answered']:,} of {statement['num_queries']:,} queries were answered."
+        )
         if self.learned is None or not self.learned.metrics:
             return f"{answered} No student was measured."
         student, constant = self.learned.metrics["student"], self.learned.metrics["all_majority"]
@@ -303,7 +357,9 @@ class _Answers:
 
     def _bias(self) -> str:
         positive = (self.labels.labels * self.labels.mask).sum(axis=0)
-        rare = [name for name, count in zip(self.labels.label_names, positive, strict=True) if not count]
+        rare = [
+            name for name, count in zip(self.labels.label_names, positive, strict=True) if not count
+        ]
         if not rare:
             return f"Each of {len(positive)} labels was released as positive at least once."
         return f"{len(rare)} of {len(positive)} labels were never released as positive: {', '.join(rare)}."
@@ -349,7 +405,9 @@ def _escaped(value: object) -> str:
     """Return a text on one line in which Markdown and HTML mean nothing."""
     if isinstance(value, Markup):
         return value
-    return re.sub(r"([\\`*_{}\[\]<>#|~$!]|&(?=[#\w])|(?<=:)/)", r"\\\1", " ".join(str(value).split()))
+    return re.sub(
+        r"([\\`*_{}\[\]<>#|~$!]|&(?=[#\w])|(?<=:)/)", r"\\\1", " ".join(str(value).split())
+    )
 
 
 def _rendered(value: Any) -> Any:

@@ -1,4 +1,7 @@
-"""The content of a run's public files, its public records and its ledger. Nothing in ``private/`` is read here."""
+"""The content of a run's public files, its public records and its ledger.
+
+Nothing in ``private/`` is read here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from pate._runs import LABEL, METRICS, STUDENT, Json, Run, labels_file
 from pate._runs.files import read_arrays
 from pate._runs.released import ReleasedLabels
 from pate._typing import IntArray, StrArray
-from pate._validation import expect
+from pate._validation import require
 from pate._votes import rows_of
 from pate.accounting._history import Book
 from pate.accounting._ledger import read_ledger
@@ -34,7 +37,8 @@ class Released:
         statement: the statement that was made with them.
         today: the same statement on all releases now in the ledger.
         book: the content of the ledger; None if it is not available.
-        features: features of the queried samples, in the order of the queries; None if they are not available.
+        features: features of the queried samples, in the order of the queries; None if they are not
+            available.
     """
 
     labels: ReleasedLabels
@@ -77,7 +81,8 @@ class Findings:
         run: the run.
         released: its labels and their statement; None before `pate label`.
         learned: its student; None before `pate student fit`.
-        predictions: labels in {0, 1} by the student for queried samples, by query row; empty if it predicted none.
+        predictions: labels in {0, 1} by the student for queried samples, by query row; empty if it
+            predicted none.
         frontier: a frontier of simulated votes in ``public/frontier``, if one was drawn there.
         settings: saved settings as text, by the name of their file.
         has_data: whether `data.yaml` names public and test records.
@@ -98,8 +103,8 @@ def read_findings(root: Path) -> Findings:
     Records or a ledger that are not available are left out, with a line on stderr that says why.
 
     Raises:
-        ValueError: if ``root`` is no run, a file is damaged, an epsilon of the statement does not follow from its
-            events, or the statement is not that of the labels or of the ledger.
+        ValueError: if ``root`` is no run, a file is damaged, an epsilon of the statement does not
+            follow from its events, or the statement is not that of the labels or of the ledger.
     """
     source, ledger = read_locations(root)
     run = Run(root, ledger=ledger)
@@ -110,9 +115,13 @@ def read_findings(root: Path) -> Findings:
         run=run,
         released=released,
         learned=learned,
-        predictions={} if released is None or learned is None else _read_predictions(run, released.labels),
+        predictions={}
+        if released is None or learned is None
+        else _read_predictions(run, released.labels),
         frontier=read_frontier(run.public / "frontier", private=False),
-        settings={name.name: (root / name).read_text() for name in names if (root / name).is_file()},
+        settings={
+            name.name: (root / name).read_text() for name in names if (root / name).is_file()
+        },
         has_data=source is not None,
     )
 
@@ -130,7 +139,10 @@ def _read_released(run: Run, source: DataSource | None) -> Released | None:
         book = read_ledger(run.ledger_path)
         today = statement.today(book)
     else:
-        print(f"pate report: the ledger is not at {run.ledger_path}; the statement lists its releases", file=sys.stderr)
+        print(
+            f"pate report: the ledger is not at {run.ledger_path}; the statement lists its releases",
+            file=sys.stderr,
+        )
     return Released(labels, statement, today, book, _public_features(source, labels.ids))
 
 
@@ -153,7 +165,9 @@ def _read_learned(run: Run, source: DataSource | None) -> Learned | None:
     metrics: Json = {}
     if path.is_file():
         metrics = read_json(path.read_text())
-        older = labels_file(run).is_file() and path.stat().st_mtime < labels_file(run).stat().st_mtime
+        older = (
+            labels_file(run).is_file() and path.stat().st_mtime < labels_file(run).stat().st_mtime
+        )
     if metrics and source is not None:
         try:
             num_test = len(source.load(Role.TEST))
@@ -164,7 +178,10 @@ def _read_learned(run: Run, source: DataSource | None) -> Learned | None:
 
 def _read_curves(folder: Path) -> Iterable[dict[str, float]]:
     """Yield the rows of the last log in a student's folder."""
-    logs = sorted(folder.glob("logs/*/metrics.csv"), key=lambda path: (len(path.parent.name), path.parent.name))
+    logs = sorted(
+        folder.glob("logs/*/metrics.csv"),
+        key=lambda path: (len(path.parent.name), path.parent.name),
+    )
     yield from () if not logs else read_log(logs[-1])
 
 
@@ -176,13 +193,20 @@ def read_log(path: Path) -> Iterable[dict[str, float]]:
 
 
 def read_frontier(folder: Path, *, private: bool) -> DrawnFrontier | None:
-    """Return the frontier in ``folder``, or None. Raises ``ValueError`` if it is of real votes and not ``private``."""
+    """Return the frontier in ``folder``, or None.
+
+    Raises ``ValueError`` if it is of real votes and not ``private``.
+    """
     picture, text = folder / "frontier.png", folder / "frontier.txt"
     if not (picture.is_file() and text.is_file()):
         return None
     frontier = DrawnFrontier(picture.read_bytes(), text.read_text())
     publishable = private or not frontier.text.startswith("PRIVATE")
-    expect(publishable, "a frontier of simulated votes in public/, not one of real votes", frontier=str(folder))
+    require(
+        publishable,
+        "a frontier of simulated votes in public/, not one of real votes",
+        frontier=str(folder),
+    )
     return frontier
 
 
@@ -192,10 +216,15 @@ def _read_predictions(run: Run, labels: ReleasedLabels) -> dict[int, IntArray]:
     if not path.is_file():
         return {}
     arrays = read_arrays(
-        path, ("ids", "labels", "label_names"), unread=("probabilities",), what="predictions of a student"
+        path,
+        ("ids", "labels", "label_names"),
+        unread=("probabilities",),
+        what="predictions of a student",
     )
     if tuple(arrays["label_names"].tolist()) != labels.label_names:
         return {}
     rows = {str(name): row for row, name in enumerate(arrays["ids"].tolist())}
     predicted = arrays["labels"].astype(np.int64)
-    return {row: predicted[rows[name]] for row, name in enumerate(labels.ids.tolist()) if name in rows}
+    return {
+        row: predicted[rows[name]] for row, name in enumerate(labels.ids.tolist()) if name in rows
+    }

@@ -11,7 +11,18 @@ import numpy as np
 from pate._json import read_json
 from pate._reporting.charts import histogram, line_chart
 from pate._reporting.findings import Findings, Released, read_frontier, read_log
-from pate._reporting.page import Block, Figure, Figures, Listing, Section, Table, Text, barred, barred_share, shown
+from pate._reporting.page import (
+    Block,
+    Figure,
+    Figures,
+    Listing,
+    Section,
+    Table,
+    Text,
+    barred,
+    barred_share,
+    shown,
+)
 from pate._reporting.sections import frontier_blocks, summary_blocks
 from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Json, Run
 from pate._typing import FloatArray
@@ -72,17 +83,29 @@ def _votes(run: Run, released: Released | None) -> Iterator[Block]:
     agreement = np.maximum(shares, 1 - shares)
     which = "samples" if released is None else "queries"
     figures = [
-        Figure(f"{agreement.mean():.1%}", "agreement", "average share of the teachers in the majority"),
-        Figure(f"{(agreement < 0.6).mean():.1%}", "undecided", "of votes, with less than 60% agreement"),
+        Figure(
+            f"{agreement.mean():.1%}", "agreement", "average share of the teachers in the majority"
+        ),
+        Figure(
+            f"{(agreement < 0.6).mean():.1%}", "undecided", "of votes, with less than 60% agreement"
+        ),
     ]
     majority = 2 * votes.counts > votes.num_teachers
     if released is not None and released.labels.mask.any():
         correct = (released.labels.labels == majority)[released.labels.mask]
-        figures.append(Figure(f"{correct.mean():.1%}", "correct", "of released labels equal the noiseless majority"))
+        figures.append(
+            Figure(
+                f"{correct.mean():.1%}",
+                "correct",
+                "of released labels equal the noiseless majority",
+            )
+        )
     yield Text(f"Counts of votes on {len(shares):,} {which}, without noise.")
     yield Figures(tuple(figures))
     counts, edges = np.histogram(shares, bins=_BINS, range=(0.0, 1.0))
-    yield histogram("votes", "share of the teachers voting for a label", counts.astype(np.float64), edges)
+    yield histogram(
+        "votes", "share of the teachers voting for a label", counts.astype(np.float64), edges
+    )
     head: tuple[str, ...] = ("label", "positive by majority", "agreement")
     columns: list[FloatArray] = [majority.mean(axis=0), agreement.mean(axis=0)]
     if released is not None:
@@ -92,7 +115,11 @@ def _votes(run: Run, released: Released | None) -> Iterator[Block]:
         columns.append(correct / np.where(mask.any(axis=0), mask.sum(axis=0), np.nan))
     names = store.manifest().label_names
     yield Table(
-        head, tuple((name, *(barred_share(float(column[j])) for column in columns)) for j, name in enumerate(names))
+        head,
+        tuple(
+            (name, *(barred_share(float(column[j])) for column in columns))
+            for j, name in enumerate(names)
+        ),
     )
 
 
@@ -105,9 +132,14 @@ def _references(findings: Findings) -> Iterator[Block]:
         metrics = findings.learned.metrics | metrics
     yield Text("References for the student on the test records, computed without privacy.")
     yield from summary_blocks(metrics, _TITLES)
-    per_label = {title: metrics[name]["per_label"] for name, title in _TITLES.items() if name in metrics}
+    per_label = {
+        title: metrics[name]["per_label"] for name, title in _TITLES.items() if name in metrics
+    }
     names = next(iter(per_label.values()))
-    rows = [(name, *(barred(labels.get(name, {}).get("f1")) for labels in per_label.values())) for name in names]
+    rows = [
+        (name, *(barred(labels.get(name, {}).get("f1")) for labels in per_label.values()))
+        for name in names
+    ]
     yield Table(("F1", *per_label), tuple(rows))
 
 
@@ -117,8 +149,12 @@ def _rivals(path: Path) -> Iterator[Block]:
     with path.open(newline="") as file:
         scores = list(csv.DictReader(line for line in file if not line.startswith("#")))
     figures = ("epsilon", *_RIVAL_FIGURES)
-    rows = [(score["rival"], *(shown(float(score[figure])) for figure in figures)) for score in scores]
-    yield Text("Private learning without votes on the same records, and references without privacy.")
+    rows = [
+        (score["rival"], *(shown(float(score[figure])) for figure in figures)) for score in scores
+    ]
+    yield Text(
+        "Private learning without votes on the same records, and references without privacy."
+    )
     yield Table(("rival", "ε", *_RIVAL_FIGURES.values()), tuple(rows))
 
 

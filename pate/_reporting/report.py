@@ -12,7 +12,7 @@ from pate._reporting.page import Bar, Page
 from pate._reporting.private import private_sections
 from pate._reporting.sections import public_sections
 from pate._runs import REPORT, replacing
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate._version import __version__
 
 
@@ -27,28 +27,37 @@ def make_page(root: Path, *, private: bool = False, num_samples: int = 20) -> Pa
     Raises:
         ValueError: if ``root`` is no run, or its files are damaged or do not belong together.
     """
-    expect_count(0, num_samples=num_samples)
+    require_count(0, num_samples=num_samples)
     findings = read_findings(root)
     sections = public_sections(findings, num_samples)
     sections += private_sections(findings) if private else ()
     return Page(root.resolve().name, _summary(findings), sections, __version__)
 
 
-def write_report(root: Path, *, output: Path | None = None, private: bool = False, num_samples: int = 20) -> Path:
+def write_report(
+    root: Path, *, output: Path | None = None, private: bool = False, num_samples: int = 20
+) -> Path:
     """Write the page on the run in ``root`` and return its file.
 
     Args:
         root: the run's folder.
-        output: the file; None for ``public/report.html`` in the run, or ``private/report.html`` with what is private.
+        output: the file; None for ``public/report.html`` in the run, or ``private/report.html``
+            with what is private.
         private: whether to add what ``private/`` holds.
         num_samples: number of queries that are shown with their labels.
 
     Raises:
         ValueError: as `make_page` does, or if what is private is to be written into ``public/``.
     """
-    path = (root / "private" / REPORT.name if private else root / REPORT) if output is None else output
+    path = (
+        (root / "private" / REPORT.name if private else root / REPORT) if output is None else output
+    )
     published = path.resolve().is_relative_to((root / REPORT.parent).resolve())
-    expect(not (private and published), "another place than public/ for what must not be published", output=str(path))
+    require(
+        not (private and published),
+        "another place than public/ for what must not be published",
+        output=str(path),
+    )
     text = render(make_page(root, private=private, num_samples=num_samples))
     with replacing(path, "w") as file:
         if private:

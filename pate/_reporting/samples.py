@@ -27,7 +27,11 @@ def gallery(findings: Findings, num_samples: int) -> Gallery | None:
     labels, features = released.labels, released.features
     rows = np.arange(min(num_samples, len(labels.ids)))
     values = features[rows]
-    pictures = [data_uri(_encoded(pixels)) for pixels in _bytes_of(values)] if _are_pictures(features) else None
+    pictures = (
+        [data_uri(_encoded(pixels)) for pixels in _bytes_of(values)]
+        if _are_pictures(features)
+        else None
+    )
     samples = []
     for row in rows.tolist():
         predicted = findings.predictions.get(row)
@@ -50,18 +54,27 @@ def data_uri(content: bytes, kind: str = "image/png") -> str:
 
 
 def _named(labels: ReleasedLabels, answers: IntArray) -> tuple[str, ...]:
-    return tuple(name for name, positive in zip(labels.label_names, answers.tolist(), strict=True) if positive)
+    return tuple(
+        name
+        for name, positive in zip(labels.label_names, answers.tolist(), strict=True)
+        if positive
+    )
 
 
 def _are_pictures(features: Features) -> bool:
     """Whether features have the shape ``[N, 1 or 3, height, width]``."""
-    return len(features.shape) == 4 and features.shape[1] in (1, 3) and min(features.shape[2:]) >= _SMALLEST_SIDE
+    return (
+        len(features.shape) == 4
+        and features.shape[1] in (1, 3)
+        and min(features.shape[2:]) >= _SMALLEST_SIDE
+    )
 
 
 def _bytes_of(values: Float32Array) -> UInt8Array:
     """Return pictures ``[n, channels, height, width]`` as ``[n, height, width, 3]``.
 
-    Values in [0, 1] or whole bytes are taken as they are; others are stretched from the least to the greatest.
+    Values in [0, 1] or whole bytes are taken as they are; others are stretched from the least to
+    the greatest.
     """
     low, high = float(values.min(initial=0)), float(values.max(initial=0))
     if low >= 0 and high <= 255:

@@ -52,7 +52,12 @@ _TITLES = {
     "released_constant": "constant answer released",
     "all_majority": "best constant answer",
 }
-_PER_LABEL = {"f1": "F1", "average_precision": "AP", "recall": "recall", "specificity": "specificity"}
+_PER_LABEL = {
+    "f1": "F1",
+    "average_precision": "AP",
+    "recall": "recall",
+    "specificity": "specificity",
+}
 _COVERS = (
     "This covers the released labels, the student, and whatever else is computed from them, such as this page. It does"
     " not cover the folder private/, nor figures marked PRIVATE."
@@ -117,7 +122,10 @@ def _statement(released: Released) -> Section:
             f"The ledger has gained {later} release(s) since these labels were released. The figures above, and the"
             " statement below, count them too."
         )
-        blocks += [Text(text, "warning"), Listing("The statement, as of today", today.text, open=True)]
+        blocks += [
+            Text(text, "warning"),
+            Listing("The statement, as of today", today.text, open=True),
+        ]
     title = "The statement, as made with these labels" if later else "The statement"
     blocks.append(Listing(title, statement.text, open=not later))
     return Section("statement", "What is guaranteed", tuple(blocks))
@@ -131,30 +139,54 @@ def _ledger(released: Released) -> Section:
     text = f"{whose}, with all its releases. Each was reserved before its noise was drawn.{units}"
     blocks: list[Block] = [Text(text)]
     if book is None:
-        blocks.append(Text("The ledger is not available: these are its rows as listed in the statement.", "warning"))
+        blocks.append(
+            Text(
+                "The ledger is not available: these are its rows as listed in the statement.",
+                "warning",
+            )
+        )
     relation = NeighboringRelation(today["neighboring_relation"])
     delta = today["costs"][relation.value]["delta"]
     reserved = reaching([_charge(release) for release in today["releases"]], teachers)
     rows = []
     for release, charge in zip(today["releases"], reserved, strict=True):
         when = str(release["at"]).replace("T", " ").replace("+00:00", " UTC")
-        cells = (when, release["run"], f"{release['count']:,}", release["description"], _state(release))
+        cells = (
+            when,
+            release["run"],
+            f"{release['count']:,}",
+            release["description"],
+            _state(release),
+        )
         rows.append((str(release["release"]), *cells, _epsilon([charge], relation, delta)))
     conditions: list[Block] = []
     if len(reserved) > 1:
         conditions.append(Text(f"What all of them cost together holds if {FIXED_BEFOREHAND}."))
         queries = sum(count for _, count in reserved)
-        rows.append(("all", "", "", f"{queries:,}", "", "together", _epsilon(reserved, relation, delta)))
+        rows.append(
+            ("all", "", "", f"{queries:,}", "", "together", _epsilon(reserved, relation, delta))
+        )
     budget = None if book is None else describe_budget(book)
     if budget is not None:
         conditions.append(Text(budget))
-    head = ("release", "when", "run", "queries", "mechanism", "state", f"ε reserved, {relation.value.upper()}")
+    head = (
+        "release",
+        "when",
+        "run",
+        "queries",
+        "mechanism",
+        "state",
+        f"ε reserved, {relation.value.upper()}",
+    )
     table = Table(head, tuple(rows), wordy=(1, 2, 4, 5), strong=released.labels.release - 1)
     return Section("ledger", "The ledger", (*blocks, table, *conditions))
 
 
 def _charge(release: Mapping[str, Any]) -> Charge:
-    events = {relation: event_from_dict(release["events"][relation.value]) for relation in NeighboringRelation}
+    events = {
+        relation: event_from_dict(release["events"][relation.value])
+        for relation in NeighboringRelation
+    }
     return events, release["count"]
 
 
@@ -171,7 +203,9 @@ def _state(release: Mapping[str, Any]) -> str:
 def _teachers(labels: ReleasedLabels) -> Figure:
     number = labels.facts["num_teachers"]
     if number is None:
-        return Figure("1", "teacher for each", "their number is private, and was counted with noise")
+        return Figure(
+            "1", "teacher for each", "their number is private, and was counted with noise"
+        )
     return Figure(f"{number:,}", "teachers", "the nominal number, a public constant")
 
 
@@ -180,7 +214,11 @@ def _answers(labels: ReleasedLabels) -> Section:
     shares = labels.mask[labels.answered]
     ones = labels.labels[labels.answered].sum(axis=1)
     figures = [
-        Figure(f"{num_queries:,}", "queries", f"public samples, each on {len(labels.label_names)} labels"),
+        Figure(
+            f"{num_queries:,}",
+            "queries",
+            f"public samples, each on {len(labels.label_names)} labels",
+        ),
         _teachers(labels),
         Figure(f"{answered / num_queries:.1%}", "answered", f"{answered:,} queries"),
     ]
@@ -192,19 +230,32 @@ def _answers(labels: ReleasedLabels) -> Section:
         ]
     blocks: list[Block] = [Figures(tuple(figures))]
     if labels.linear:
-        blocks.append(Text("What was released are the answers of a linear model, which was learnt from noisy sums."))
+        blocks.append(
+            Text(
+                "What was released are the answers of a linear model, which was learnt from noisy sums."
+            )
+        )
     elif labels.noise_std is not None:
         share = labels.noise_std / labels.num_teachers
         text = f"Each count has noise of standard deviation {labels.noise_std:,.1f} votes, {share:.0%} of the teachers."
-        text += " A single label is often wrong; a student of all counts averages the noise." if share > 0.1 else ""
+        text += (
+            " A single label is often wrong; a student of all counts averages the noise."
+            if share > 0.1
+            else ""
+        )
         blocks.append(Text(text))
     if labels.tiers is not None:
         tiers, counts = np.unique(labels.tiers, return_counts=True)
-        rows = tuple((str(tier), f"{count:,}") for tier, count in zip(tiers.tolist(), counts.tolist(), strict=True))
+        rows = tuple(
+            (str(tier), f"{count:,}")
+            for tier, count in zip(tiers.tolist(), counts.tolist(), strict=True)
+        )
         blocks.append(Table(("price tier", "queries"), rows))
     noise = tuple((name, value) for name, value in _flat(labels.aggregator["init_args"]))
     path = labels.aggregator["class_path"]
-    blocks.append(Table((path.rpartition(".")[2], "setting"), noise, wordy=(1,)) if noise else Text(path))
+    blocks.append(
+        Table((path.rpartition(".")[2], "setting"), noise, wordy=(1,)) if noise else Text(path)
+    )
     return Section("answers", "Queries and answers", tuple(blocks))
 
 
@@ -226,8 +277,14 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 def _samples(findings: Findings, num_samples: int) -> Section:
     shown_samples = gallery(findings, num_samples)
     if shown_samples is None:
-        why = "are not available" if findings.has_data else "are unknown to this run, whose votes were imported"
-        return Section("samples", "Samples", (Text(f"The public records {why}: no samples are shown."),))
+        why = (
+            "are not available"
+            if findings.has_data
+            else "are unknown to this run, whose votes were imported"
+        )
+        return Section(
+            "samples", "Samples", (Text(f"The public records {why}: no samples are shown."),)
+        )
     text = f"The first {len(shown_samples.samples)} queries with their released labels."
     if any(sample.predicted is not None for sample in shown_samples.samples):
         text += " Below them: the student's."
@@ -242,14 +299,23 @@ def _student(findings: Findings, labels: ReleasedLabels) -> Section:
             needs = "A student needs the public and test records: `pate label --votes` with a data.yaml adds them."
             return Section("student", title, (Text(needs, "next"),))
         command = f"pate student fit --run {root} --model.network pate.models.Linear"
-        return Section("student", title, (Text("No student has been trained on these labels yet:", "next", command),))
+        return Section(
+            "student",
+            title,
+            (Text("No student has been trained on these labels yet:", "next", command),),
+        )
     if not learned.metrics:
-        untested = Text("The student has not been tested yet:", "next", f"pate student test --run {root}")
+        untested = Text(
+            "The student has not been tested yet:", "next", f"pate student test --run {root}"
+        )
         return Section("student", title, (untested,))
     blocks: list[Block] = []
     if learned.older:
         blocks.append(
-            Text("These figures are older than the labels: they may be of a student of earlier ones.", "warning")
+            Text(
+                "These figures are older than the labels: they may be of a student of earlier ones.",
+                "warning",
+            )
         )
     number = "the" if learned.num_test is None else f"{learned.num_test:,}"
     blocks.append(
@@ -273,7 +339,10 @@ def summary_blocks(metrics: Json, titles: Mapping[str, str]) -> Iterator[Block]:
     figures_of = {title: metrics[name] for name, title in titles.items() if name in metrics}
 
     def table(figures: Mapping[str, Json], columns: Iterable[str]) -> Table:
-        rows = [(title, *(shown(values.get(column)) for column in columns)) for title, values in figures.items()]
+        rows = [
+            (title, *(shown(values.get(column)) for column in columns))
+            for title, values in figures.items()
+        ]
         return Table(("", *(SUMMARY[column] for column in columns)), tuple(rows), strong=0)
 
     yield Text(f"By cuts that serve {SUMMARY[chosen]}, as was chosen:")
@@ -282,7 +351,9 @@ def summary_blocks(metrics: Json, titles: Mapping[str, str]) -> Iterator[Block]:
     for purpose in purposes:
         if purpose != chosen:
             yield Text(f"By cuts that serve {SUMMARY[purpose]}:")
-            yield table({title: values["at_cut"][purpose] for title, values in figures_of.items()}, purposes)
+            yield table(
+                {title: values["at_cut"][purpose] for title, values in figures_of.items()}, purposes
+            )
 
 
 def _labels(findings: Findings, labels: ReleasedLabels) -> Section:
@@ -308,14 +379,27 @@ def _labels(findings: Findings, labels: ReleasedLabels) -> Section:
 def _curves(learned: Learned | None) -> Section:
     rows = () if learned is None else learned.curves
     named = sorted({name for row in rows for name in row} - {"epoch", "step"})
-    series = {name: [(row["epoch"], row[name]) for row in rows if name in row and "epoch" in row] for name in named}
+    series = {
+        name: [(row["epoch"], row[name]) for row in rows if name in row and "epoch" in row]
+        for name in named
+    }
     if series and max(len(points) for points in series.values()) < 2:
-        last = ", ".join(f"{name} {shown(points[0][1])}" for name, points in series.items() if points)
+        last = ", ".join(
+            f"{name} {shown(points[0][1])}" for name, points in series.items() if points
+        )
         text = f"The student is the closed-form solution of a linear problem: there is no curve ({last})."
         return Section("curves", "Training", (Text(text),))
     charts = [
-        line_chart("loss", "epoch", {name: points for name, points in series.items() if name.endswith("loss")}),
-        line_chart("figures", "epoch", {name: points for name, points in series.items() if not name.endswith("loss")}),
+        line_chart(
+            "loss",
+            "epoch",
+            {name: points for name, points in series.items() if name.endswith("loss")},
+        ),
+        line_chart(
+            "figures",
+            "epoch",
+            {name: points for name, points in series.items() if not name.endswith("loss")},
+        ),
     ]
     drawn = tuple(chart for chart in charts if chart is not None)
     caption = Text("During training; val: on held-out released labels.")

@@ -26,14 +26,16 @@ from numpy.typing import NDArray
 from pate._disk import make_folder
 from pate._drafts import DRAFT, draft_of
 from pate._json import read_json
-from pate._validation import expect, expect_known
+from pate._validation import require, require_known
 from pate._version import __version__
 
 Json = dict[str, Any]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BLOCK = 1 << 22  # bytes read at once
-_LOCAL_HEADER = Struct("<26xHH")  # of a zip's member, with the lengths of the name and of the extra fields after it
+_LOCAL_HEADER = Struct(
+    "<26xHH"
+)  # of a zip's member, with the lengths of the name and of the extra fields after it
 _Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
 
 
@@ -41,14 +43,16 @@ _Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
 def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
     """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
 
-    It lies beside ``path``, or in another ``folder`` of the same file system. Drafts of killed commands are deleted.
+    It lies beside ``path``, or in another ``folder`` of the same file system. Drafts of killed
+    commands are deleted.
     """
     make_folder(path.parent)
     try:
         with draft_of(path, mode, folder=folder) as file:
             yield file
     except OSError as error:
-        # what is written has no name in errors of a full disk, and a draft has one that nobody knows
+        # what is written has no name in errors of a full disk, and a draft has one that nobody
+        # knows
         error.filename, error.filename2 = str(path), None
         raise
 
@@ -72,15 +76,18 @@ def naming_output(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ValueError(f"Expected an output that can be written, got {path} ({error.strerror})") from None
+        raise ValueError(
+            f"Expected an output that can be written, got {path} ({error.strerror})"
+        ) from None
 
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Make a new folder beside ``path``, to be filled with files, and rename it to ``path`` once they are on disk.
 
-    An older folder of that name is moved aside and deleted. A process that is killed between the two renames leaves
-    neither. Nobody else may write ``path`` meanwhile: what an earlier process left half-written is deleted.
+    An older folder of that name is moved aside and deleted. A process that is killed between the
+    two renames leaves neither. Nobody else may write ``path`` meanwhile: what an earlier process
+    left half-written is deleted.
     """
     make_folder(path.parent)
     remove_drafts(path.parent.glob(".*"), (path.name,))
@@ -174,7 +181,8 @@ def code_version() -> str:
 def make_once(path: Path, make: Callable[[], Json]) -> Json:
     """Return the JSON content of ``path``, which is created by ``make`` if it is missing.
 
-    If several processes create it at the same time, on one machine or on many, all return the content of the first.
+    If several processes create it at the same time, on one machine or on many, all return the
+    content of the first.
     """
     if not path.is_file():
         write_once(path, json.dumps(make()).encode())
@@ -202,24 +210,26 @@ def read_arrays(
     Args:
         path: the file.
         required: names of arrays that have to be there.
-        optional: names of arrays that may be there; any other would be left out without a word, and is refused.
+        optional: names of arrays that may be there; any other would be left out without a word, and
+            is refused.
         unread: names of arrays that may be there, too, and are not wanted.
-        mapped: names of arrays that are not read into memory, if they hold numbers and are not compressed: they are
-            compared with their checksum, and mapped (`numpy.memmap`).
+        mapped: names of arrays that are not read into memory, if they hold numbers and are not
+            compressed: they are compared with their checksum, and mapped (`numpy.memmap`).
         what: what the file is, for errors.
 
     Raises:
-        ValueError: if the file is missing or damaged, holds pickled objects, lacks an array or has an unknown one.
+        ValueError: if the file is missing or damaged, holds pickled objects, lacks an array or has
+            an unknown one.
     """
-    expect(path.is_file(), what, missing=str(path))
+    require(path.is_file(), what, missing=str(path))
     if not is_zipfile(path):
         # numpy would take it for a pickle, and advise to trust it
         raise ValueError(f"Expected {what} in {path}, got another kind of file, or a truncated one")
     with _opened(path, what) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-        expect_known(f"arrays of {path}", members, [*required, *optional, *unread])
+        require_known(f"arrays of {path}", members, [*required, *optional, *unread])
         missing = [name for name in required if name not in members]
-        expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
+        require(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
         names = [name for name in (*required, *optional) if name in members]
         return {name: _array(archive, members[name], mapped=name in mapped) for name in names}
 
@@ -230,7 +240,15 @@ def _opened(path: Path, what: str) -> Iterator[ZipFile]:
     try:
         with ZipFile(path) as archive:
             yield archive
-    except (OSError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error, _DamagedError) as error:
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        RuntimeError,
+        BadZipFile,
+        zlib.error,
+        _DamagedError,
+    ) as error:
         problem = error if isinstance(error, _DamagedError) else f"a damaged one ({error})"
         raise ValueError(f"Expected {what} in {path}, got {problem}") from None
 
@@ -254,21 +272,31 @@ class Blocks:
 
     @classmethod
     def find(cls, path: Path, name: str, *, what: str) -> Blocks | None:
-        """Return an array of an ``.npz`` file that `read_arrays` has read, or None. Raises as that does."""
+        """Return an array of an ``.npz`` file that `read_arrays` has read, or None.
+
+        Raises as that does.
+        """
         with _opened(path, what) as archive:
-            members = [member for member in archive.infolist() if member.filename.removesuffix(".npy") == name]
+            members = [
+                member
+                for member in archive.infolist()
+                if member.filename.removesuffix(".npy") == name
+            ]
             if not members:
                 return None
             with archive.open(members[-1]) as file:
-                shape, *_ = _expect_fitting(file, members[-1].file_size, name)
+                shape, *_ = _require_fitting(file, members[-1].file_size, name)
         return cls(shape, path, members[-1].filename, what)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Yield blocks of rows; all rows of an array that is stored by columns. Raises as `read_arrays` does."""
+        """Yield blocks of rows; all rows of an array that is stored by columns.
+
+        Raises as `read_arrays` does.
+        """
         with _opened(self._path, self._what) as archive:
             member = archive.getinfo(self._member)
             with archive.open(member) as file:
-                shape, order, dtype = _expect_fitting(file, member.file_size, member.filename)
+                shape, order, dtype = _require_fitting(file, member.file_size, member.filename)
                 if order == "F":
                     yield _array(archive, member, mapped=False)
                     return
@@ -285,10 +313,10 @@ class Blocks:
 
 def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> NDArray[Any]:
     """Return the array of an ``.npy`` file. Raises ``ValueError`` as `read_arrays` does."""
-    expect(path.is_file(), what, missing=str(path))
+    require(path.is_file(), what, missing=str(path))
     try:
         with path.open("rb") as file:
-            _expect_fitting(file, path.stat().st_size, path.name)
+            _require_fitting(file, path.stat().st_size, path.name)
             file.seek(0)
             return _content(file)
     except _DamagedError as error:
@@ -298,8 +326,14 @@ def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> 
 def _array(archive: ZipFile, member: ZipInfo, *, mapped: bool) -> NDArray[Any]:
     """Return an array whose header fits its size, which is compared before anything is inflated."""
     with archive.open(member) as file:
-        shape, order, dtype = _expect_fitting(file, member.file_size, member.filename)
-        if mapped and member.compress_type == ZIP_STORED and dtype.kind in "biuf" and shape and 0 not in shape:
+        shape, order, dtype = _require_fitting(file, member.file_size, member.filename)
+        if (
+            mapped
+            and member.compress_type == ZIP_STORED
+            and dtype.kind in "biuf"
+            and shape
+            and 0 not in shape
+        ):
             start = _start(archive, member) + file.tell()
             while file.read(_BLOCK):  # compares the checksum at the end
                 pass
@@ -326,7 +360,7 @@ def _content(file: IO[bytes]) -> NDArray[Any]:
     return array
 
 
-def _expect_fitting(file: IO[bytes], size: int, name: str) -> _Header:
+def _require_fitting(file: IO[bytes], size: int, name: str) -> _Header:
     """Return the header of an array, which has to speak of plain values and of as many as there are bytes for."""
     shape, order, dtype = _header(file)
     if dtype.hasobject:
@@ -342,7 +376,11 @@ def _header(file: IO[bytes]) -> _Header:
     """Return the shape, the order and the type of what follows in an ``.npy``."""
     try:
         version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, by_columns, dtype = read(file)
         if min(shape, default=0) < 0:
             raise ValueError(f"a negative size in {shape}")

@@ -1,4 +1,7 @@
-"""The key of a run: the partitions of its records depend on it, and its labels are sealed by it. PRIVATE."""
+"""The key of a run: the partitions of its records depend on it, and its labels are sealed by it.
+
+PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pate._json import read_json
 from pate._runs.files import make_once
 from pate._runs.run import Run
 from pate._runs.stage import TEACHERS_FIT, Stage
-from pate._validation import expect
+from pate._validation import require
 
 KEY_BYTES = 32
 """Length of the key of the partitions."""
@@ -30,8 +33,10 @@ def read_key(run: Run) -> bytes | None:
     try:
         key = bytes.fromhex(read_json(path.read_text())["key"])
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"Expected a key of hexadecimal digits, got something else in {path}. Put it back") from None
-    expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
+        raise ValueError(
+            f"Expected a key of hexadecimal digits, got something else in {path}. Put it back"
+        ) from None
+    require(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
     return key
 
 
@@ -44,8 +49,10 @@ def ensure_key(run: Run, stage: Stage) -> bytes:
     if key is None:
         fresh = run.overwrite or run.state(stage) is None
         again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
-        lost = f"the key that `{stage.name}` was begun with. Put it back, or {again} with --overwrite"
-        expect(fresh, lost, missing=str(run.root / KEY_FILE))
+        lost = (
+            f"the key that `{stage.name}` was begun with. Put it back, or {again} with --overwrite"
+        )
+        require(fresh, lost, missing=str(run.root / KEY_FILE))
         run.make_private()
         make_once(run.root / KEY_FILE, lambda: {"key": secrets.token_hex(KEY_BYTES)})
         key = read_key(run)

@@ -46,12 +46,14 @@ _held: dict[Path, _Held] = {}
 def lock_run(root: Path, *, shared: bool = False) -> None:
     """Keep other processes from writing the run in ``root`` until `release_locks`, or until this process ends.
 
-    A process that holds the lock may take it again: `pate run` holds it through all stages. The operating system
+    A process that holds the lock may take it again: `pate run` holds it through all stages. The
+        operating system
     releases it when the process is killed.
 
     Args:
         root: the run's folder, created if it is missing.
-        shared: whether other processes that ask for a shared lock may work on the run at the same time.
+        shared: whether other processes that ask for a shared lock may work on the run at the same
+            time.
 
     Raises:
         ValueError: if another process holds the lock, or the folder cannot be written.
@@ -69,8 +71,13 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
         descriptor = _open(path, shared=shared)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
-            raise ValueError(f"Expected a run's folder that can be written, got {root} ({error.strerror})") from None
-        print(f"The disk of {root} has no locks: make sure that no two commands write to this run.", file=sys.stderr)
+            raise ValueError(
+                f"Expected a run's folder that can be written, got {root} ({error.strerror})"
+            ) from None
+        print(
+            f"The disk of {root} has no locks: make sure that no two commands write to this run.",
+            file=sys.stderr,
+        )
         return
     _sign(descriptor)
     if not shared:
@@ -107,11 +114,18 @@ def locked_output(output: Path) -> Iterator[None]:
     """
     path = output.with_name(f".{output.stem}{LOCK}")
     try:
-        descriptor = _open(path, shared=False, wanted=f"an output that nobody else is writing, got {output}")
+        descriptor = _open(
+            path, shared=False, wanted=f"an output that nobody else is writing, got {output}"
+        )
     except OSError as error:
         if error.errno not in _NO_LOCKS:
-            raise ValueError(f"Expected an output that can be written, got {output} ({error.strerror})") from None
-        print(f"The disk of {output} has no locks: make sure that no two commands write to it.", file=sys.stderr)
+            raise ValueError(
+                f"Expected an output that can be written, got {output} ({error.strerror})"
+            ) from None
+        print(
+            f"The disk of {output} has no locks: make sure that no two commands write to it.",
+            file=sys.stderr,
+        )
         yield
         return
     _sign(descriptor)
@@ -126,7 +140,8 @@ def locked_output(output: Path) -> Iterator[None]:
 def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
     """Hold the lease ``path``, a file that names this process, until the block ends, and then delete it.
 
-    The operating system ends the lease of a process that dies, and a network file system that of a machine that goes.
+    The operating system ends the lease of a process that dies, and a network file system that of a
+    machine that goes.
 
     Args:
         path: the file, whose folder is made if it is missing.
@@ -150,7 +165,9 @@ def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
             time.sleep(_POLL_SECONDS)
         except OSError as error:
             if error.errno in _NO_LOCKS:
-                raise ValueError(f"Expected a disk with locks, which leases need, got {path.parent}") from None
+                raise ValueError(
+                    f"Expected a disk with locks, which leases need, got {path.parent}"
+                ) from None
             raise
     _sign(descriptor)
     try:

@@ -15,8 +15,14 @@ _STUDENT = STUDENT.outputs[0].as_posix()
 _PUBLISHED = (
     *(path.as_posix() for path in (LABEL.config, STUDENT.config, *LABEL.outputs, REPORT)),
     *(f"{DISCLOSURE.as_posix()}/{name}" for name in ("README.md", "registry.yaml")),
-    *(f"public/frontier/{name}" for name in ("frontier.csv", "frontier.png", "frontier.txt", "variants.png")),
-    *(f"{_STUDENT}/{name}" for name in ("*.ckpt", METRICS, "predictions.npz", f"{MODEL}/*", "logs/*")),
+    *(
+        f"public/frontier/{name}"
+        for name in ("frontier.csv", "frontier.png", "frontier.txt", "variants.png")
+    ),
+    *(
+        f"{_STUDENT}/{name}"
+        for name in ("*.ckpt", METRICS, "predictions.npz", f"{MODEL}/*", "logs/*")
+    ),
 )
 """Patterns of the files that commands leave in ``public/``, in which a star stands for folders, too."""
 
@@ -57,6 +63,10 @@ def _private_files(run: Run) -> dict[int, dict[str, str]]:
     files: dict[int, dict[str, str]] = {}
     sizes = {(run.root / name).lstat().st_size for name in published_files(run)}
     for path in sorted(run.private.rglob("*")):
-        if path.is_file() and path.suffix != ".yaml" and (size := path.stat().st_size) in sizes - {0}:
+        if (
+            path.is_file()
+            and path.suffix != ".yaml"
+            and (size := path.stat().st_size) in sizes - {0}
+        ):
             files.setdefault(size, {})[digest(path)] = path.relative_to(run.root).as_posix()
     return files

@@ -1,7 +1,7 @@
 """The released labels of a run, in one file with the aggregator and the ledger's number of the release.
 
-`ReleasedLabels` is the border between PRIVATE and PUBLIC: its content may be published, and nothing else that is
-computed from votes may.
+`ReleasedLabels` is the border between PRIVATE and PUBLIC: its content may be published, and nothing
+else that is computed from votes may.
 """
 
 from __future__ import annotations
@@ -23,15 +23,39 @@ from pate._runs.key import KEY_FILE, read_key
 from pate._runs.run import Run, first_stage, labels_file
 from pate._runs.stage import STUDENT, TEACHERS_FIT
 from pate._typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import expect
+from pate._validation import require
 from pate._voters import MOST_VOTERS
-from pate._votes import Panel
+from pate._votes import VoteShape
 
 _SEAL = "seal"
-_NEEDED = ("ids", "label_names", "num_teachers", "delta", "aggregator", "release", "labels", "mask", _SEAL)
+_NEEDED = (
+    "ids",
+    "label_names",
+    "num_teachers",
+    "delta",
+    "aggregator",
+    "release",
+    "labels",
+    "mask",
+    _SEAL,
+)
 _OPTIONAL = ("values", "noise_std", "steps")
-_KINDS = {"ids": "U", "label_names": "U", "num_teachers": "iu", "delta": "f", "aggregator": "U", "release": "iu"}
-_KINDS |= {"labels": "iu", "mask": "b", _SEAL: "U", "values": "f", "noise_std": "fiu", "steps": "iu"}
+_KINDS = {
+    "ids": "U",
+    "label_names": "U",
+    "num_teachers": "iu",
+    "delta": "f",
+    "aggregator": "U",
+    "release": "iu",
+}
+_KINDS |= {
+    "labels": "iu",
+    "mask": "b",
+    _SEAL: "U",
+    "values": "f",
+    "noise_std": "fiu",
+    "steps": "iu",
+}
 _WHAT = "the labels that `pate label` left"
 
 
@@ -54,9 +78,9 @@ class Queries:
     aggregator: Json
 
     @property
-    def panel(self) -> Panel:
+    def shape(self) -> VoteShape:
         """The numbers of teachers and labels."""
-        return Panel(self.num_teachers, len(self.label_names))
+        return VoteShape(self.num_teachers, len(self.label_names))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,9 +92,11 @@ class ReleasedLabels(Queries):
         labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
         mask: ``[Q, C]``, which labels were released.
         noisy_counts: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
-        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0; None without them,
-            and if they are answers of a linear model. In the file they are ``values``, and it is 0 of such answers.
-        tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named ``steps`` in the file.
+        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0;
+            None without them, and if they are answers of a linear model. In the file they are
+            ``values``, and it is 0 of such answers.
+        tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named
+            ``steps`` in the file.
         linear: whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model.
     """
 
@@ -104,7 +130,8 @@ class ReleasedLabels(Queries):
     def save(self, file: IO[bytes], key: bytes) -> None:
         """Write an ``.npz`` with a seal that only their run can make; it is on disk when this returns.
 
-        The seal is a hash of all arrays, keyed by the run's partition key. It reveals nothing about votes or records.
+        The seal is a hash of all arrays, keyed by the run's partition key. It reveals nothing about
+        votes or records.
 
         Args:
             file: the file, open for writing at its start.
@@ -121,7 +148,10 @@ class ReleasedLabels(Queries):
             "mask": np.asarray(self.mask),
         }
         if self.noisy_counts is not None:
-            arrays |= {"values": np.asarray(self.noisy_counts), "noise_std": np.asarray(self.noise_std or 0.0)}
+            arrays |= {
+                "values": np.asarray(self.noisy_counts),
+                "noise_std": np.asarray(self.noise_std or 0.0),
+            }
         if self.tiers is not None:
             arrays["steps"] = np.asarray(self.tiers)
         named: dict[str, Any] = arrays
@@ -142,7 +172,7 @@ class ReleasedLabels(Queries):
         arrays = _read(path)
         seal = str(arrays.pop(_SEAL))
         same = seal == _seal(arrays, sealing_key(run))
-        expect(same, f"labels in {path} as `pate label` of this run left them", seal=seal)
+        require(same, f"labels in {path} as `pate label` of this run left them", seal=seal)
         return cls._of(arrays)
 
     @classmethod
@@ -183,7 +213,9 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     for name, array in arrays.items():
         wanted = shapes.get(name, ())
         fits = array.shape == wanted and array.dtype.kind in _KINDS[name]
-        expect(fits, f"{name} of shape {wanted} in {path}", shape=array.shape, dtype=str(array.dtype))
+        require(
+            fits, f"{name} of shape {wanted} in {path}", shape=array.shape, dtype=str(array.dtype)
+        )
     return arrays
 
 
@@ -194,13 +226,13 @@ def sealing_key(run: Run) -> bytes:
         ValueError: if it is missing, damaged or not the one that the run was begun with.
     """
     key, path = read_key(run), str(run.root / KEY_FILE)
-    expect(key is not None, "the key of the run's partitions. Put it back", missing=path)
+    require(key is not None, "the key of the run's partitions. Put it back", missing=path)
     assert key is not None
     first = first_stage(run)
     begun = run.state(first)
     same = begun is None or begun.begun.digests.get("partition") == digest(key)
     did = "partitioned" if first is TEACHERS_FIT else "began"
-    expect(same, f"the key that `pate {first.name}` {did} with. Put it back", changed=path)
+    require(same, f"the key that `pate {first.name}` {did} with. Put it back", changed=path)
     return key
 
 
@@ -219,4 +251,8 @@ def require_student(run: Run) -> None:
     ReleasedLabels.load(run.root)
     learned = run.begun(STUDENT).digests.get("labels") == digest(labels_file(run))
     again = "`pate student fit --overwrite` trains one of these"
-    expect(learned, f"a student of the labels in {labels_file(run)}. {again}", student="of earlier labels")
+    require(
+        learned,
+        f"a student of the labels in {labels_file(run)}. {again}",
+        student="of earlier labels",
+    )

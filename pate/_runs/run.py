@@ -23,7 +23,7 @@ from pate._runs.stage import (
     Stage,
     StageState,
 )
-from pate._validation import expect
+from pate._validation import require
 
 
 class StageChangedError(ValueError):
@@ -78,8 +78,9 @@ class Run:
             inputs: what its outputs follow from.
 
         Raises:
-            StageChangedError: unless ``overwrite``, if the stage was begun with another configuration or other inputs,
-                or if its outputs have changed since, or are lost and cost privacy.
+            StageChangedError: unless ``overwrite``, if the stage was begun with another
+                configuration or other inputs, or if its outputs have changed since, or are lost and
+                cost privacy.
         """
         state = self.state(stage)
         if state is None:
@@ -97,17 +98,26 @@ class Run:
         damaged = self._damaged(stage, contents=bool(stage.paid or lost))
         bought = sorted(set(lost) & {path.as_posix() for path in stage.paid})
         if (bought or damaged) and not self.overwrite:
-            raise StageChangedError(self._describe_damage(stage, [f"{path} missing" for path in bought] + damaged))
+            raise StageChangedError(
+                self._describe_damage(stage, [f"{path} missing" for path in bought] + damaged)
+            )
         return bool(lost or damaged)
 
-    def begin(self, stage: Stage, inputs: Inputs, *, foreign: Sequence[str] = (), release: int | None = None) -> bool:
+    def begin(
+        self,
+        stage: Stage,
+        inputs: Inputs,
+        *,
+        foreign: Sequence[str] = (),
+        release: int | None = None,
+    ) -> bool:
         """Record that ``stage`` begins, or continues, on ``inputs``.
 
         Args:
             stage: the stage.
             inputs: what its outputs follow from.
-            foreign: names of files in its folder that were made from other settings, keys or data. They are refused, or
-                deleted with all other outputs if the stage is overwritten.
+            foreign: names of files in its folder that were made from other settings, keys or data.
+                They are refused, or deleted with all other outputs if the stage is overwritten.
             release: the number of the release that the stage writes, if it writes one.
 
         Returns:
@@ -137,14 +147,18 @@ class Run:
         write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))
         before = self.state(stage) or StageState(inputs)
         self.record(stage, replace(before, begun=inputs, finished=False, files={}, release=release))
-        # after the state, which says what the first stage was: data.yaml alone would be that of teachers
+        # after the state, which says what the first stage was: data.yaml alone would be that of
+        # teachers
         self._write_data_config(stage, inputs)
         return True
 
     def _write_data_config(self, stage: Stage, inputs: Inputs) -> None:
         if stage in (TEACHERS_FIT, VOTES_IMPORT):
             # all later stages read their data and their ledger from it
-            source = {"data": inputs.settings.get("data"), "ledger": self.ledger and str(self.ledger)}
+            source = {
+                "data": inputs.settings.get("data"),
+                "ledger": self.ledger and str(self.ledger),
+            }
             text = yaml.safe_dump(source, sort_keys=False)
             if not self.data_config.is_file() or self.data_config.read_text() != text:
                 write_text(self.data_config, text)
@@ -155,14 +169,19 @@ class Run:
         return [] if state is None else state.begun.differences(inputs)
 
     def finish(
-        self, stage: Stage, files: Mapping[Path, str] | None = None, *, ledger_beside: Path | None = None
+        self,
+        stage: Stage,
+        files: Mapping[Path, str] | None = None,
+        *,
+        ledger_beside: Path | None = None,
     ) -> None:
         """Record that ``stage`` is finished, in one write.
 
         Args:
             stage: the stage.
             files: its files in the run's folder, with the `digest` of each.
-            ledger_beside: of a run's first stage: where the ledger would lie beside what is private, if anywhere.
+            ledger_beside: of a run's first stage: where the ledger would lie beside what is
+                private, if anywhere.
         """
         state = self.state(stage)
         assert state is not None, "a stage begins before it finishes"
@@ -186,10 +205,22 @@ class Run:
         state = self.state(stage)
         if state is None or not state.finished:
             lost = state is None and not stage.marked
-            left = [output.as_posix() for output in stage.outputs if lost and (self.root / output).exists()]
-            expect(not left, f"{self.root / stage.state} beside {', '.join(left)}. Put it back", missing=True)
-            raise ValueError(f"Expected `pate {stage.name}` to be finished in {self.root}: run it first")
-        wrong = [f"{name} missing" for name in self.missing_outputs(stage)] or self._damaged(stage, contents=True)
+            left = [
+                output.as_posix()
+                for output in stage.outputs
+                if lost and (self.root / output).exists()
+            ]
+            require(
+                not left,
+                f"{self.root / stage.state} beside {', '.join(left)}. Put it back",
+                missing=True,
+            )
+            raise ValueError(
+                f"Expected `pate {stage.name}` to be finished in {self.root}: run it first"
+            )
+        wrong = [f"{name} missing" for name in self.missing_outputs(stage)] or self._damaged(
+            stage, contents=True
+        )
         if wrong:
             raise StageChangedError(self._describe_damage(stage, wrong))
 
@@ -222,23 +253,30 @@ class Run:
             wanted = f"what `pate {stage.name}` wrote in {path}"
             raise ValueError(f"Expected {wanted}, got another content. {again}") from None
         other = f"a run of this version of pate. Choose another run folder with --run (run={str(self.root)!r})"
-        expect(content.get("format") == FORMAT, other, format=content.get("format"))
+        require(content.get("format") == FORMAT, other, format=content.get("format"))
         return state
 
     def missing_outputs(self, stage: Stage) -> list[str]:
         """Return the outputs of a finished stage that are missing, relative to the run's folder."""
         state = self.state(stage)
-        names = [output.as_posix() for output in stage.outputs] + list(state.files if state is not None else ())
-        # outputs without a suffix are folders, in which each file has a name and a digest of its own
+        names = [output.as_posix() for output in stage.outputs] + list(
+            state.files if state is not None else ()
+        )
+        # outputs without a suffix are folders, in which each file has a name and a digest of its
+        # own
         paths = {name: self.root / name for name in names}
-        return [name for name, path in paths.items() if not (path.is_file() if path.suffix else path.exists())]
+        return [
+            name
+            for name, path in paths.items()
+            if not (path.is_file() if path.suffix else path.exists())
+        ]
 
     def clear(self, stage: Stage) -> None:
         """Delete a stage's outputs and its state; the ledger is never touched.
 
-        Each output is first moved aside by one rename, and the state is removed last, so that a process killed in
-        between never leaves outputs without the state that says what they were made from. What an output is stated by
-        comes after it in the list, and goes before it.
+        Each output is first moved aside by one rename, and the state is removed last, so that a
+        process killed in between never leaves outputs without the state that says what they were
+        made from. What an output is stated by comes after it in the list, and goes before it.
         """
         for output in reversed(stage.outputs):
             path = self.root / output

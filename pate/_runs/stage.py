@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pate._runs.files import Json, digest
-from pate._validation import expect
+from pate._validation import require
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,10 @@ class Stage:
         state: the file that records the progress of the stage.
         config: the resolved configuration, a file for ``--config``.
         outputs: files and folders that the stage writes, moved aside when it is overwritten.
-        paid: the outputs that cost privacy; if they are lost, they are not made again unless asked for.
-        marked: whether each output records what it was made from, so that it can be trusted without the state.
+        paid: the outputs that cost privacy; if they are lost, they are not made again unless asked
+            for.
+        marked: whether each output records what it was made from, so that it can be trusted without
+            the state.
     """
 
     name: str
@@ -33,7 +35,9 @@ class Stage:
     marked: bool = False
 
 
-def _stage(name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), marked: bool = False) -> Stage:
+def _stage(
+    name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), marked: bool = False
+) -> Stage:
     file = name.replace(" ", "_")
     # private even for public stages: the state holds hashes of PRIVATE inputs
     state = Path("private") / f"{file}.json"
@@ -44,7 +48,10 @@ def _stage(name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), mar
 TEACHERS_FIT = _stage("teachers fit", "private", "teachers", marked=True)
 TEACHERS_VOTE = _stage("teachers vote", "private", "votes", marked=True)
 VOTES_IMPORT = Stage(
-    "label --votes", Path("private/votes_import.json"), Path("private/votes_import.yaml"), (Path("private/votes"),)
+    "label --votes",
+    Path("private/votes_import.json"),
+    Path("private/votes_import.yaml"),
+    (Path("private/votes"),),
 )
 """The import of votes that were cast elsewhere, in place of both stages of teachers."""
 LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", paid=("labels.npz",))
@@ -109,7 +116,8 @@ class StageState:
         files: what it left: the bytes and the digest of each file, by its name in the run's folder.
         release: the number of the release that it wrote; None for a stage that releases nothing.
         beside: of a run's first stage: the place where a ledger would lie beside what is private.
-        again: of teachers that are forgetting records: the settings of the stages to be done again, by their names.
+        again: of teachers that are forgetting records: the settings of the stages to be done again,
+            by their names.
     """
 
     begun: Inputs
@@ -123,9 +131,11 @@ class StageState:
     def from_dict(cls, state: Json) -> StageState:
         """Return what `to_dict` described. Raises ``ValueError`` if it is something else."""
         for name, kind in {"config": dict, "inputs": dict, "finished": bool}.items():
-            expect(isinstance(state.get(name), kind), "the state of a stage", **{name: state.get(name)})
+            require(
+                isinstance(state.get(name), kind), "the state of a stage", **{name: state.get(name)}
+            )
         files = state.get("files", {})
-        expect(isinstance(files, dict), "the state of a stage", files=files)
+        require(isinstance(files, dict), "the state of a stage", files=files)
         begun = Inputs(state["config"], state["inputs"])
         more = state.get("release"), state.get("beside"), state.get("again", {})
         return cls(begun, state["finished"], files, *more)
@@ -133,13 +143,24 @@ class StageState:
     def to_dict(self) -> Json:
         """Return plain JSON types."""
         begun = {"config": dict(self.begun.settings), "inputs": dict(self.begun.digests)}
-        more = {"files": dict(self.files), "release": self.release, "beside": self.beside, "again": dict(self.again)}
-        return {"format": FORMAT, "finished": self.finished, **begun} | {k: v for k, v in more.items() if v}
+        more = {
+            "files": dict(self.files),
+            "release": self.release,
+            "beside": self.beside,
+            "again": dict(self.again),
+        }
+        return {"format": FORMAT, "finished": self.finished, **begun} | {
+            k: v for k, v in more.items() if v
+        }
 
 
 def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """Name the inputs that differ, without digests: they mean nothing to a reader, and those of votes are PRIVATE."""
-    changes = {name: f"other {_INPUTS.get(name, name)}" for name in [*old, *new] if old.get(name) != new.get(name)}
+    changes = {
+        name: f"other {_INPUTS.get(name, name)}"
+        for name in [*old, *new]
+        if old.get(name) != new.get(name)
+    }
     for name in changes.keys() & {"private", "data"}:
         changes[name] += (
             " (pictures are known by names, sizes and times: `cp -a` keeps the times in a copy of their folder)"
@@ -150,7 +171,11 @@ def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 def _differences(old: Any, new: Any, name: str = "") -> list[str]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = list(dict.fromkeys([*old, *new]))
-        return [d for key in keys for d in _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))]
+        return [
+            d
+            for key in keys
+            for d in _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))
+        ]
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         items = enumerate(zip(old, new, strict=True))
         return [d for i, (before, now) in items for d in _differences(before, now, f"{name}[{i}]")]

@@ -1,6 +1,7 @@
 """The folder through which silos and server send each other files: each is written once, whole, and signed.
 
-Everything in it is PUBLIC to all who take part: keys, shares that are sealed to one silo each, and masked vectors.
+Everything in it is PUBLIC to all who take part: keys, shares that are sealed to one silo each, and
+    masked vectors.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pate._silos.masks import WordArray
 from pate._silos.secrets import PublicKeys
 from pate._silos.shares import SCALAR_BYTES
 from pate._silos.signing import SigningKey, is_signed
-from pate._validation import expect, expect_known
+from pate._validation import require, require_known
 
 INVITATION, SURVIVORS = "invitation.json", "survivors.json"
 SERVER = "the server"
@@ -44,8 +45,8 @@ class Exchange:
 
     Raises:
         AwaitedError: by whatever reads a file that is not there yet.
-        ValueError: by whatever reads a file that is damaged, belongs to another invitation, or was signed by somebody
-            else than the one who is to send it.
+        ValueError: by whatever reads a file that is damaged, belongs to another invitation, or was
+            signed by somebody else than the one who is to send it.
     """
 
     folder: Path
@@ -64,7 +65,9 @@ class Exchange:
     @cached_property
     def roster_digest(self) -> str:
         """A digest of the invitation and all keys, to which everything that is sent later belongs."""
-        keys = [[name, keys.sealing.hex(), *map(_texts, keys[1:])] for name, keys in self.roster.items()]
+        keys = [
+            [name, keys.sealing.hex(), *map(_texts, keys[1:])] for name, keys in self.roster.items()
+        ]
         return sha256(json.dumps([self.invitation.digest, keys]).encode())
 
     @cached_property
@@ -75,24 +78,39 @@ class Exchange:
 
     @cached_property
     def survivors(self) -> tuple[str, ...]:
-        """The silos in the sum, in the order of the invitation. Raises ``ValueError`` if there may not be so few."""
-        names = self._json("survivors", SERVER, "the list of those in the sum", survivors=list)["survivors"]
+        """The silos in the sum, in the order of the invitation.
+
+        Raises ``ValueError`` if there may not be so few.
+        """
+        names = self._json("survivors", SERVER, "the list of those in the sum", survivors=list)[
+            "survivors"
+        ]
         terms = self.invitation
         listed = names == [name for name in terms.teachers if name in names]
-        expect(listed, f"survivors among {', '.join(terms.teachers)}, in this order", survivors=names)
-        expect(len(names) >= terms.threshold, f"{terms.threshold} survivors or more", survivors=names)
+        require(
+            listed, f"survivors among {', '.join(terms.teachers)}, in this order", survivors=names
+        )
+        require(
+            len(names) >= terms.threshold, f"{terms.threshold} survivors or more", survivors=names
+        )
         return tuple(names)
 
     def masked(self, name: str) -> WordArray:
         """Return the masked vector ``[Q C]`` of a silo."""
         path = self.place("masked", name)
-        arrays = read_arrays(path, ("masked", "context", "signature"), what="a masked vector of `pate silo`")
+        arrays = read_arrays(
+            path, ("masked", "context", "signature"), what="a masked vector of `pate silo`"
+        )
         vector, context = arrays["masked"], str(arrays["context"])
-        expect(context == self.roster_digest, f"{path} for this invitation and these keys", of="others")
+        require(
+            context == self.roster_digest, f"{path} for this invitation and these keys", of="others"
+        )
         size = len(self.invitation.ids) * len(self.invitation.label_names)
         fits = vector.dtype == np.uint64 and vector.shape == (size,)
-        expect(fits, f"{size} words in {path}", shape=vector.shape, dtype=str(vector.dtype))
-        self._expect_signed("masked", name, self._of_vector(vector, context), str(arrays["signature"]))
+        require(fits, f"{size} words in {path}", shape=vector.shape, dtype=str(vector.dtype))
+        self._require_signed(
+            "masked", name, self._of_vector(vector, context), str(arrays["signature"])
+        )
         return vector
 
     def unmasking(self, name: str) -> dict[str, bytes] | None:
@@ -101,11 +119,15 @@ class Exchange:
         if not path.is_file():
             return None
         content = self._json("unmasking", name, context=str, survivors=list, shares=dict)
-        same = content["context"] == self.roster_digest and content["survivors"] == list(self.survivors)
-        expect(same, f"{path} for these survivors", survivors=content["survivors"])
+        same = content["context"] == self.roster_digest and content["survivors"] == list(
+            self.survivors
+        )
+        require(same, f"{path} for these survivors", survivors=content["survivors"])
         shares = _bytes_by_name(content["shares"], self.invitation.teachers, path)
-        fit = shares.keys() == self.invitation.teachers.keys() and {*map(len, shares.values())} == {SCALAR_BYTES}
-        expect(fit, f"a share of {SCALAR_BYTES} bytes of each silo in {path}", shares="others")
+        fit = shares.keys() == self.invitation.teachers.keys() and {*map(len, shares.values())} == {
+            SCALAR_BYTES
+        }
+        require(fit, f"a share of {SCALAR_BYTES} bytes of each silo in {path}", shares="others")
         return shares
 
     def place(self, kind: str, name: str) -> Path:
@@ -119,15 +141,20 @@ class Exchange:
         return [name for name in self.invitation.teachers if not self.place(kind, name).is_file()]
 
     def send(self, path: Path, content: bytes) -> None:
-        """Write a file. Raises ``ValueError`` if another is in its place, which is never overwritten."""
+        """Write a file.
+
+        Raises ``ValueError`` if another is in its place, which is never overwritten.
+        """
         with naming_output(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             remove_abandoned(path)
             if not path.is_file():
                 write_once(path, content)
             same = path.read_bytes() == content
-        expect(
-            same, f"{path} as this command writes it. Each sum needs an exchange folder of its own", content="another"
+        require(
+            same,
+            f"{path} as this command writes it. Each sum needs an exchange folder of its own",
+            content="another",
         )
 
     def message(self, kind: str, name: str, key: SigningKey, **content: object) -> bytes:
@@ -147,32 +174,53 @@ class Exchange:
         words = hashlib.sha256(vector.astype("<u8", copy=False).tobytes()).hexdigest()
         return {"invitation": self.invitation.digest, "context": context, "masked": words}
 
-    def _expect_signed(self, kind: str, name: str, content: Json, signature: str) -> None:
+    def _require_signed(self, kind: str, name: str, content: Json, signature: str) -> None:
         key = self.invitation.server_key if name == SERVER else self.invitation.keys[name]
         signed = is_signed(_text(kind, name, content), signature, key)
-        expect(signed, f"{self.place(kind, name)} as {name} signed it", signature="another")
+        require(signed, f"{self.place(kind, name)} as {name} signed it", signature="another")
 
     def _await(self, kind: str) -> None:
         if absent := self.absent(kind):
             raise AwaitedError(f"{kind} of {', '.join(absent)}")
 
     def _keys(self, name: str) -> PublicKeys:
-        path, content = self.place("keys", name), self._json("keys", name, sealing=str, own_mask=list, pairs=list)
+        path, content = (
+            self.place("keys", name),
+            self._json("keys", name, sealing=str, own_mask=list, pairs=list),
+        )
         try:
             own_mask, pairs = (
-                tuple(bytes.fromhex(str(text)) for text in content[kind]) for kind in ("own_mask", "pairs")
+                tuple(bytes.fromhex(str(text)) for text in content[kind])
+                for kind in ("own_mask", "pairs")
             )
             keys = PublicKeys(bytes.fromhex(content["sealing"]), own_mask, pairs)
         except ValueError as error:
-            raise ValueError(f"Expected what `pate` sends in {path}, got a damaged file ({error})") from None
-        expect(keys.are_valid(self.invitation.threshold), f"keys of X25519 and P-256 in {path}", keys="others")
+            raise ValueError(
+                f"Expected what `pate` sends in {path}, got a damaged file ({error})"
+            ) from None
+        require(
+            keys.are_valid(self.invitation.threshold),
+            f"keys of X25519 and P-256 in {path}",
+            keys="others",
+        )
         return keys
 
     def _shares(self, name: str) -> dict[str, bytes]:
-        path, content = self.place("shares", name), self._json("shares", name, context=str, shares=dict)
-        expect(content["context"] == self.roster_digest, f"{path} for the keys that are here", keys="others")
+        path, content = (
+            self.place("shares", name),
+            self._json("shares", name, context=str, shares=dict),
+        )
+        require(
+            content["context"] == self.roster_digest,
+            f"{path} for the keys that are here",
+            keys="others",
+        )
         shares = _bytes_by_name(content["shares"], self.invitation.teachers, path)
-        expect([*shares] == [*self.invitation.teachers], f"a share for each silo in {path}", shares=[*shares])
+        require(
+            [*shares] == [*self.invitation.teachers],
+            f"a share for each silo in {path}",
+            shares=[*shares],
+        )
         return shares
 
     def _json(self, kind: str, name: str, what: str = "", **kinds: type) -> Json:
@@ -180,15 +228,20 @@ class Exchange:
         path = self.place(kind, name)
         try:
             content: Json = read_json(self._bytes(path, what))
-            expect(isinstance(content, dict), "an object", content=type(content).__name__)
-            expect_known("keys", content, ["invitation", "signature", *kinds])
-            fits = all(isinstance(content.get(key), each) for key, each in (kinds | {"signature": str}).items())
-            expect(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
+            require(isinstance(content, dict), "an object", content=type(content).__name__)
+            require_known("keys", content, ["invitation", "signature", *kinds])
+            fits = all(
+                isinstance(content.get(key), each)
+                for key, each in (kinds | {"signature": str}).items()
+            )
+            require(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
         except (ValueError, TypeError) as error:
-            raise ValueError(f"Expected what `pate` sends in {path}, got a damaged file ({error})") from None
+            raise ValueError(
+                f"Expected what `pate` sends in {path}, got a damaged file ({error})"
+            ) from None
         same = content.get("invitation") == self.invitation.digest
-        expect(same, f"{path} for the invitation in {self.folder}", invitation="another")
-        self._expect_signed(kind, name, content, content.pop("signature"))
+        require(same, f"{path} for the invitation in {self.folder}", invitation="another")
+        self._require_signed(kind, name, content, content.pop("signature"))
         return content
 
     def _bytes(self, path: Path, what: str) -> bytes:
@@ -216,7 +269,7 @@ def waiting(step: Callable[[], _Result], seconds: float | None) -> _Result:
         time.sleep(_POLL_SECONDS)
 
 
-def expect_private(folder: Path, **places: Path) -> None:
+def require_private(folder: Path, **places: Path) -> None:
     """Raise ``ValueError`` unless files and folders lie outside of the exchange, wherever links lead."""
     shared = [folder.resolve()]
     if folder.is_dir():
@@ -224,9 +277,17 @@ def expect_private(folder: Path, **places: Path) -> None:
     for option, place in places.items():
         place = place.resolve()
         inside = any(_is_same(each, root) for each in (place, *place.parents) for root in shared)
-        expect(not inside, f"a place outside of {folder}, which all others read", **{option: str(place)})
+        require(
+            not inside,
+            f"a place outside of {folder}, which all others read",
+            **{option: str(place)},
+        )
         around = any(_is_same(place, each) for each in shared[0].parents)
-        expect(not around, f"a place that does not hold {folder}, which all others read", **{option: str(place)})
+        require(
+            not around,
+            f"a place that does not hold {folder}, which all others read",
+            **{option: str(place)},
+        )
 
 
 def _is_same(first: Path, second: Path) -> bool:
@@ -242,9 +303,13 @@ def _texts(points: tuple[bytes, ...]) -> list[str]:
     return [point.hex() for point in points]
 
 
-def _bytes_by_name(texts: Mapping[str, object], names: Mapping[str, object], path: Path) -> dict[str, bytes]:
+def _bytes_by_name(
+    texts: Mapping[str, object], names: Mapping[str, object], path: Path
+) -> dict[str, bytes]:
     try:
-        expect_known("names", texts, names)
+        require_known("names", texts, names)
         return {name: bytes.fromhex(str(text)) for name, text in texts.items()}
     except ValueError as error:
-        raise ValueError(f"Expected what `pate` sends in {path}, got a damaged file ({error})") from None
+        raise ValueError(
+            f"Expected what `pate` sends in {path}, got a damaged file ({error})"
+        ) from None

@@ -12,19 +12,29 @@ from pathlib import Path
 
 from pate._json import read_json
 from pate._validation import (
-    expect,
-    expect_count,
-    expect_distinct,
-    expect_known,
-    expect_label_names,
-    expect_open_unit,
+    require,
+    require_count,
+    require_distinct,
+    require_in_open_unit_interval,
+    require_known,
+    require_label_names,
 )
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.aggregators._silo_votes import SiloVotes
 
 _NAME = re.compile(r"[\w-][\w.-]*")
 _KEY = re.compile(r"[0-9a-f]{64}")
-_FIELDS = ("teachers", "keys", "server_key", "ids", "label_names", "sigma_silos", "colluding", "dropouts", "delta")
+_FIELDS = (
+    "teachers",
+    "keys",
+    "server_key",
+    "ids",
+    "label_names",
+    "sigma_silos",
+    "colluding",
+    "dropouts",
+    "delta",
+)
 
 
 class AwaitedError(Exception):
@@ -68,8 +78,9 @@ class Invitation:
         delta: at which the sum is to be stated.
 
     Raises:
-        ValueError: if two silos have the same key, a name is no file's name, numbers are out of range, or so many may
-            drop out that not more than half would be left, or nobody who is honest.
+        ValueError: if two silos have the same key, a name is no file's name, numbers are out of
+            range, or so many may drop out that not more than half would be left, or nobody who is
+            honest.
     """
 
     teachers: Mapping[str, int]
@@ -84,25 +95,39 @@ class Invitation:
 
     def __post_init__(self) -> None:
         strange = [name for name in self.teachers if not _NAME.fullmatch(name)]
-        expect(not strange, "silos with names of letters, digits, '.', '_' and '-'", names=strange)
-        expect_count(2, silos=len(self.teachers))
+        require(not strange, "silos with names of letters, digits, '.', '_' and '-'", names=strange)
+        require_count(2, silos=len(self.teachers))
         for number in self.teachers.values():
-            expect_count(1, teachers=number)
-        expect([*self.keys] == [*self.teachers], "a key for each silo", keys=[*self.keys])
+            require_count(1, teachers=number)
+        require([*self.keys] == [*self.teachers], "a key for each silo", keys=[*self.keys])
         for key in (*self.keys.values(), self.server_key):
-            expect(isinstance(key, str) and _KEY.fullmatch(key), "public keys of 64 hexadecimal digits", key=key)
-        expect_distinct("keys", self.keys.values())  # or one would sign for two
-        expect_open_unit(delta=self.delta)
+            require(
+                isinstance(key, str) and _KEY.fullmatch(key),
+                "public keys of 64 hexadecimal digits",
+                key=key,
+            )
+        require_distinct("keys", self.keys.values())  # or one would sign for two
+        require_in_open_unit_interval(delta=self.delta)
         for name in ("ids", "label_names"):
             names = getattr(self, name)
-            texts = isinstance(names, list | tuple) and names and all(isinstance(text, str) for text in names)
-            expect(texts, f"a list of texts, at least one, as {name}", **{name: names and names[:1]})
-            expect_distinct(name, names)
-        expect_label_names("label_names", self.label_names)
+            texts = (
+                isinstance(names, list | tuple)
+                and names
+                and all(isinstance(text, str) for text in names)
+            )
+            require(
+                texts, f"a list of texts, at least one, as {name}", **{name: names and names[:1]}
+            )
+            require_distinct(name, names)
+        require_label_names("label_names", self.label_names)
         # of two lists of survivors, each shown to half of the silos, both could else be opened
         most = (len(self.teachers) - 1) // 2
-        expect(self.dropouts <= most, f"dropouts <= {most} of {len(self.teachers)} silos", dropouts=self.dropouts)
-        self.mechanism.event(self.panel)  # raises where noise does not fit
+        require(
+            self.dropouts <= most,
+            f"dropouts <= {most} of {len(self.teachers)} silos",
+            dropouts=self.dropouts,
+        )
+        self.mechanism.event(self.shape)  # raises where noise does not fit
 
     @cached_property
     def mechanism(self) -> SiloVotes:
@@ -115,9 +140,9 @@ class Invitation:
         )
 
     @property
-    def panel(self) -> Panel:
+    def shape(self) -> VoteShape:
         """The numbers of teachers, those of silos that drop out among them, and of labels."""
-        return Panel(sum(self.teachers.values()), len(self.label_names))
+        return VoteShape(sum(self.teachers.values()), len(self.label_names))
 
     @property
     def threshold(self) -> int:
@@ -144,15 +169,24 @@ class Invitation:
 
     @classmethod
     def of(cls, content: bytes) -> Invitation:
-        """Return the invitation in a file. Raises ``ValueError`` if it is not one that this program wrote."""
+        """Return the invitation in a file.
+
+        Raises ``ValueError`` if it is not one that this program wrote.
+        """
         try:
             values = read_json(content)
-            expect_known("keys", values, _FIELDS)
+            require_known("keys", values, _FIELDS)
             numbers = all(type(values[name]) is int for name in ("colluding", "dropouts"))
-            numbers = numbers and all(type(values[name]) is float for name in ("sigma_silos", "delta"))
-            expect(numbers, "numbers", type="others")
+            numbers = numbers and all(
+                type(values[name]) is float for name in ("sigma_silos", "delta")
+            )
+            require(numbers, "numbers", type="others")
             invitation = cls(**values)
-            expect(invitation.content == content, "the content that `pate label --silos` wrote", content="another")
+            require(
+                invitation.content == content,
+                "the content that `pate label --silos` wrote",
+                content="another",
+            )
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
             raise ValueError(
                 f"Expected an invitation.json of `pate label --silos`, got a damaged one ({error})"

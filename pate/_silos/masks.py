@@ -1,4 +1,7 @@
-"""Masks that cancel in the sum of all silos, and the sum of those that did not drop out. All modulo 2^64."""
+"""Masks that cancel in the sum of all silos, and the sum of those that did not drop out.
+
+All modulo 2^64.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,15 @@ def mask_of(seed: bytes, size: int) -> WordArray:
 def masked(summand: WordArray, secrets: Secrets, roster: Mapping[str, PublicKeys]) -> WordArray:
     """Return the summand ``[n]`` of a silo under its own mask and those of its pairs with each other silo of a roster.
 
-    To those who lack one of the seeds it is uniform, whatever the summand. No two summands may be masked by the same
-    secrets: their difference would show.
+    To those who lack one of the seeds it is uniform, whatever the summand. No two summands may be
+    masked by the same secrets: their difference would show.
     """
     total = summand + _own_mask(secrets.own_mask_seed, summand.size)
     for other, keys in roster.items():
         if other != secrets.name:
-            total += _pair_mask(secrets.pairs_key, secrets.name, other, keys, secrets.context, summand.size)
+            total += _pair_mask(
+                secrets.pairs_key, secrets.name, other, keys, secrets.context, summand.size
+            )
     return total
 
 
@@ -69,7 +74,9 @@ def _own_mask(own_mask_seed: bytes, size: int) -> WordArray:
     return mask_of(derived(own_mask_seed, "own mask"), size)
 
 
-def _pair_mask(pairs_key: bytes, name: str, other: str, keys: PublicKeys, context: str, size: int) -> WordArray:
+def _pair_mask(
+    pairs_key: bytes, name: str, other: str, keys: PublicKeys, context: str, size: int
+) -> WordArray:
     """Return what ``name`` adds for the pair; the other adds its negative."""
     mask = mask_of(agreed_seed(pairs_key, name, other, keys, context), size)
     return mask if name < other else np.negative(mask)

@@ -15,19 +15,19 @@ from pate._drafts import remove_abandoned
 from pate._json import read_json
 from pate._runs import digest
 from pate._runs.files import naming_output, write_once
-from pate._silos.exchange import SERVER, Exchange, expect_private
+from pate._silos.exchange import SERVER, Exchange, require_private
 from pate._silos.invitation import Invitation
 from pate._silos.masks import masked
 from pate._silos.secrets import ROOT_BYTES, Secrets, Share
 from pate._silos.signing import SigningKey
 from pate._typing import IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate._votes import rows_of
 from pate._votes_file import read_votes
 from pate.accounting._budget import Budget
 from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._figures import epsilon_text, exact_text
-from pate.accounting._ledger import Ledger, expect_payable, read_ledger
+from pate.accounting._ledger import Ledger, read_ledger, require_payable
 from pate.accounting._place import one_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._noise import private_generator
@@ -42,10 +42,12 @@ class Consent:
     """What the people of a silo agree to, without which it sends nothing.
 
     Attributes:
-        digest: the digest of the invitation, which the people of all other silos read out as theirs; or
-        public_keys: the keys of all silos and of the server, in hexadecimal, that people gave each other before.
-        budget: what all sums in which the silo takes part may cost together by its ledger. None for the budget that the
-            ledger has, or for a yes.
+        digest: the digest of the invitation, which the people of all other silos read out as
+            theirs; or
+        public_keys: the keys of all silos and of the server, in hexadecimal, that people gave each
+            other before.
+        budget: what all sums in which the silo takes part may cost together by its ledger. None for
+            the budget that the ledger has, or for a yes.
         accepts: asks for a yes to what it is told, where there is no budget.
     """
 
@@ -59,7 +61,8 @@ class Consent:
 class Member:
     """One silo of an exchange.
 
-    Whatever it sends is first kept in its private folder, and is sent again as it is: there is one draw of noise and
+    Whatever it sends is first kept in its private folder, and is sent again as it is: there is one
+        draw of noise and
     one masked vector, however often the same command is killed and repeated.
 
     Args:
@@ -85,17 +88,25 @@ class Member:
 
         Raises:
             AwaitedError: if others have to send something first.
-            ValueError: if nobody agreed to the invitation or its cost, the votes do not fit it, the ledger cannot pay
-                for the sum, or somebody sent another file than before, or one that is not theirs; nothing of the votes
-                is sent then, and no share revealed.
+            ValueError: if nobody agreed to the invitation or its cost, the votes do not fit it, the
+                ledger cannot pay for the sum, or somebody sent another file than before, or one
+                that is not theirs; nothing of the votes is sent then, and no share revealed.
         """
-        exchange, name, terms, kept, key = self.exchange, self.name, self._terms, self._secrets, self._key
+        exchange, name, terms, kept, key = (
+            self.exchange,
+            self.name,
+            self._terms,
+            self._secrets,
+            self._key,
+        )
         public = kept.public._asdict()
         keys = {"sealing": public.pop("sealing").hex()}
         points = {kind: [point.hex() for point in points] for kind, points in public.items()}
         self._send("keys", lambda: exchange.message("keys", name, key, **keys, **points))
         roster, context = exchange.roster, exchange.roster_digest
-        expect(roster[name] == kept.public, f"the keys of {name} in {exchange.folder}", keys="others")
+        require(
+            roster[name] == kept.public, f"the keys of {name} in {exchange.folder}", keys="others"
+        )
 
         def deal() -> bytes:
             shares = {holder: share.hex() for holder, share in kept.deal(roster).items()}
@@ -106,32 +117,44 @@ class Member:
         ended = exchange.place("survivors", SERVER).is_file()
         if ended:
             left = f"{name} among the survivors, who were listed before its masked vector came"
-            expect(name in exchange.survivors, left, survivors=list(exchange.survivors))
+            require(name in exchange.survivors, left, survivors=list(exchange.survivors))
 
         def mask() -> bytes:
-            expect(not ended, "a list of survivors after all masked vectors alone", before_that_of=name)
+            require(
+                not ended, "a list of survivors after all masked vectors alone", before_that_of=name
+            )
             counts = self._counts()
-            self._expect_same_votes()
+            self._require_same_votes()
             self._reserve()
             words = summand(counts, terms.mechanism.share_sigma, private_generator(kept.noise_key))
             return exchange.packed(name, key, masked(words.ravel(), kept, roster))
 
         self._send("masked", mask)
         survivors = exchange.survivors
-        expect(name in survivors, f"{name} among the survivors, whose masked vector is there", survivors=survivors)
+        require(
+            name in survivors,
+            f"{name} among the survivors, whose masked vector is there",
+            survivors=survivors,
+        )
 
         def reveal() -> bytes:
             shares = {
-                sender: (share.own_mask if sender in survivors else share.pairs).hex() for sender, share in held.items()
+                sender: (share.own_mask if sender in survivors else share.pairs).hex()
+                for sender, share in held.items()
             }
-            return exchange.message("unmasking", name, key, context=context, survivors=survivors, shares=shares)
+            return exchange.message(
+                "unmasking", name, key, context=context, survivors=survivors, shares=shares
+            )
 
         self._send("unmasking", reveal)
         exchange.unmasking(name)  # raises if it answered another list before
         return survivors
 
     def facts(self) -> Iterator[str]:
-        """Yield what a person should know before anything is sent. Raises `AwaitedError` without an invitation."""
+        """Yield what a person should know before anything is sent.
+
+        Raises `AwaitedError` without an invitation.
+        """
         terms = self.exchange.invitation
         yield str(terms)
         yield f"the digest of the invitation, the same at each silo, is {terms.digest}"
@@ -145,7 +168,11 @@ class Member:
             epsilon_text(account(charges, _RELATION).get_epsilon(delta=delta))
             for charges in ([self._charge], to_world([self._charge]))
         )
-        known = "each of which knows" if terms.colluding == 1 else f"{terms.colluding} of which put together"
+        known = (
+            "each of which knows"
+            if terms.colluding == 1
+            else f"{terms.colluding} of which put together"
+        )
         return (
             f"taking part costs epsilon = {parties} against the other silos, {known} what it drew, and {world} against"
             f" the world, at delta = {exact_text(delta)} under {_RELATION.value.upper()}"
@@ -154,29 +181,42 @@ class Member:
     @cached_property
     def _terms(self) -> Invitation:
         """The invitation, once it is known to be that of all silos, and its cost to be agreed to."""
-        exchange, name, consent, terms = self.exchange, self.name, self.consent, self.exchange.invitation
-        expect(name in terms.teachers, f"a silo among {', '.join(terms.teachers)}", name=name)
+        exchange, name, consent, terms = (
+            self.exchange,
+            self.name,
+            self.consent,
+            self.exchange.invitation,
+        )
+        require(name in terms.teachers, f"a silo among {', '.join(terms.teachers)}", name=name)
         places = {
             "state": self.state,
             "votes": self.votes,
             "signing_key": self.signing_key,
             "ledger": self._ledger_path,
         }
-        expect_private(exchange.folder, **places)
-        expect(self._key.public == terms.keys[name], f"the key of {name} in the invitation", signing_key="another")
+        require_private(exchange.folder, **places)
+        require(
+            self._key.public == terms.keys[name],
+            f"the key of {name} in the invitation",
+            signing_key="another",
+        )
         agreed = consent.digest is not None or consent.public_keys is not None
         ways = "--confirm with the digest of the invitation, once all others read out the same, or --public_keys"
-        expect(agreed, ways, confirm=None)
+        require(agreed, ways, confirm=None)
         if consent.digest is not None:
             same = consent.digest == terms.digest
-            expect(same, f"the invitation that was confirmed, of digest {consent.digest}", digest=terms.digest)
+            require(
+                same,
+                f"the invitation that was confirmed, of digest {consent.digest}",
+                digest=terms.digest,
+            )
         if consent.public_keys is not None:
             invited = {**terms.keys, SERVER: terms.server_key}
             others = [each for each, key in consent.public_keys.items() if invited.get(each) != key]
-            expect(not others, f"an invitation with the keys that {name} knows", others=others)
+            require(not others, f"an invitation with the keys that {name} knows", others=others)
             unknown = [each for each in invited if each not in consent.public_keys]
-            expect(not unknown, f"keys that {name} knows of all silos", unknown=unknown)
-        self._expect_accepted()
+            require(not unknown, f"keys that {name} knows of all silos", unknown=unknown)
+        self._require_accepted()
         return terms
 
     @cached_property
@@ -190,10 +230,15 @@ class Member:
         if not path.is_file():
             self._counts()  # votes that do not fit are refused first
             drawn, fingerprint = secrets.token_bytes(ROOT_BYTES).hex(), digest(self.votes)
-            kept = {"invitation": terms.digest, "name": self.name, "votes": fingerprint, "root": drawn}
+            kept = {
+                "invitation": terms.digest,
+                "name": self.name,
+                "votes": fingerprint,
+                "root": drawn,
+            }
             self._keep(path, json.dumps(kept).encode())
         remove_abandoned(path)
-        self._expect_same_votes()
+        self._require_same_votes()
         return Secrets(bytes.fromhex(self._kept["root"]), terms.digest, self.name, terms.threshold)
 
     @property
@@ -206,40 +251,56 @@ class Member:
             bytes.fromhex(kept["root"])
         except (ValueError, KeyError, TypeError):
             # what is in it is not to be printed
-            raise ValueError(f"Expected secrets that `pate silo` wrote, got a damaged {path}") from None
+            raise ValueError(
+                f"Expected secrets that `pate silo` wrote, got a damaged {path}"
+            ) from None
         same = (kept["invitation"], kept["name"]) == (self.exchange.invitation.digest, self.name)
-        expect(same, f"{self.state} for this exchange and this silo alone", state="another's")
+        require(same, f"{self.state} for this exchange and this silo alone", state="another's")
         return kept
 
-    def _expect_same_votes(self) -> None:
+    def _require_same_votes(self) -> None:
         fingerprint = digest(self.votes) if self.votes.is_file() else None
-        expect(self._kept["votes"] == fingerprint, f"the votes with which {self.name} began", votes="others")
+        require(
+            self._kept["votes"] == fingerprint,
+            f"the votes with which {self.name} began",
+            votes="others",
+        )
 
     @cached_property
     def _held(self) -> dict[str, Share]:
-        """The shares that all silos dealt to this one. Raises ``ValueError`` if one does not fit."""
+        """The shares that all silos dealt to this one.
+
+        Raises ``ValueError`` if one does not fit.
+        """
         roster, dealt = self.exchange.roster, self.exchange.shares
-        return {sender: self._secrets.open(sender, roster, shares[self.name]) for sender, shares in dealt.items()}
+        return {
+            sender: self._secrets.open(sender, roster, shares[self.name])
+            for sender, shares in dealt.items()
+        }
 
     @property
     def _charge(self) -> Charge:
         terms = self.exchange.invitation
-        return terms.mechanism.events(terms.panel), len(terms.ids)
+        return terms.mechanism.events(terms.shape), len(terms.ids)
 
-    def _expect_accepted(self) -> None:
+    def _require_accepted(self) -> None:
         """Raise ``ValueError`` unless a budget or a person accepts the cost, or the ledger has it already."""
         path, budget = self._ledger_path, self.consent.budget
         if path.is_file():
             book = read_ledger(path)
-            if (self.state / _STATE).is_file() and any(entry.token == self._token for entry in book.entries):
+            if (self.state / _STATE).is_file() and any(
+                entry.token == self._token for entry in book.entries
+            ):
                 return
             budget = budget or book.budget
         # as the ledger will decide when the masked vector is made, and others have paid
         delta = self.exchange.invitation.delta if budget is None else budget.delta
-        expect_payable(path, self._charge, budget=self.consent.budget, delta=delta, max_teachers_per_unit=1)
+        require_payable(
+            path, self._charge, budget=self.consent.budget, delta=delta, max_teachers_per_unit=1
+        )
         if budget is None:
             ways = "--max_epsilon with --delta, a budget in the ledger, or a yes at a terminal"
-            expect(self.consent.accepts(self._cost), f"{ways}: {self._cost}", max_epsilon=None)
+            require(self.consent.accepts(self._cost), f"{ways}: {self._cost}", max_epsilon=None)
 
     @property
     def _token(self) -> str:
@@ -261,7 +322,10 @@ class Member:
 
     @property
     def _ledger_path(self) -> Path:
-        """The ledger that is named, or that of the votes. Raises ``ValueError`` if another may count them too."""
+        """The ledger that is named, or that of the votes.
+
+        Raises ``ValueError`` if another may count them too.
+        """
         beside = self.votes.resolve().with_suffix(".ledger.sqlite")
         return one_ledger(beside) if self.ledger is None else self.ledger.resolve()
 
@@ -281,15 +345,32 @@ class Member:
             write_once(path, content, mode=0o600)
 
     def _counts(self) -> IntArray:
-        """Return the counts ``[Q, C]`` of the silo's teachers. Raises ``ValueError`` if they are not as invited."""
+        """Return the counts ``[Q, C]`` of the silo's teachers.
+
+        Raises ``ValueError`` if they are not as invited.
+        """
         terms, votes = self.exchange.invitation, read_votes(self.votes)
         names = ", ".join(terms.label_names)
-        expect(votes.label_names == tuple(terms.label_names), f"label_names {names}", label_names=votes.label_names)
+        require(
+            votes.label_names == tuple(terms.label_names),
+            f"label_names {names}",
+            label_names=votes.label_names,
+        )
         ids = np.array(terms.ids)
         missing = np.setdiff1d(ids, votes.ids)
-        expect(missing.size == 0, f"votes on all {ids.size} samples of the invitation", missing=missing[:3].tolist())
+        require(
+            missing.size == 0,
+            f"votes on all {ids.size} samples of the invitation",
+            missing=missing[:3].tolist(),
+        )
         invited = terms.teachers[self.name]
-        expect(votes.num_teachers == invited, f"votes of {invited} teachers", num_teachers=votes.num_teachers)
-        expect(votes.scores is None, "ballots or counts, which can be summed", scores=self.votes.name)
+        require(
+            votes.num_teachers == invited,
+            f"votes of {invited} teachers",
+            num_teachers=votes.num_teachers,
+        )
+        require(
+            votes.scores is None, "ballots or counts, which can be summed", scores=self.votes.name
+        )
         assert votes.counts is not None
         return votes.counts[rows_of(ids, votes.ids)]

@@ -1,9 +1,10 @@
 """What one silo keeps to itself, what it tells all others, and the shares from which enough of them rebuild a secret.
 
-A silo has four secrets, all derived from one root that is drawn once: the key by which shares are sealed to it, its key
-for masks of pairs, the seed of a mask of its own, and the key of its noise. Those of both masks are shared among all
-silos (`pate._silos.shares`): of a silo that is in the sum, the others rebuild the seed of its own mask, of one that
-dropped out the key for pairs, and never both of the same silo.
+A silo has four secrets, all derived from one root that is drawn once: the key by which shares are
+    sealed to it, its key
+for masks of pairs, the seed of a mask of its own, and the key of its noise. Those of both masks are
+shared among all silos (`pate._silos.shares`): of a silo that is in the sum, the others rebuild the
+seed of its own mask, of one that dropped out the key for pairs, and never both of the same silo.
 """
 
 from __future__ import annotations
@@ -14,8 +15,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from pate._silos.shares import SCALAR_BYTES, commitment, is_share, private_key, public_key, scalar, share
-from pate._validation import expect
+from pate._silos.shares import (
+    SCALAR_BYTES,
+    commitment,
+    is_share,
+    private_key,
+    public_key,
+    scalar,
+    share,
+)
+from pate._validation import require
 
 try:
     from Crypto.Cipher import ChaCha20_Poly1305
@@ -25,7 +34,9 @@ try:
     from Crypto.PublicKey import ECC
     from Crypto.Random import get_random_bytes
 except ImportError:
-    raise ValueError("Expected the package pycryptodome, got none: pip install 'pate[silos]'") from None
+    raise ValueError(
+        "Expected the package pycryptodome, got none: pip install 'pate[silos]'"
+    ) from None
 
 ROOT_BYTES = 32
 _NONCE_BYTES, _TAG_BYTES = 24, 16
@@ -37,9 +48,10 @@ class PublicKeys(NamedTuple):
 
     Attributes:
         sealing: X25519 key by which shares are sealed to it.
-        own_mask: commitments to the shares of the seed of its own mask, points of P-256; the first is to the seed.
-        pairs: commitments to the shares of its key for pairs. The first is the public key by which it agrees with each
-            other silo on the mask that both share.
+        own_mask: commitments to the shares of the seed of its own mask, points of P-256; the first
+            is to the seed.
+        pairs: commitments to the shares of its key for pairs. The first is the public key by which
+            it agrees with each other silo on the mask that both share.
     """
 
     sealing: bytes
@@ -58,7 +70,10 @@ class PublicKeys(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one silo holds of the secrets of another: a share of either, `SCALAR_BYTES` each. PRIVATE."""
+    """What one silo holds of the secrets of another: a share of either, `SCALAR_BYTES` each.
+
+    PRIVATE.
+    """
 
     own_mask: bytes
     pairs: bytes
@@ -98,7 +113,9 @@ class Secrets:
     @cached_property
     def public(self) -> PublicKeys:
         """What it tells all others."""
-        own_mask, pairs = (tuple(map(commitment, self._coefficients(kind))) for kind in (_OWN_MASK, _PAIRS))
+        own_mask, pairs = (
+            tuple(map(commitment, self._coefficients(kind))) for kind in (_OWN_MASK, _PAIRS)
+        )
         sealing: bytes = self._sealing.public_key().export_key(format="raw")
         return PublicKeys(sealing, own_mask, pairs)
 
@@ -119,19 +136,27 @@ class Secrets:
     def open(self, sender: str, roster: Mapping[str, PublicKeys], sealed: bytes) -> Share:
         """Return the share that ``sender`` sealed to this silo.
 
-        Raises ``ValueError`` if it is not from that silo, for this one and for this sum, as it was sent, or if it does
-        not fit what that silo committed to.
+        Raises ``ValueError`` if it is not from that silo, for this one and for this sum, as it was
+        sent, or if it does not fit what that silo committed to.
         """
         keys, place = roster[sender], [*roster].index(self.name)
-        nonce, content, tag = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:-_TAG_BYTES], sealed[-_TAG_BYTES:]
+        nonce, content, tag = (
+            sealed[:_NONCE_BYTES],
+            sealed[_NONCE_BYTES:-_TAG_BYTES],
+            sealed[-_TAG_BYTES:],
+        )
         try:
-            cipher = ChaCha20_Poly1305.new(key=self._share_key(sender, self.name, keys), nonce=nonce)
+            cipher = ChaCha20_Poly1305.new(
+                key=self._share_key(sender, self.name, keys), nonce=nonce
+            )
             shares = cipher.decrypt_and_verify(content, tag)
         except ValueError:
-            raise ValueError(f"Expected a share that {sender} sealed to {self.name}, got a changed one") from None
+            raise ValueError(
+                f"Expected a share that {sender} sealed to {self.name}, got a changed one"
+            ) from None
         own_mask, pairs = shares[:SCALAR_BYTES], shares[SCALAR_BYTES:]
         fit = is_share(own_mask, place, keys.own_mask) and is_share(pairs, place, keys.pairs)
-        expect(fit, f"a share of {sender} that fits what {sender} committed to", share="another")
+        require(fit, f"a share of {sender} that fits what {sender} committed to", share="another")
         return Share(own_mask, pairs)
 
     @property
@@ -144,7 +169,9 @@ class Secrets:
         return derived(agreed, "share", self.context, sender, recipient)
 
     def _coefficients(self, purpose: str) -> list[bytes]:
-        return [scalar(self._derived(f"{purpose} {number}", 64)) for number in range(self.threshold)]
+        return [
+            scalar(self._derived(f"{purpose} {number}", 64)) for number in range(self.threshold)
+        ]
 
     def _derived(self, purpose: str, size: int) -> bytes:
         return derived(self.root, purpose, self.context, self.name, size=size)

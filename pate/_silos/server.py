@@ -11,7 +11,7 @@ from pate._silos.invitation import Invitation
 from pate._silos.masks import WordArray, unmasked
 from pate._silos.shares import is_share, rebuilt
 from pate._silos.signing import SigningKey
-from pate._validation import expect, expect_known
+from pate._validation import require, require_known
 
 Revealed = Mapping[str, Mapping[str, bytes]]
 """The shares that silos revealed, by their name and the silo whose they are."""
@@ -41,14 +41,18 @@ class Server:
         exchange, terms = self.exchange, self.exchange.invitation
         if exchange.place("survivors", SERVER).is_file():
             return exchange.survivors
-        expect_known("--without", self.without, terms.teachers)
+        require_known("--without", self.without, terms.teachers)
         _ = exchange.roster, exchange.shares  # of all: none can drop out before
         absent = exchange.absent("masked")
         damaged = [name for name in self.without if name not in absent and not self._is_whole(name)]
         absent = [name for name in terms.teachers if name in (*absent, *damaged)]
         if awaited := [name for name in absent if name not in self.without]:
             raise AwaitedError(f"masked of {', '.join(awaited)}")
-        expect(len(absent) <= terms.dropouts, f"{terms.dropouts} silos at most to be left out", without=absent)
+        require(
+            len(absent) <= terms.dropouts,
+            f"{terms.dropouts} silos at most to be left out",
+            without=absent,
+        )
         survivors = tuple(name for name in terms.teachers if name not in absent)
         for name in survivors:
             exchange.masked(name)  # damaged ones are refused while nothing is revealed
@@ -57,15 +61,20 @@ class Server:
     def open(self) -> tuple[WordArray, int]:
         """Return the sum ``[Q, C]`` of summands, which has to be paid for before, and the number of silos in it.
 
-        The list of survivors is written, and from then on silos reveal what unmasks the sum. Of a silo whose file was
-        left out, since others are enough, a line on stderr says so.
+        The list of survivors is written, and from then on silos reveal what unmasks the sum. Of a
+        silo whose file was left out, since others are enough, a line on stderr says so.
 
         Raises:
             AwaitedError: if not enough silos have done so yet.
-            ValueError: if what they reveal does not fit what they sent before, and no others are enough.
+            ValueError: if what they reveal does not fit what they sent before, and no others are
+                enough.
         """
         exchange, terms, survivors = self.exchange, self.exchange.invitation, self.survivors()
-        expect(self.key.public == terms.server_key, "the signing key of the invitation", signing_key="another")
+        require(
+            self.key.public == terms.server_key,
+            "the signing key of the invitation",
+            signing_key="another",
+        )
         listed = exchange.message("survivors", SERVER, self.key, survivors=survivors)
         exchange.send(exchange.place("survivors", SERVER), listed)
         revealed: dict[str, dict[str, bytes]] = {}
@@ -77,13 +86,15 @@ class Server:
             except ValueError as error:
                 refusals.append(str(error))  # others may be enough
         silent = len(survivors) - len(revealed) - len(refusals)
-        self._expect_enough(revealed, silent, refusals)
+        self._require_enough(revealed, silent, refusals)
         for name in [name for name, shares in revealed.items() if not self._fit(name, shares)]:
             # it signed them, and everybody can compare them with what their dealers signed
             place = exchange.place("unmasking", name)
-            refusals.append(f"Expected shares as they were dealt in {place}, got others that {name} signed")
+            refusals.append(
+                f"Expected shares as they were dealt in {place}, got others that {name} signed"
+            )
             del revealed[name]
-        self._expect_enough(revealed, silent, refusals)
+        self._require_enough(revealed, silent, refusals)
         for refusal in refusals:
             print(f"pate label: {refusal}. The shares of others are enough", file=sys.stderr)
         secrets = {name: self._rebuilt(name, revealed) for name in terms.teachers}
@@ -104,20 +115,24 @@ class Server:
             return False
         return True
 
-    def _expect_enough(self, revealed: Revealed, silent: int, refusals: Sequence[str]) -> None:
+    def _require_enough(self, revealed: Revealed, silent: int, refusals: Sequence[str]) -> None:
         """Raise `AwaitedError`, or ``ValueError`` if nobody else can come, unless these shares are enough."""
         exchange, threshold = self.exchange, self.exchange.invitation.threshold
         if len(revealed) >= threshold:
             return
         if len(revealed) + silent < threshold:
             raise ValueError(refusals[0])
-        absent = [name for name in exchange.survivors if not exchange.place("unmasking", name).is_file()]
+        absent = [
+            name for name in exchange.survivors if not exchange.place("unmasking", name).is_file()
+        ]
         raise AwaitedError(f"unmasking of {', '.join(absent)} ({threshold} of all are enough)")
 
     def _fit(self, holder: str, shares: Mapping[str, bytes]) -> bool:
         """Whether the shares that a silo revealed are those that it was dealt."""
         place = [*self.exchange.invitation.teachers].index(holder)
-        return all(is_share(share, place, self._commitments(name)) for name, share in shares.items())
+        return all(
+            is_share(share, place, self._commitments(name)) for name, share in shares.items()
+        )
 
     def _commitments(self, name: str) -> tuple[bytes, ...]:
         """Return what a silo committed to, of that secret which is revealed of it."""

@@ -1,8 +1,9 @@
 """Shares of a secret which everybody can compare with what their dealer committed to (Feldman (1987), on P-256).
 
-A secret is the value at 0 of a polynomial modulo the order of the group, a share its value at the place of its holder.
-The dealer publishes the multiples of the group's generator by all coefficients, which bind it and from which the secret
-cannot be computed unless discrete logarithms can.
+A secret is the value at 0 of a polynomial modulo the order of the group, a share its value at the
+place of its holder. The dealer publishes the multiples of the group's generator by all
+coefficients, which bind it and from which the secret cannot be computed unless discrete logarithms
+can.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from pate._validation import expect
+from pate._validation import require
 
 try:
     from Crypto.PublicKey import ECC
     from Crypto.PublicKey.ECC import EccKey
 except ImportError:
-    raise ValueError("Expected the package pycryptodome, got none: pip install 'pate[silos]'") from None
+    raise ValueError(
+        "Expected the package pycryptodome, got none: pip install 'pate[silos]'"
+    ) from None
 
 SCALAR_BYTES = 32
 CURVE = "P-256"
@@ -74,10 +77,13 @@ def rebuilt(shares: Mapping[int, bytes]) -> bytes:
 
 @lru_cache(maxsize=2**15)
 def public_key(point: bytes) -> EccKey:
-    """Return the public key at a point. Raises ``ValueError`` unless it is one of the group, and not its zero."""
-    expect(point[:1] == b"\4", "a point of P-256", bytes=len(point))
+    """Return the public key at a point.
+
+    Raises ``ValueError`` unless it is one of the group, and not its zero.
+    """
+    require(point[:1] == b"\4", "a point of P-256", bytes=len(point))
     key = ECC.import_key(point, curve_name=CURVE)
-    expect(not key.pointQ.is_point_at_infinity(), "a point other than zero", bytes=len(point))
+    require(not key.pointQ.is_point_at_infinity(), "a point other than zero", bytes=len(point))
     return key
 
 

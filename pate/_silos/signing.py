@@ -8,14 +8,16 @@ from functools import cached_property
 from pathlib import Path
 
 from pate._runs.files import naming_output, write_once
-from pate._validation import expect
+from pate._validation import require
 
 try:
     from Crypto.PublicKey import ECC
     from Crypto.PublicKey.ECC import EccKey
     from Crypto.Signature import eddsa
 except ImportError:
-    raise ValueError("Expected the package pycryptodome, got none: pip install 'pate[silos]'") from None
+    raise ValueError(
+        "Expected the package pycryptodome, got none: pip install 'pate[silos]'"
+    ) from None
 
 _CURVE = "Ed25519"
 
@@ -28,9 +30,12 @@ class SigningKey:
 
     @classmethod
     def read(cls, path: Path) -> SigningKey:
-        """Return the key in a file of PEM or OpenSSH without a passphrase. Raises ``ValueError`` if there is none."""
+        """Return the key in a file of PEM or OpenSSH without a passphrase.
+
+        Raises ``ValueError`` if there is none.
+        """
         key = _read(path, f"a private key of {_CURVE} at {path}; `pate silo key` makes one")
-        expect(key.has_private(), f"a private key of {_CURVE} at {path}", key="a public one")
+        require(key.has_private(), f"a private key of {_CURVE} at {path}", key="a public one")
         return cls(key)
 
     @cached_property
@@ -39,7 +44,10 @@ class SigningKey:
         return _hexadecimal(self._key)
 
     def sign(self, text: bytes) -> str:
-        """Return the signature of ``text``, in hexadecimal. The same text has the same signature."""
+        """Return the signature of ``text``, in hexadecimal.
+
+        The same text has the same signature.
+        """
         return bytes(eddsa.new(self._key, "rfc8032").sign(text)).hex()
 
     @property
@@ -56,17 +64,21 @@ def make_key(private: Path, public: Path) -> str:
     Raises:
         ValueError: if a file cannot be written, or there is another public key.
     """
-    expect(private.resolve() != public.resolve(), "two files", public=str(public))
+    require(private.resolve() != public.resolve(), "two files", public=str(public))
     with naming_output(private):
         private.parent.mkdir(parents=True, exist_ok=True)
         if not private.is_file():
-            write_once(private, ECC.generate(curve=_CURVE).export_key(format="PEM").encode(), mode=0o600)
+            write_once(
+                private, ECC.generate(curve=_CURVE).export_key(format="PEM").encode(), mode=0o600
+            )
     line = SigningKey.read(private).line
     with naming_output(public):
         public.parent.mkdir(parents=True, exist_ok=True)
         write_once(public, f"{line}\n".encode())
-    same = _hexadecimal(_read(public, f"a public key at {public}")) == SigningKey.read(private).public
-    expect(same, f"{public} for the public key of {private}", key="another")
+    same = (
+        _hexadecimal(_read(public, f"a public key at {public}")) == SigningKey.read(private).public
+    )
+    require(same, f"{public} for the public key of {private}", key="another")
     return line
 
 
@@ -86,7 +98,9 @@ def read_public_keys(folder: Path, names: Iterable[str]) -> dict[str, str]:
 def is_signed(text: bytes, signature: str, public: str) -> bool:
     """Whether ``signature`` is of this text, by the owner of a ``public`` key, both in hexadecimal."""
     try:
-        eddsa.new(eddsa.import_public_key(bytes.fromhex(public)), "rfc8032").verify(text, bytes.fromhex(signature))
+        eddsa.new(eddsa.import_public_key(bytes.fromhex(public)), "rfc8032").verify(
+            text, bytes.fromhex(signature)
+        )
     except ValueError:
         return False
     return True
@@ -101,7 +115,7 @@ def _read(path: Path, what: str) -> EccKey:
         raise ValueError(f"Expected {what}, got {error.strerror}") from None
     except (ValueError, IndexError, TypeError):  # what is in it is not to be printed
         raise ValueError(f"Expected {what}, got another file") from None
-    expect(key.curve == _CURVE, what, curve=key.curve)
+    require(key.curve == _CURVE, what, curve=key.curve)
     return key
 
 

@@ -13,7 +13,7 @@ from pate._disk import make_folder
 from pate._release.ledger_file import ledger_setting, open_ledger
 from pate._runs import TEACHERS_FIT, Inputs, Run, digest, ensure_key
 from pate._settings import encode_fields
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import Role
 from pate.data._source import DataSource
 
@@ -38,7 +38,10 @@ class Beginning(NamedTuple):
 
 
 def begin_fit(
-    run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan, foreign: Callable[[Path, str], Sequence[str]]
+    run: Run,
+    data: DataSource,
+    plan: TeacherPlan | ClosedFormPlan,
+    foreign: Callable[[Path, str], Sequence[str]],
 ) -> Beginning | None:
     """Begin the stage, or go on with it; return None if it is finished.
 
@@ -46,10 +49,12 @@ def begin_fit(
         run: the run's folder.
         data: the source of the records.
         plan: how teachers are made.
-        foreign: returns the names of files in the teachers' folder that were not made from the digest given to it.
+        foreign: returns the names of files in the teachers' folder that were not made from the
+            digest given to it.
 
     Raises:
-        ValueError: if it was begun with other settings or records, or its folder holds foreign files.
+        ValueError: if it was begun with other settings or records, or its folder holds foreign
+            files.
     """
     closed_form = {"fit": CLOSED_FORM} if isinstance(plan, ClosedFormPlan) else {}
     settings = closed_form | encode_fields(plan) | {"data": describe_data(data)}
@@ -71,7 +76,9 @@ def begin_fit(
 
 def origin_of(inputs: Inputs) -> str:
     """Return the digest that marks teachers which were made from ``inputs``, wherever their releases are counted."""
-    return Inputs({name: value for name, value in inputs.settings.items() if name != "ledger"}, inputs.digests).digest
+    return Inputs(
+        {name: value for name, value in inputs.settings.items() if name != "ledger"}, inputs.digests
+    ).digest
 
 
 def training_inputs(data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> dict[str, str]:
@@ -81,9 +88,15 @@ def training_inputs(data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> dic
     return {role.value: data.fingerprint(role) for role in roles}
 
 
-def expect_same_data(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> None:
+def require_same_data(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> None:
     """Raise ``ValueError`` unless teachers are asked about the data that they were made of."""
     trained = run.begun(TEACHERS_FIT).digests
-    changed = [f"other {name} records" for name, now in training_inputs(data, plan).items() if trained.get(name) != now]
-    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed)
-    data.expect_distinct()
+    changed = [
+        f"other {name} records"
+        for name, now in training_inputs(data, plan).items()
+        if trained.get(name) != now
+    ]
+    require(
+        not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed
+    )
+    data.require_distinct()

@@ -16,10 +16,10 @@ from pate._release.ledger_file import ledger_scope
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
-from pate._stages.beginning import expect_same_data
+from pate._stages.beginning import require_same_data
 from pate._stages.teachers_plan import load_plan
 from pate._typing import BoolArray, IntArray, UInt8Array
-from pate._validation import expect, expect_distinct
+from pate._validation import require, require_distinct
 from pate.accounting._ledger import read_ledger
 from pate.accounting._statement import Statement
 from pate.data._partition import assign_teachers
@@ -40,10 +40,11 @@ _BOUND = (
 class Candidates:
     """Students among which the teachers of a run choose: a histogram of how many teachers each answers best.
 
-    One teacher moves each count by 1 at most, all in one direction if it takes part or does not. So relations are those
-    of votes: under ``ADD_REMOVE_TEACHER`` one teacher is there or not, under ``REPLACE_RECORD`` one record is added,
-    removed or altered, by which one teacher may count for any others. A student is asked about the records of a teacher
-    apart from all others, so that no digit of an answer depends on theirs.
+    One teacher moves each count by 1 at most, all in one direction if it takes part or does not. So
+    relations are those of votes: under ``ADD_REMOVE_TEACHER`` one teacher is there or not, under
+    ``REPLACE_RECORD`` one record is added, removed or altered, by which one teacher may count for
+    any others. A student is asked about the records of a teacher apart from all others, so that no
+    digit of an answer depends on theirs.
 
     Args:
         run: the run, whose key says which records are a teacher's. PRIVATE.
@@ -52,7 +53,8 @@ class Candidates:
         trust: whether networks and feature maps of other packages are imported and called.
 
     Raises:
-        ValueError: if the teachers of the run are not finished, its data are others, or students do not fit.
+        ValueError: if the teachers of the run are not finished, its data are others, or students do
+            not fit.
     """
 
     run: Run
@@ -61,12 +63,20 @@ class Candidates:
     trust: bool = False
 
     def __post_init__(self) -> None:
-        expect(len(self.folders) > 1, "at least two students", students=len(self.folders))
-        expect_distinct("students", [str(folder) for folder in self.folders])
-        expect(self.figure in get_args(Figure), f"a figure in {', '.join(get_args(Figure))}", by=self.figure)
+        require(len(self.folders) > 1, "at least two students", students=len(self.folders))
+        require_distinct("students", [str(folder) for folder in self.folders])
+        require(
+            self.figure in get_args(Figure),
+            f"a figure in {', '.join(get_args(Figure))}",
+            by=self.figure,
+        )
         self.run.require(TEACHERS_FIT)
         for folder, student in zip(self.folders, self._students, strict=True):
-            expect(student.label_names == self._data.label_names, "students of the run's labels", student=str(folder))
+            require(
+                student.label_names == self._data.label_names,
+                "students of the run's labels",
+                student=str(folder),
+            )
 
     @property
     def public(self) -> bool:
@@ -90,14 +100,21 @@ class Candidates:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files of the students."""
-        return tuple(path for folder in self.folders for path in sorted(folder.iterdir()) if path.is_file())
+        return tuple(
+            path for folder in self.folders for path in sorted(folder.iterdir()) if path.is_file()
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what the choice follows from, apart from the files of students. PRIVATE."""
         begun = self.run.begun(TEACHERS_FIT)
-        expect_same_data(self.run, self._data, load_plan(self.run))
+        require_same_data(self.run, self._data, load_plan(self.run))
         names = [str(folder) for folder in self.folders]
-        return {"students": names, "figure": self.figure, "teachers": begun.digest, "absent": self._absent}
+        return {
+            "students": names,
+            "figure": self.figure,
+            "teachers": begun.digest,
+            "absent": self._absent,
+        }
 
     def read(self, generator: np.random.Generator) -> Histogram:
         """Return how many teachers each student answers best; nothing is drawn."""
@@ -113,7 +130,9 @@ class Candidates:
             teachers: IntArray = np.unique(units, return_inverse=True)[1].astype(np.int64)
         else:
             teachers = assign_teachers(map(str, units), num_teachers=plan.num_teachers, key=key)
-        ballots = np.zeros((plan.num_teachers or int(teachers.max()) + 1, len(self.folders)), dtype=np.bool_)
+        ballots = np.zeros(
+            (plan.num_teachers or int(teachers.max()) + 1, len(self.folders)), dtype=np.bool_
+        )
         # by id, so that the order of the source does not matter
         order = np.lexsort((private.ids, teachers))
         present, starts = np.unique(teachers[order], return_index=True)
@@ -121,7 +140,12 @@ class Candidates:
             if teacher in self._absent:
                 continue
             samples, labels = private.features[rows], private.labels[rows]
-            figures = np.array([figure_of(student.predict(samples), labels, self.figure) for student in self._students])
+            figures = np.array(
+                [
+                    figure_of(student.predict(samples), labels, self.figure)
+                    for student in self._students
+                ]
+            )
             ballots[teacher] = figures == figures.max()
         return ballots
 
@@ -139,16 +163,22 @@ class Candidates:
 
 
 def choose_student(
-    candidates: Candidates, *, target_epsilon: float, delta: float, output: Path, noise_seed: int | None = None
+    candidates: Candidates,
+    *,
+    target_epsilon: float,
+    delta: float,
+    output: Path,
+    noise_seed: int | None = None,
 ) -> Statement:
     """Release the student for which most teachers count, with noise, and return the statement.
 
-    It is the top 1 of a histogram (`release_top_k`), reserved in the ledger of the run before the noise is drawn.
+    It is the top 1 of a histogram (`release_top_k`), reserved in the ledger of the run before the
+    noise is drawn.
 
     Args:
         candidates: the students and the run whose teachers choose.
-        target_epsilon: epsilon of this release at ``delta``, under ``REPLACE_RECORD``, for units that reach as many
-            teachers as those of the ledger do.
+        target_epsilon: epsilon of this release at ``delta``, under ``REPLACE_RECORD``, for units
+            that reach as many teachers as those of the ledger do.
         delta: the delta of the statement.
         output: the ``.csv`` or ``.json`` that is written, with its statement beside it.
         noise_seed: a seed in place of noise, for tests; such a choice is not private.

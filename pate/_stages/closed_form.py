@@ -1,4 +1,7 @@
-"""Both stages of teachers in closed form, each of a record, a group or a part. All their outputs are PRIVATE."""
+"""Both stages of teachers in closed form, each of a record, a group or a part.
+
+All their outputs are PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ import numpy as np
 from pate._closed_form_plan import ClosedFormPlan
 from pate._linear import flat, linear_student_of
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
-from pate._stages.beginning import begin_fit, expect_same_data
+from pate._stages.beginning import begin_fit, require_same_data
 from pate._typing import FloatArray, IntArray, StrArray
-from pate._validation import expect
+from pate._validation import require
 from pate._vote_store import VoteManifest, VoteStore
 from pate._voter_store import VoterStore, fingerprint_of_voters, load_voters
 from pate._voters import MOST_VOTERS, Geometry
@@ -23,7 +26,9 @@ from pate.data._records import Features, Role
 from pate.data._source import DataSource
 
 
-def fit_closed_form(run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False) -> None:
+def fit_closed_form(
+    run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False
+) -> None:
     """Write down private records as coordinates along the public directions, with their labels.
 
     Args:
@@ -37,13 +42,17 @@ def fit_closed_form(run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run
     """
     private = data.records(Role.PRIVATE)
     if len(private) > MOST_VOTERS:  # how many there are is private
-        raise ValueError(f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more")
-    data.expect_distinct()
+        raise ValueError(
+            f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more"
+        )
+    data.require_distinct()
     units = private.units(plan.unit)
     geometry = Geometry.of(_all_of(data.records(Role.PUBLIC).features))
     if dry_run:
         size = len(private) * (4 * geometry.num_directions + data.num_labels)
-        print(f"PRIVATE: {len(private)} records along {geometry.num_directions} directions, {size / 1e9:.2g} GB.")
+        print(
+            f"PRIVATE: {len(private)} records along {geometry.num_directions} directions, {size / 1e9:.2g} GB."
+        )
         return
     beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
@@ -81,10 +90,18 @@ def seal_closed_form(
     Raises:
         ValueError: if teachers, records or an earlier manifest are not those of this run.
     """
-    expect(votes is None, "no --votes of teachers in closed form, whose ballots are moments", votes=votes)
-    expect(not absent, "no absent teachers in closed form: leave their records out of the data", absent=absent)
+    require(
+        votes is None,
+        "no --votes of teachers in closed form, whose ballots are moments",
+        votes=votes,
+    )
+    require(
+        not absent,
+        "no absent teachers in closed form: leave their records out of the data",
+        absent=absent,
+    )
     made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
-    expect_same_data(run, data, plan)
+    require_same_data(run, data, plan)
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
     if not run.begin(TEACHERS_VOTE, Inputs(digests=made_by), foreign=[*store.origins()]):
         return

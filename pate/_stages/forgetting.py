@@ -1,4 +1,7 @@
-"""Forgetting private records: teachers and votes as they would be had the records never been there. PRIVATE."""
+"""Forgetting private records: teachers and votes as they would be had the records never been there.
+
+PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from pate._stages.closed_form import fit_closed_form, seal_closed_form
 from pate._stages.teachers_fit import fit_teachers
 from pate._stages.teachers_plan import load_plan
 from pate._stages.teachers_vote import vote_teachers
-from pate._validation import expect
+from pate._validation import require
 from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -28,10 +31,11 @@ from pate.teachers._saved import SavedChunk, chunk_file, read_origin
 def forget(run: Run, data: DataSource, units: Sequence[str], execution: Execution) -> bool:
     """Make teachers and votes those of a run without some units, bit for bit.
 
-    A unit is a record by its id, or a group with all its records where groups are protected. The data are to hold them
-    still: only so can the run tell that all others are those that its teachers are made of. The run then expects the
-    data without them. Chunks of teachers that saw one are deleted first and trained again; all others stay as they are,
-    because a teacher is a function of its own records alone. All teachers vote again. What is private and was computed
+    A unit is a record by its id, or a group with all its records where groups are protected. The
+    data are to hold them still: only so can the run tell that all others are those that its
+    teachers are made of. The run then expects the data without them. Chunks of teachers that saw
+    one are deleted first and trained again; all others stay as they are, because a teacher is a
+    function of its own records alone. All teachers vote again. What is private and was computed
     from their votes is deleted: references, and the private report.
 
     If it is killed, the same call goes on.
@@ -43,12 +47,14 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         execution: where teachers are trained and vote.
 
     Returns:
-        Whether there was anything to forget; False if the data hold none of the units, and are those of the teachers.
+        Whether there was anything to forget; False if the data hold none of the units, and are
+        those of the teachers.
 
     Raises:
-        ValueError: if the data hold some of the units alone, or are not those of the teachers; nothing is changed then.
+        ValueError: if the data hold some of the units alone, or are not those of the teachers;
+            nothing is changed then.
     """
-    expect(not execution.shared, "one process that forgets, with its workers", shared=True)
+    require(not execution.shared, "one process that forgets, with its workers", shared=True)
     plan, state = load_plan(run), run.state(TEACHERS_FIT)
     assert state is not None, "what has a plan was begun"
     begun = state.begun
@@ -56,11 +62,11 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     named = np.isin(private.units(plan.unit), list(units))
     missing = sorted(set(units) - set(private.units(plan.unit)[named].tolist()))
     some = f"{plan.unit}s of the private data, which are to be there until they are forgotten"
-    expect(not missing or not named.any(), some, missing=missing)
+    require(not missing or not named.any(), some, missing=missing)
     rest = data.without(private.ids[named].tolist())
     before, after = training_inputs(data, plan), training_inputs(rest, plan)
     digests = {name: begun.digests[name] for name in before}
-    expect(
+    require(
         digests in (before, after),
         f"the data that `teachers fit` of {run.root} was begun with",
         changed="other records",
@@ -69,14 +75,17 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         run.require(TEACHERS_FIT)
         if not state.again:
             return False
-    expect(not named.all(), "private records that are left", left=0)
+    require(not named.all(), "private records that are left", left=0)
     if digests == before and not missing:
         run.require(TEACHERS_FIT)
         voted = run.state(TEACHERS_VOTE)
         again = {} if voted is None else {TEACHERS_VOTE.name: dict(voted.begun.settings)}
         forgotten = replace(begun, digests={**begun.digests, **after})
-        # from here on the run is one on the data without them, whose teachers are not all there, and nor are its votes
-        run.record(TEACHERS_FIT, replace(state, begun=forgotten, finished=False, files={}, again=again))
+        # from here on the run is one on the data without them, whose teachers are not all there,
+        # and nor are its votes
+        run.record(
+            TEACHERS_FIT, replace(state, begun=forgotten, finished=False, files={}, again=again)
+        )
     if isinstance(plan, ClosedFormPlan):
         fit_closed_form(run, rest, plan)
     else:
@@ -101,10 +110,16 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
 
 def _drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
     """Delete the chunks of the teachers of some units, and mark the others as made from the data without them."""
-    folder, new, key = run.root / TEACHERS_FIT.outputs[0], origin_of(run.begun(TEACHERS_FIT)), read_key(run)
+    folder, new, key = (
+        run.root / TEACHERS_FIT.outputs[0],
+        origin_of(run.begun(TEACHERS_FIT)),
+        read_key(run),
+    )
     assert key is not None, "the key of finished teachers"
     touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
-    files = {chunk_file(folder, teachers): bool(touched & set(teachers)) for teachers in plan.chunks()}
+    files = {
+        chunk_file(folder, teachers): bool(touched & set(teachers)) for teachers in plan.chunks()
+    }
     # what saw them goes first
     for path in sorted(files, key=lambda path: not files[path]):
         if not path.is_file() or (origin := read_origin(path)) == new:
@@ -112,15 +127,22 @@ def _drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str)
         if files[path]:
             path.unlink()
         else:
-            expect(origin == old, "chunks of teachers that were made of these data", path=str(path))
+            require(
+                origin == old, "chunks of teachers that were made of these data", path=str(path)
+            )
             replace(SavedChunk.read(path), made_from=new).write(path)
 
 
 def remains(run: Run, data: DataSource) -> list[Path]:
     """Return what may still hold forgotten records, as nobody but its owner can tell: other private files, caches."""
     stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
-    known = {KEY_FILE, *(path for stage in stages for path in (stage.state, stage.config, *stage.outputs))}
-    left = [path for path in sorted(run.private.iterdir()) if path.relative_to(run.root) not in known]
+    known = {
+        KEY_FILE,
+        *(path for stage in stages for path in (stage.state, stage.config, *stage.outputs)),
+    }
+    left = [
+        path for path in sorted(run.private.iterdir()) if path.relative_to(run.root) not in known
+    ]
     left = [path for path in left if path.is_file() or any(path.iterdir())]
     cache = getattr(data.feature_map, "cache", None)
     return [*left, *([] if cache is None else [Path(cache)])]

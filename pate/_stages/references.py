@@ -29,9 +29,11 @@ from pate.teachers._plan import TeacherPlan
 def make_references(run: Run, plan: TeacherPlan | ClosedFormPlan) -> None:
     """Evaluate, on the test set, a student of the true labels and what the teachers say without noise. PRIVATE.
 
-    Neither is private: on data that may be looked at, they show the price of privacy. The student of the true labels is
-    trained like the private one, on all samples that were queried. Teachers say what their majority does; those in
-    closed form what follows from the sums of their moments, neither clipped nor noisy.
+    Neither is private: on data that may be looked at, they show the price of privacy. The student
+        of the true labels is
+    trained like the private one, on all samples that were queried. Teachers say what their majority
+    does; those in closed form what follows from the sums of their moments, neither clipped nor
+    noisy.
 
     Args:
         run: the run, whose student is trained.
@@ -52,13 +54,18 @@ def make_references(run: Run, plan: TeacherPlan | ClosedFormPlan) -> None:
     folder = run.root / REFERENCES.outputs[0]
     parts = student_of_truth(run, folder)
     parts.trainer.fit(parts.model, datamodule=parts.datamodule)
-    parts.trainer.test(parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False)
+    parts.trainer.test(
+        parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False
+    )
     if isinstance(plan, ClosedFormPlan):
         reference = "noiseless_sums"
         answers, public = predicted_without_noise(run, data)
     else:
         reference = "teacher_majority"
-        answers, public = (count_votes(run, data, plan, role) / plan.num_teachers for role in (Role.TEST, Role.PUBLIC))
+        answers, public = (
+            count_votes(run, data, plan, role) / plan.num_teachers
+            for role in (Role.TEST, Role.PUBLIC)
+        )
     report = {
         "PRIVATE": "computed without privacy; not to be published",
         "optimize": parts.model.optimize,

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from pate._planning.completion import resolve_settings
 from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
-from pate._silos.exchange import Exchange, expect_private, waiting
+from pate._silos.exchange import Exchange, require_private, waiting
 from pate._silos.invitation import Invitation, SiloSum
 from pate._silos.server import Server, invite
 from pate._silos.signing import SigningKey, read_public_keys
-from pate._validation import expect
+from pate._validation import require
 from pate._vote_store import VoteManifest
-from pate._votes import Ballots, Panel
+from pate._votes import Ballots, VoteShape
 from pate._votes_file import Silos
 from pate.aggregators._silo_votes import SiloVotes
 from pate.data._checks import as_text
@@ -38,7 +38,7 @@ class MaskedSilos(Silos):
     @property
     def num_teachers(self) -> int:
         """The nominal number of teachers of all silos."""
-        return self.terms.panel.num_teachers
+        return self.terms.shape.num_teachers
 
     @property
     def form(self) -> Ballots:
@@ -83,28 +83,41 @@ class InvitedSum:
 def invited(
     request: SiloSum, settings: LabelSettings, data: DataSource | None
 ) -> tuple[LabelSettings, MaskedSilos, InvitedSum]:
-    """Return the settings, complete, with the silos and the sum that they are invited to. Writes nothing.
+    """Return the settings, complete, with the silos and the sum that they are invited to.
+
+    Writes nothing.
 
     Raises:
-        ValueError: without public records, or if no noise meets the target, the aggregator is not `SiloVotes` of as
-            many silos, or the noise has a seed.
+        ValueError: without public records, or if no noise meets the target, the aggregator is not
+            `SiloVotes` of as many silos, or the noise has a seed.
     """
-    expect(data is not None, "--data with the public records that the silos vote on", data=None)
+    require(data is not None, "--data with the public records that the silos vote on", data=None)
     assert data is not None
-    expect(settings.noise_seed is None, "no noise_seed with --silos, which draw the noise", seed=settings.noise_seed)
+    require(
+        settings.noise_seed is None,
+        "no noise_seed with --silos, which draw the noise",
+        seed=settings.noise_seed,
+    )
     ids, names = np.sort(as_text(data.load(Role.PUBLIC).ids)), data.label_names
-    panel = Panel(sum(request.teachers.values()), len(names))
+    shape = VoteShape(sum(request.teachers.values()), len(names))
     silos, aggregator = len(request.teachers), settings.aggregator or SiloVotes.blank()
     if isinstance(aggregator, SiloVotes) and aggregator.silos is None:
         aggregator = replace(aggregator, silos=silos)
-    complete = resolve_settings(replace(settings, aggregator=aggregator), panel, len(ids), "masked")
+    complete = resolve_settings(replace(settings, aggregator=aggregator), shape, len(ids), "masked")
     mechanism = complete.mechanism
     assert isinstance(mechanism, SiloVotes)
-    expect(mechanism.silos == silos, f"silos={silos}, as --teachers names", silos=mechanism.silos)
+    require(mechanism.silos == silos, f"silos={silos}, as --teachers names", silos=mechanism.silos)
     manifest = VoteManifest(
-        num_teachers=panel.num_teachers, label_names=names, made_by={}, chunks={}, ids=ids.tolist(), ballots="masked"
+        num_teachers=shape.num_teachers,
+        label_names=names,
+        made_by={},
+        chunks={},
+        ids=ids.tolist(),
+        ballots="masked",
     )
-    expect_private(request.exchange, signing_key=request.signing_key, public_keys=request.public_keys)
+    require_private(
+        request.exchange, signing_key=request.signing_key, public_keys=request.public_keys
+    )
     key, teachers = SigningKey.read(request.signing_key), dict(sorted(request.teachers.items()))
     terms = Invitation(
         teachers=teachers,
@@ -118,4 +131,8 @@ def invited(
         delta=float(complete.delta),
     )
     server = Server(Exchange(request.exchange), key, request.without)
-    return complete, MaskedSilos(ids, tuple(names), None, (), terms), InvitedSum(server, terms, request.wait)
+    return (
+        complete,
+        MaskedSilos(ids, tuple(names), None, (), terms),
+        InvitedSum(server, terms, request.wait),
+    )

@@ -40,7 +40,7 @@ from pate._runs import (
 )
 from pate._runs.released import require_student
 from pate._settings import canonical
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import Role
 from pate.student._bar import StageBar
 from pate.student._carry import Trained, write_student
@@ -50,7 +50,10 @@ from pate.student._decisions import PURPOSES, Purpose
 from pate.student._metrics import evaluate_constant
 from pate.student._module import Student
 
-_LAST, _BEST = "last", "best"  # checkpoints: to go on from, and of the lowest loss on held-out samples
+_LAST, _BEST = (
+    "last",
+    "best",
+)  # checkpoints: to go on from, and of the lowest loss on held-out samples
 _PATIENCE = 10  # evaluations without a lower loss
 # warnings of Lightning about what is intended here
 _KNOWN = (
@@ -76,14 +79,17 @@ _SETTINGS = ("seed_everything", "trainer", "model", "data", "optimize")
 class StudentCLI(LightningCLI):
     """`pate student`: LightningCLI on the released labels of a run.
 
-    Checkpoints, logs and results go to ``public/student``. Training that was killed continues from its last checkpoint.
+    Checkpoints, logs and results go to ``public/student``. Training that was killed continues from
+    its last checkpoint.
 
-    A network that is trained by descent is stopped, and kept, where the loss on held-out released labels or shares is
-    lowest; ``trainer.callbacks`` with an ``EarlyStopping`` take the place of a patience of ten epochs.
+    A network that is trained by descent is stopped, and kept, where the loss on held-out released
+    labels or shares is lowest; ``trainer.callbacks`` with an ``EarlyStopping`` take the place of a
+    patience of ten epochs.
 
     Args:
-        args: a subcommand and its options, as from a command line; or plain data: ``subcommand`` and the configuration
-            under its name, or a configuration alone, from which the parts are instantiated without running anything.
+        args: a subcommand and its options, as from a command line; or plain data: ``subcommand``
+            and the configuration under its name, or a configuration alone, from which the parts are
+            instantiated without running anything.
         parser_class: the class of the parsers.
         parser_kwargs: further arguments of the parsers.
     """
@@ -115,7 +121,9 @@ class StudentCLI(LightningCLI):
             )
         except MisconfigurationException as error:
             reason = " ".join(str(error).split())[:300]
-            raise ValueError(f"Expected settings that fit Lightning and this machine, got: {reason}") from error
+            raise ValueError(
+                f"Expected settings that fit Lightning and this machine, got: {reason}"
+            ) from error
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """Return the one that is asked for: building the parsers of all four takes a third of a small run."""
@@ -136,7 +144,9 @@ class StudentCLI(LightningCLI):
             help="the figure that decisions serve: cuts for F1 are chosen by public samples, at no cost",
         )
         parser.link_arguments("optimize", "model.optimize")
-        parser.add_argument("--overwrite", action="store_true", help="train again if the settings changed")
+        parser.add_argument(
+            "--overwrite", action="store_true", help="train again if the settings changed"
+        )
         if self._asked not in (None, "fit"):
             # the run has them
             parser._option_string_actions["--model.network"].required = False
@@ -153,7 +163,9 @@ class StudentCLI(LightningCLI):
     @cached_property
     def settings(self) -> Json:
         """The settings of the student as plain data, with every class by its one path."""
-        content: Json = yaml.safe_load(self._parser(self.subcommand).dump(self._parsed, skip_unset=False))
+        content: Json = yaml.safe_load(
+            self._parser(self.subcommand).dump(self._parsed, skip_unset=False)
+        )
         return {name: canonical(content[name]) for name in _SETTINGS}
 
     @property
@@ -179,27 +191,40 @@ class StudentCLI(LightningCLI):
         if not _one_of(CheckpointIO, plugins):
             kwargs["plugins"] = [*plugins, LocalCheckpoints()]
         callbacks: list[Callback] = []
-        if trainer["enable_progress_bar"] is not False and not _one_of(ProgressBar, trainer["callbacks"]):
+        if trainer["enable_progress_bar"] is not False and not _one_of(
+            ProgressBar, trainer["callbacks"]
+        ):
             callbacks.append(StageBar())
-        closed, optimize, held_out = self.model.closed_form, self.model.optimize, self.datamodule.num_held_out
+        closed, optimize, held_out = (
+            self.model.closed_form,
+            self.model.optimize,
+            self.datamodule.num_held_out,
+        )
         compared = not closed and held_out > 0 and trainer["limit_val_batches"] != 0
         needed = f"held-out samples to choose cuts for {optimize} by, --data.val_fraction > 0"
-        expect(closed or compared or optimize == "accuracy", needed, held_out=held_out)
+        require(closed or compared or optimize == "accuracy", needed, held_out=held_out)
         if trainer["enable_checkpointing"] is not False:
-            callbacks.append(ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False))
+            callbacks.append(
+                ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False)
+            )
         if compared and trainer["enable_checkpointing"] is not False:
-            callbacks.append(ModelCheckpoint(self.folder, _BEST, monitor=_LOSS, enable_version_counter=False))
+            callbacks.append(
+                ModelCheckpoint(self.folder, _BEST, monitor=_LOSS, enable_version_counter=False)
+            )
         if compared and not _one_of(EarlyStopping, trainer["callbacks"]):
             callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))
         self.trainer_defaults["callbacks"] = callbacks
         made = super().instantiate_trainer(**kwargs)
         again = isinstance(made.strategy.launcher, _SubprocessScriptLauncher)
         one = "trainer.devices=1, or trainer.strategy=ddp_spawn: processes of others run the command again"
-        expect(not again, one, devices=made.world_size, strategy=type(made.strategy).__name__)
+        require(not again, one, devices=made.world_size, strategy=type(made.strategy).__name__)
         return made
 
     def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Train the student, from its last checkpoint if there is one. One that is overwritten stays until it works."""
+        """Train the student, from its last checkpoint if there is one.
+
+        One that is overwritten stays until it works.
+        """
         with _kept_until_trained(self.run, inputs := self._inputs()):
             self._train(model, inputs, ckpt_path, **kwargs)
 
@@ -211,9 +236,13 @@ class StudentCLI(LightningCLI):
             return
         # the closed form takes seconds, and always starts anew
         last_checkpoint = None if self.model.closed_form else self._checkpoint(_LAST)
-        start_checkpoint = last_checkpoint if ckpt_path is None else self._named(ckpt_path, finished=False)
+        start_checkpoint = (
+            last_checkpoint if ckpt_path is None else self._named(ckpt_path, finished=False)
+        )
         if isinstance(self.trainer.logger, Curves):
-            self.trainer.logger.resume(0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"]))
+            self.trainer.logger.resume(
+                0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"])
+            )
         self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
         self._carry(model)
         checkpoints = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
@@ -231,7 +260,11 @@ class StudentCLI(LightningCLI):
             return
         try:
             learned = self.settings["data"]["labels"]
-            expect(learned == "released", "a student of released labels, as others are PRIVATE", labels=learned)
+            require(
+                learned == "released",
+                "a student of released labels, as others are PRIVATE",
+                labels=learned,
+            )
             checkpoint = _read(self.trained())
             model.on_load_checkpoint(checkpoint)
             model.load_state_dict(checkpoint["state_dict"])
@@ -248,12 +281,19 @@ class StudentCLI(LightningCLI):
             write_student(folder, trained, self.datamodule.source, statement=statement, text=text)
         except ValueError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            print(f"pate student fit: the student stays in its run, there is no {folder}: {error}", file=sys.stderr)
+            print(
+                f"pate student fit: the student stays in its run, there is no {folder}: {error}",
+                file=sys.stderr,
+            )
 
     def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the released labels that were held out, of which a closed-form student has none."""
         closed = self.model.closed_form
-        expect(not closed, "--model.fit=descent: the closed form learns from all released labels", closed_form=closed)
+        require(
+            not closed,
+            "--model.fit=descent: the closed form learns from all released labels",
+            closed_form=closed,
+        )
         self.trainer.validate(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
@@ -272,8 +312,12 @@ class StudentCLI(LightningCLI):
 
     def predict(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Write ``predictions.npz``: probabilities and labels for the samples of ``--data.predict_on``."""
-        answers = self.trainer.predict(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
-        probabilities = torch.cat([batch for batch in answers or [] if isinstance(batch, torch.Tensor)])
+        answers = self.trainer.predict(
+            model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs
+        )
+        probabilities = torch.cat(
+            [batch for batch in answers or [] if isinstance(batch, torch.Tensor)]
+        )
         labels = probabilities > model.cuts[PURPOSES.index(model.optimize)].to(probabilities)
         write_arrays(
             self.folder / "predictions.npz",
@@ -294,14 +338,19 @@ class StudentCLI(LightningCLI):
             ValueError: if it is not there.
         """
         path = self._checkpoint(_BEST) or self._checkpoint(_LAST)
-        expect(path is not None, f"a checkpoint in {self.folder}, or one named by --ckpt_path", checkpoint=None)
+        require(
+            path is not None,
+            f"a checkpoint in {self.folder}, or one named by --ckpt_path",
+            checkpoint=None,
+        )
         assert path is not None
         return path
 
     def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
         """Return the file that ``--ckpt_path`` names: ``best``, which None is too, ``last`` or a path.
 
-        Raises ``ValueError`` if there is none, or if the training of the best is to be finished and is not.
+        Raises ``ValueError`` if there is none, or if the training of the best is to be finished and
+        is not.
         """
         if checkpoint in (None, _BEST):
             if finished:
@@ -309,7 +358,11 @@ class StudentCLI(LightningCLI):
             return self.trained()
         path = self._checkpoint(_LAST) if checkpoint == _LAST else Path(str(checkpoint))
         exists = path is not None and path.is_file()
-        expect(exists, f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one", ckpt_path=checkpoint)
+        require(
+            exists,
+            f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one",
+            ckpt_path=checkpoint,
+        )
         assert path is not None
         _read(path)  # raises in one line where Lightning would not
         return path
@@ -324,7 +377,10 @@ def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
 
     Where a process is killed the copy stays, and the same command goes on with the new student.
     """
-    backup, places = run.private / "student_before", (STUDENT.outputs[0], STUDENT.config, STUDENT.state)
+    backup, places = (
+        run.private / "student_before",
+        (STUDENT.outputs[0], STUDENT.config, STUDENT.state),
+    )
     if (
         not backup.exists()
         and run.is_finished(STUDENT)
@@ -351,15 +407,28 @@ def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
 
 def _one_of(kind: type[Any], parts: Any) -> bool:
     """Return whether any of the callbacks or plugins that were asked for is of a kind."""
-    return any(isinstance(part, kind) for part in (parts if isinstance(parts, list | tuple) else [parts]))
+    return any(
+        isinstance(part, kind) for part in (parts if isinstance(parts, list | tuple) else [parts])
+    )
 
 
 def _read(checkpoint: Path) -> Json:
-    """Return the content of a checkpoint. Raises ``ValueError`` if it is damaged, or holds objects that are code."""
+    """Return the content of a checkpoint.
+
+    Raises ``ValueError`` if it is damaged, or holds objects that are code.
+    """
     try:
         content: Json = torch.load(checkpoint, map_location="cpu", weights_only=True)
     # what is raised depends on where a file ends or was changed
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, IndexError, UnpicklingError) as error:
+    except (
+        RuntimeError,
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        IndexError,
+        UnpicklingError,
+    ) as error:
         reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
         raise ValueError(
             f"Expected a checkpoint of tensors, numbers and texts, of which nothing is run, got {checkpoint} ({reason})"

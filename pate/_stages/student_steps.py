@@ -17,11 +17,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate._json import read_json
-from pate._networks import expect_factory
+from pate._networks import require_factory
 from pate._runs import METRICS, STUDENT, Json, Run
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import encode, plain
-from pate._validation import expect_known
+from pate._validation import require_known
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.student._decisions import Purpose
@@ -39,14 +39,15 @@ class StudentPlan:
     ``partial(torch.optim.AdamW, lr=0.01)``.
 
     Args:
-        network: makes the network for an input shape and a number of labels. One linear layer is fitted in closed form,
-            and needs no optimizer.
+        network: makes the network for an input shape and a number of labels. One linear layer is
+            fitted in closed form, and needs no optimizer.
         optimizer: makes the optimizer of its parameters; None for AdamW.
         scheduler: makes the learning-rate schedule, stepped every epoch; None for a constant rate.
         model: further arguments of `pate.student.Student`, such as ``{"pseudo_confidence": 0.95}``.
         data: arguments of `pate.student.StudentData`, such as ``{"batch_size": 64}``.
         trainer: arguments of Lightning's Trainer, such as ``{"max_epochs": 20}``.
-        optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no cost.
+        optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no
+            cost.
     """
 
     network: Callable[[tuple[int, ...], int], nn.Module]
@@ -62,7 +63,7 @@ class StudentPlan:
 
         Raises ``ValueError`` in one line if a file could not hold it.
         """
-        expect_factory(self.network)
+        require_factory(self.network)
         network = encode(Callable[[tuple[int, ...], int], nn.Module], self.network)
         model = {"network": network} | plain(self.model)
         if self.optimizer is not None:
@@ -96,7 +97,9 @@ def test_student(run: Run) -> Json:
 
 
 def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries: int) -> None:
-    """Train a student for one batch of made-up labels of the public samples, and discard it. Writes nothing.
+    """Train a student for one batch of made-up labels of the public samples, and discard it.
+
+    Writes nothing.
 
     Args:
         run: the run whose student it will be.
@@ -122,7 +125,9 @@ def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries
         aggregator={},
         release=0,
         labels=labels.astype(np.uint8),
-        mask=np.broadcast_to(np.arange(num_queries)[:, None] < max(1, num_queries - 1), labels.shape),
+        mask=np.broadcast_to(
+            np.arange(num_queries)[:, None] < max(1, num_queries - 1), labels.shape
+        ),
     )
 
     class MadeUpData(StudentData):
@@ -135,16 +140,24 @@ def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries
         def fit(self, model: Student, ckpt_path: str | None = None, **_: Any) -> None:
             trainer = self.trainer
             callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-            if trainer.world_size > 1:  # whose settings are checked, while one process is enough for the rest
+            if (
+                trainer.world_size > 1
+            ):  # whose settings are checked, while one process is enough for the rest
                 model.trainer = trainer
                 model.setup("fit")
                 trainer = Trainer(accelerator="cpu", devices=1, callbacks=callbacks, **quiet)
             trainer.fit(model, self.datamodule)
             # one batch is no occasion for callbacks to look for theirs
-            wanted = {monitor for callback in callbacks if (monitor := getattr(callback, "monitor", None))}
-            expect_known("metrics to monitor", sorted(wanted), trainer.callback_metrics)
+            wanted = {
+                monitor for callback in callbacks if (monitor := getattr(callback, "monitor", None))
+            }
+            require_known("metrics to monitor", sorted(wanted), trainer.callback_metrics)
 
-    quiet: Json = {"fast_dev_run": True, "enable_progress_bar": False, "enable_model_summary": False}
+    quiet: Json = {
+        "fast_dev_run": True,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     try:
         _command("fit", run, content | {"trainer": content["trainer"] | quiet}, Rehearsal)
     except OSError:  # of the machine
@@ -159,10 +172,15 @@ def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries
 def _command(name: str, run: Run, content: Json, kind: type[StudentCLI] | None = None) -> None:
     from pate._stages.student import StudentCLI
 
-    arguments = {"subcommand": name, name: content | {"run": str(run.root), "overwrite": run.overwrite}}
+    arguments = {
+        "subcommand": name,
+        name: content | {"run": str(run.root), "overwrite": run.overwrite},
+    }
     # a program's own random numbers and warnings are left as they are
     with isolate_rng(), warnings.catch_warnings():
         try:
             (kind or StudentCLI)(arguments, exit_on_error=False)
         except ArgumentError as error:
-            raise ValueError(f"Expected settings of a student, got {' '.join(str(error).split())}") from None
+            raise ValueError(
+                f"Expected settings of a student, got {' '.join(str(error).split())}"
+            ) from None

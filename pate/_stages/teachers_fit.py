@@ -1,4 +1,7 @@
-"""The stage `teachers fit`: teachers, each trained on its own partition of the private data. All of it is PRIVATE."""
+"""The stage `teachers fit`: teachers, each trained on its own partition of the private data.
+
+All of it is PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from importlib.util import find_spec
 
 import torch
 
-from pate._disk import expect_disk
+from pate._disk import require_disk
 from pate._progress import stage_bar
 from pate._runs import (
     KEY_BYTES,
@@ -22,8 +25,8 @@ from pate._runs import (
 )
 from pate._runs.locks import FINISH, lease
 from pate._stages.beginning import begin_fit
-from pate._validation import expect
-from pate.data._augmentation import expect_pictures
+from pate._validation import require
+from pate.data._augmentation import require_pictures
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.teachers._chunk import make_networks
@@ -49,8 +52,8 @@ def fit_teachers(
 ) -> None:
     """Train the teachers, each on its own partition of the private data.
 
-    If it is killed and started again, the stage continues where it stopped, and its result is bit for bit that of an
-    uninterrupted one.
+    If it is killed and started again, the stage continues where it stopped, and its result is bit
+    for bit that of an uninterrupted one.
 
     Args:
         run: the run's folder.
@@ -64,17 +67,27 @@ def fit_teachers(
         ValueError: if settings, records or earlier files do not allow it.
     """
     installed = logger != "tensorboard" or find_spec("tensorboard") is not None
-    expect(installed, "the package of pip install 'pate[tensorboard]'", logger=logger)
-    expect(not (execution.shared and run.overwrite), "overwrite without shared, which others would lose", shared=True)
+    require(installed, "the package of pip install 'pate[tensorboard]'", logger=logger)
+    require(
+        not (execution.shared and run.overwrite),
+        "overwrite without shared, which others would lose",
+        shared=True,
+    )
     torch.set_num_threads(execution.threads)
     private = data.records(Role.PRIVATE)
-    data.expect_distinct()
-    expect_pictures(plan.augment, data.input_shape)
+    data.require_distinct()
+    require_pictures(plan.augment, data.input_shape)
     private.units(plan.unit)  # raises if there are none
-    make_networks(plan, data.input_shape, data.num_labels, teachers=range(1))  # raises if they cannot be made
+    make_networks(
+        plan, data.input_shape, data.num_labels, teachers=range(1)
+    )  # raises if they cannot be made
     if dry_run:
-        sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)).sizes
-        text = describe_training(plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution)
+        sizes = PartitionedRecords.by_key(
+            private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)
+        ).sizes
+        text = describe_training(
+            plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution
+        )
         print(text, end="")
         return
     partition = begin_fit(run, data, plan, foreign_files)
@@ -95,16 +108,21 @@ def fit_teachers(
     job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
     chunks = sized_plan.chunks()
     untrained = sum(len(teachers) for teachers in chunks if not job.is_done(teachers))
-    expect_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder, "teachers")
+    require_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder, "teachers")
     with stage_bar(len(chunks) * plan.num_steps, "teachers", unit="step") as bar:
         run_jobs(job, chunks, execution, bar.update)
     with lease(folder / FINISH, wait=True):
         if run.is_finished(TEACHERS_FIT):  # by another process
             return
-        for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):  # by processes that were killed
+        for left in (
+            *folder.glob(".teachers_*"),
+            *folder.glob("*.lease"),
+        ):  # by processes that were killed
             left.unlink(missing_ok=True)
         losses = read_losses(sized_plan, folder)
         write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
         log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
-        run.finish(TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path)
+        run.finish(
+            TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path
+        )

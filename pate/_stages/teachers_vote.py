@@ -1,4 +1,7 @@
-"""The stage `teachers vote`: the vote of each teacher on each public sample. All its outputs are PRIVATE."""
+"""The stage `teachers vote`: the vote of each teacher on each public sample.
+
+All its outputs are PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ import numpy as np
 from pate._progress import stage_bar
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
 from pate._runs.locks import FINISH, lease
-from pate._stages.beginning import expect_same_data
+from pate._stages.beginning import require_same_data
 from pate._typing import IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate._vote_store import VoteStore
 from pate._votes import Voting, unpack_ballots
 from pate.data._records import Role
@@ -43,9 +46,9 @@ def vote_teachers(
         plan: how the teachers were trained.
         execution: where the teachers vote.
         voting: how they vote; None for how they did in an earlier call, or ``bits``.
-        absent: numbers, from 0, of the teachers that take no part: their ballots are rows of zeros, and they still
-            count among the teachers, whose number is a public constant. Like the votes, this list is PRIVATE. None for
-            those of an earlier call, if any.
+        absent: numbers, from 0, of the teachers that take no part: their ballots are rows of zeros,
+            and they still count among the teachers, whose number is a public constant. Like the
+            votes, this list is PRIVATE. None for those of an earlier call, if any.
 
     Raises:
         ValueError: if teachers, records or earlier votes are not those of this run.
@@ -55,21 +58,29 @@ def vote_teachers(
     if absent is None:
         absent = before.get("absent")
     away = sorted(map(int, absent or []))
-    right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
-    expect(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
+    right = len(set(away)) == len(away) and all(
+        0 <= teacher < plan.num_teachers for teacher in away
+    )
+    require(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
     run.require(TEACHERS_FIT)
-    expect_same_data(run, data, plan)
+    require_same_data(run, data, plan)
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     chunks = plan.chunks()
     files = [chunk_file(folder, teachers) for teachers in chunks]
-    made_by = {"teachers": digest(*files), "data": data.fingerprint(Role.PUBLIC), "code": code_version()}
+    made_by = {
+        "teachers": digest(*files),
+        "data": data.fingerprint(Role.PUBLIC),
+        "code": code_version(),
+    }
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
     # votes remain valid when only the code around them changes
     inputs = {name: made_by[name] for name in ("teachers", "data")}
     made_from = digest(json.dumps([inputs, away, voting], sort_keys=True))
     foreign = [name for name, origin in store.origins().items() if origin != made_from]
-    if not run.begin(TEACHERS_VOTE, Inputs({"votes": voting, "absent": away}, inputs), foreign=foreign):
+    if not run.begin(
+        TEACHERS_VOTE, Inputs({"votes": voting, "absent": away}, inputs), foreign=foreign
+    ):
         return
     public = data.records(Role.PUBLIC)
     job = VoteJob(
@@ -100,7 +111,9 @@ def vote_teachers(
 
 
 def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:
-    """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role. PRIVATE.
+    """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role.
+
+    PRIVATE.
 
     Of teachers that voted by scores their decisions are counted.
     """

@@ -1,4 +1,7 @@
-"""The import of votes that were cast elsewhere, as `pate teachers vote` would have left them. All of it is PRIVATE."""
+"""The import of votes that were cast elsewhere, as `pate teachers vote` would have left them.
+
+All of it is PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,28 @@ import numpy as np
 from pate._data_file import describe_data, load_ledger
 from pate._planning.completion import resolve_settings
 from pate._progress import step_bar
-from pate._release.label_inputs import expect_features
+from pate._release.label_inputs import require_features
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import (
     PrivateSource,
     choose_ledger_of,
-    expect_ledger,
     ledger_setting,
     open_ledger,
+    require_ledger,
 )
-from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, ensure_key, read_key
-from pate._validation import expect
-from pate._vote_store import VoteStore, expect_no_counts
+from pate._runs import (
+    LABEL,
+    TEACHERS_FIT,
+    VOTES_IMPORT,
+    Inputs,
+    Json,
+    Run,
+    digest,
+    ensure_key,
+    read_key,
+)
+from pate._validation import require
+from pate._vote_store import VoteStore, require_no_counts
 from pate._votes import Ballots
 from pate._votes_file import NamedVotes, Silos
 from pate.data._records import Role
@@ -37,8 +50,10 @@ class VotesFrom:
 
     Attributes:
         silos: the votes of each silo.
-        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
-        path: the file or folder of the votes, beside or in which their ledger lies; None for votes from memory.
+        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the
+            run, or ``record``.
+        path: the file or folder of the votes, beside or in which their ledger lies; None for votes
+            from memory.
 
     Raises:
         ValueError: if the unit is no word.
@@ -50,7 +65,7 @@ class VotesFrom:
 
     def __post_init__(self) -> None:
         word = self.unit is None or re.fullmatch(r"\w+", self.unit)
-        expect(word, "unit as one word, such as record or patient", unit=self.unit)
+        require(word, "unit as one word, such as record or patient", unit=self.unit)
 
     @property
     def ledger_path(self) -> Path | None:
@@ -66,7 +81,9 @@ class VotesFrom:
         return digest(key, *self.silos.fingerprints)
 
 
-def votes_from(votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: str | None = None) -> VotesFrom:
+def votes_from(
+    votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: str | None = None
+) -> VotesFrom:
     """Return votes in memory, one for each silo, or those of a file or folder, for units of that name.
 
     Raises ``ValueError`` if a file is missing or damaged, or silos disagree.
@@ -74,10 +91,14 @@ def votes_from(votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: s
     if isinstance(votes, str | Path):
         path = located(votes)
         return VotesFrom(silos=Silos.read(path), unit=unit, path=path)
-    return VotesFrom(silos=Silos.of((votes,) if isinstance(votes, NamedVotes) else tuple(votes)), unit=unit)
+    return VotesFrom(
+        silos=Silos.of((votes,) if isinstance(votes, NamedVotes) else tuple(votes)), unit=unit
+    )
 
 
-def open_votes_run(root: Path, votes: VotesFrom, *, ledger: Path | None = None, overwrite: bool = False) -> Run:
+def open_votes_run(
+    root: Path, votes: VotesFrom, *, ledger: Path | None = None, overwrite: bool = False
+) -> Run:
     """Return the run at ``root`` with the ledger of its votes. Writes nothing.
 
     Args:
@@ -87,10 +108,15 @@ def open_votes_run(root: Path, votes: VotesFrom, *, ledger: Path | None = None, 
         overwrite: whether other votes may take the place of those that the run has.
 
     Raises:
-        ValueError: if the run has teachers, or its ledger is missing or not that with which it was begun.
+        ValueError: if the run has teachers, or its ledger is missing or not that with which it was
+            begun.
     """
     run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
-    expect(run.state(TEACHERS_FIT) is None, "a run folder of their own for votes, without teachers", run=str(root))
+    require(
+        run.state(TEACHERS_FIT) is None,
+        "a run folder of their own for votes, without teachers",
+        run=str(root),
+    )
 
     def same_votes(inputs: Json) -> bool:
         key = read_key(run)
@@ -98,12 +124,16 @@ def open_votes_run(root: Path, votes: VotesFrom, *, ledger: Path | None = None, 
 
     source = PrivateSource("votes", votes.ledger_path, same_votes)
     run = replace(run, ledger=choose_ledger_of(root, ledger, source, overwrite=overwrite))
-    expect_ledger(run)
+    require_ledger(run)
     return run
 
 
-def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:
-    """Raise ``ValueError`` if nothing can be released from votes that are about to be imported. Writes nothing.
+def require_served(
+    settings: LabelSettings, run: Run, votes: VotesFrom, data: DataSource | None = None
+) -> None:
+    """Raise ``ValueError`` if nothing can be released from votes that are about to be imported.
+
+    Writes nothing.
 
     Args:
         settings: the queries, the mechanism and the budget.
@@ -112,30 +142,36 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
         data: the source of the public and test records that is named, if any is.
 
     Raises:
-        ValueError: if no noise meets the target, the mechanism needs what neither votes nor data bring, or more silos
-            are copies of each other than a unit may reach teachers.
+        ValueError: if no noise meets the target, the mechanism needs what neither votes nor data
+            bring, or more silos are copies of each other than a unit may reach teachers.
     """
     silos = votes.silos
-    _expect_no_copies(silos, settings.max_teachers_per_unit)
+    _require_no_copies(silos, settings.max_teachers_per_unit)
     num_samples = len(silos.ids)
-    aggregator = resolve_settings(settings, silos.panel, num_samples, silos.form).mechanism
+    aggregator = resolve_settings(settings, silos.shape, num_samples, silos.form).mechanism
     if not aggregator.needs.isdisjoint({"ballots", "voters"}):
-        expect_no_counts(sum(silo.num_teachers for silo in silos.members if silo.counts_alone))
+        require_no_counts(sum(silo.num_teachers for silo in silos.members if silo.counts_alone))
     if "features" in aggregator.needs and silos.features is None:
-        expect_features(_import_settings(run, votes, data)["data"], aggregator, silos.form, num_samples)
+        require_features(
+            _import_settings(run, votes, data)["data"], aggregator, silos.form, num_samples
+        )
 
 
-def _expect_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
+def _require_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
     """Raise ``ValueError`` if more silos have the same counts on all samples than a unit may reach teachers.
 
-    A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in another order or of
-    their counts; of scores, the sums are compared. Silos that answer all samples alike, as one that stays away does,
-    are no copies.
+    A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in
+    another order or of their counts; of scores, the sums are compared. Silos that answer all
+    samples alike, as one that stays away does, are no copies.
     """
-    alike = Counter((silo.num_teachers, silo.sums) for silo in silos.members if silo.sums is not None)
+    alike = Counter(
+        (silo.num_teachers, silo.sums) for silo in silos.members if silo.sums is not None
+    )
     copies = max(alike.values(), default=1)
     requirement = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
-    expect(copies <= max_teachers_per_unit, requirement, max_teachers_per_unit=max_teachers_per_unit)
+    require(
+        copies <= max_teachers_per_unit, requirement, max_teachers_per_unit=max_teachers_per_unit
+    )
 
 
 def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:
@@ -149,21 +185,29 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         data: the source of the public and test records for a student, if any is described.
 
     Raises:
-        ValueError: if the run was begun with other votes and is not overwritten, if the votes are on other samples or
-            labels than the public records have, or if the ledger cannot be used.
+        ValueError: if the run was begun with other votes and is not overwritten, if the votes are
+            on other samples or labels than the public records have, or if the ledger cannot be
+            used.
     """
     if data is not None:
-        expect_of_data(votes.silos, data)
+        require_of_data(votes.silos, data)
     if run.overwrite or not run.is_finished(VOTES_IMPORT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
     key = ensure_key(run, VOTES_IMPORT)
-    inputs = Inputs(_import_settings(run, votes, data), {"votes": votes.fingerprint(key), "partition": digest(key)})
+    inputs = Inputs(
+        _import_settings(run, votes, data),
+        {"votes": votes.fingerprint(key), "partition": digest(key)},
+    )
     _add_data(run, inputs)
     _forget_unit(run, inputs)
     if not run.begin(VOTES_IMPORT, inputs):
         return
-    store, silos, first_teacher = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), votes.silos, 0
+    store, silos, first_teacher = (
+        VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]),
+        votes.silos,
+        0,
+    )
     with step_bar(len(silos.members), "import of votes", unit="silo") as bar:
         for silo in silos.members:
             teachers = range(first_teacher, first_teacher + silo.num_teachers)
@@ -191,16 +235,16 @@ def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, form: Bal
         store.save_counts(teachers, votes.counts)
 
 
-def expect_of_data(votes: Silos, data: DataSource) -> None:
+def require_of_data(votes: Silos, data: DataSource) -> None:
     """Raise ``ValueError`` unless votes are on public records of ``data`` and on its labels."""
     names = data.label_names
-    expect(
+    require(
         votes.label_names == names,
         f"votes on the labels of the data, {', '.join(names)}",
         label_names=votes.label_names,
     )
     unknown = np.setdiff1d(votes.ids, data.load(Role.PUBLIC).ids)
-    expect(unknown.size == 0, "votes on ids of the public records", unknown=unknown[:3].tolist())
+    require(unknown.size == 0, "votes on ids of the public records", unknown=unknown[:3].tolist())
 
 
 def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
@@ -219,13 +263,18 @@ def _add_data(run: Run, inputs: Inputs) -> None:
     without = replace(inputs, settings={**inputs.settings, "data": None})
     run.needs(VOTES_IMPORT, without)  # raises on any other change
     run.record(
-        VOTES_IMPORT, replace(state, begun=replace(state.begun, settings={**state.begun.settings, "data": data}))
+        VOTES_IMPORT,
+        replace(state, begun=replace(state.begun, settings={**state.begun.settings, "data": data})),
     )
 
 
 def _forget_unit(run: Run, inputs: Inputs) -> None:
     """Remove statements that speak of another unit; `label` makes them again at no cost."""
     state = run.state(VOTES_IMPORT)
-    if run.overwrite and state is not None and state.begun.settings.get("unit") != inputs.settings["unit"]:
+    if (
+        run.overwrite
+        and state is not None
+        and state.begun.settings.get("unit") != inputs.settings["unit"]
+    ):
         for statement in LABEL.outputs[1:]:
             (run.root / statement).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting._adaptive_optimum import equal_rounds
 from pate.accounting._base import Event, leaves, total_cost
 from pate.accounting._conversion import (
@@ -33,21 +33,27 @@ _GAUSSIANS = "Gaussian events alone, for their exact epsilon"
 class RDPAccountant:
     """Adds up the costs of events under one neighboring relation and converts the sum to (epsilon, delta)-DP.
 
-    The conversions are ``"tightest"``, that of `guarantee`; ``"optimal"``, that of the curve alone, Canonne, Kamath &
-    Steinke (2020), Proposition 12; ``"classic"``, Mironov (2017), Proposition 3, for the reproduction of published
-    figures only; and ``"exact"``, the trade-off of composed Gaussian mechanisms (Balle & Wang (2018)), which takes
-    Gaussian events alone.
+    The conversions are ``"tightest"``, that of `guarantee`; ``"optimal"``, that of the curve alone,
+    Canonne, Kamath & Steinke (2020), Proposition 12; ``"classic"``, Mironov (2017), Proposition 3,
+    for the reproduction of published figures only; and ``"exact"``, the trade-off of composed
+    Gaussian mechanisms (Balle & Wang (2018)), which takes Gaussian events alone.
 
     Args:
         relation: the neighboring relation that every event must be stated under.
         orders: Renyi orders above 1, ascending, shape ``[K]``.
     """
 
-    def __init__(self, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> None:
+    def __init__(
+        self, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
+    ) -> None:
         self.relation = NeighboringRelation(relation)
         orders = np.asarray(orders, dtype=np.float64)
-        ascending = orders.ndim == 1 and orders.size > 0 and np.all(np.diff(orders) > 0) and orders[0] > 1
-        expect(ascending and np.isfinite(orders[-1]), "ascending finite orders above 1", orders=orders)
+        ascending = (
+            orders.ndim == 1 and orders.size > 0 and np.all(np.diff(orders) > 0) and orders[0] > 1
+        )
+        require(
+            ascending and np.isfinite(orders[-1]), "ascending finite orders above 1", orders=orders
+        )
         self.orders = orders
         self._cost = Cost.nothing(orders)
         self._batches: list[tuple[tuple[Event, ...], IntArray]] = []
@@ -75,18 +81,22 @@ class RDPAccountant:
     def compose(self, event: Event | Sequence[Event], count: int | ArrayLike = 1) -> RDPAccountant:
         """Add one event or several, each ``count`` times (one count for all, or one each), and return the accountant.
 
-        Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative count, or an event
-        stated under another relation.
+        Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative
+        count, or an event stated under another relation.
         """
         members = (event,) if isinstance(event, Event) else _as_tuple(event)
         times = _as_counts(count, len(members))
-        strangers = {kind.__name__ for kind in set(map(type, members)) if not issubclass(kind, Event)}
+        strangers = {
+            kind.__name__ for kind in set(map(type, members)) if not issubclass(kind, Event)
+        }
         if strangers:
             raise TypeError(f"Expected events, got {', '.join(sorted(strangers))}")
         relations = list(map(attrgetter("neighboring_relation"), members))
         if relations.count(self.relation) != len(members):
             other = next(relation for relation in relations if relation is not self.relation)
-            expect(False, f"an event under {self.relation.value}", neighboring_relation=other.value)
+            require(
+                False, f"an event under {self.relation.value}", neighboring_relation=other.value
+            )
         added = total_cost(members, times, self.orders)
         if times.any():
             self._cost = self._cost.plus(added)
@@ -119,28 +129,33 @@ class RDPAccountant:
         self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
     ) -> tuple[float, float]:
         """Return epsilon from the Renyi curve alone, and the order at which it is reached."""
-        expect_open_unit(delta=delta)
-        _expect_renyi(conversion)
+        require_in_open_unit_interval(delta=delta)
+        _require_renyi(conversion)
         if not self._batches:
             return 0.0, float(self.orders[-1])
         epsilons = convert(self._cost, self.orders, delta=delta, conversion=conversion)
         best = int(np.argmin(epsilons))
-        return float(epsilons[best]), float(self.orders[best] if np.isfinite(epsilons[best]) else self.orders[-1])
+        return float(epsilons[best]), float(
+            self.orders[best] if np.isfinite(epsilons[best]) else self.orders[-1]
+        )
 
     def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
         """Return the smallest delta, at most 1, for which the conversion finds the sum (``epsilon``, delta)-DP."""
-        expect(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+        require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
         if conversion == "exact":
             return gaussian_delta(epsilon, self._mu())
         if conversion == "tightest":
             cost = self._cost
-            deltas = [lost + gaussian_delta(epsilon, math.sqrt(mu_squared)) for mu_squared, lost, _ in gaussians(cost)]
+            deltas = [
+                lost + gaussian_delta(epsilon, math.sqrt(mu_squared))
+                for mu_squared, lost, _ in gaussians(cost)
+            ]
             equal = equal_rounds(self._parts())
             if equal is not None:
                 deltas.append(equal[1].delta_at(epsilon))
             both = (self.delta0 + math.exp(cost.log_survival) * delta for delta in deltas)
             return min(1.0, *both, self.get_delta(epsilon, conversion="optimal"))
-        _expect_renyi(conversion)
+        _require_renyi(conversion)
         if not self._batches:
             return 0.0
         far = self.orders - 1
@@ -158,14 +173,18 @@ class RDPAccountant:
     def _mu(self) -> float:
         parts = [leaf for event, count in self.events for leaf in leaves(event, count)]
         kinds = {type(event).__name__ for event, n in parts if n}
-        expect(kinds <= {GaussianEvent.__name__}, _GAUSSIANS, events=sorted(kinds))
+        require(kinds <= {GaussianEvent.__name__}, _GAUSSIANS, events=sorted(kinds))
         # the curve is alpha mu^2 / 2
         return math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0])) if parts else 0.0
 
 
-def _expect_renyi(conversion: str) -> None:
+def _require_renyi(conversion: str) -> None:
     conversions = ", ".join(get_args(Conversion))
-    expect(conversion in ("optimal", "classic"), f"conversion among {conversions}", conversion=conversion)
+    require(
+        conversion in ("optimal", "classic"),
+        f"conversion among {conversions}",
+        conversion=conversion,
+    )
 
 
 def _as_tuple(events: Any) -> tuple[Any, ...]:
@@ -177,10 +196,13 @@ def _as_tuple(events: Any) -> tuple[Any, ...]:
 def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:
     values = np.asarray(counts)
     if values.ndim == 0:
-        expect_count(0, count=counts)  # type: ignore[arg-type]
+        require_count(0, count=counts)  # type: ignore[arg-type]
         values = np.full(size, values)
-    expect(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
-    # beyond 2**53 a float does not hold every integer, and int64 soon none; numpy takes no counts for floats
-    inside = values.size == 0 or (values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all()))
-    expect(inside, "integer counts in 0..2**53", counts=values.tolist()[:5])
+    require(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
+    # beyond 2**53 a float does not hold every integer, and int64 soon none; numpy takes no counts
+    # for floats
+    inside = values.size == 0 or (
+        values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all())
+    )
+    require(inside, "integer counts in 0..2**53", counts=values.tolist()[:5])
     return values.astype(np.int64)

@@ -1,25 +1,30 @@
 """A certified upper bound on what the best adaptive adversary achieves against rounds of two-outcome releases.
 
-In each round, after seeing all earlier releases, an adversary picks a pair of laws ``(P, Q)`` from the family that a
-mechanism allows. Let ``V_n(gamma)`` be the largest ``P(S) - gamma Q(S)`` over n rounds. Splitting S by
-the outcome of the first round,
+In each round, after seeing all earlier releases, an adversary picks a pair of laws ``(P, Q)`` from
+the family that a mechanism allows. Let ``V_n(gamma)`` be the largest ``P(S) - gamma Q(S)`` over n
+rounds. Splitting S by the outcome of the first round,
 
-    V_0(gamma) = max(0, 1 - gamma),    V_n(gamma) = sup over (P, Q) of  sum_o P(o) V_(n-1)(gamma Q(o) / P(o)),
+    V_0(gamma) = max(0, 1 - gamma),    V_n(gamma) = sup over (P, Q) of  sum_o P(o) V_(n-1)(gamma
+    Q(o) / P(o)),
 
-so n rounds are (epsilon, V_n(e^epsilon))-DP and no less. Three facts turn this into a finite computation from above:
+so n rounds are (epsilon, V_n(e^epsilon))-DP and no less. Three facts turn this into a finite
+computation from above:
 
-1. ``V_n`` is a supremum of lines of slope -1 to 0: convex, not increasing, 1 at most. A chord between two nodes, or the
-   value at a smaller gamma, bounds it from above.
-2. The value of Bernoulli laws, ``F(q, p) = p V(gamma q / p) + (1 - p) V(gamma (1 - q) / (1 - p))``, is a sum of
-   perspectives of a convex function: jointly convex, and smallest, ``V(gamma)``, where p = q. So a family whose points
-   ``(q, p)``, p >= q, lie below a concave arc is bounded by the corners of any polygon around the arc. Here its sides
-   are tangents, and its excess falls with the square of their spacing.
-3. Where p < q, exchanging the two outcomes gives ``(1 - q, 1 - p)``, the reflection of ``(p, q)``. The arcs here are
-   their own reflections, so the corners of the lower half, played in both directions, suffice.
+1. ``V_n`` is a supremum of lines of slope -1 to 0: convex, not increasing, 1 at most. A chord
+   between two nodes, or the value at a smaller gamma, bounds it from above.
+2. The value of Bernoulli laws, ``F(q, p) = p V(gamma q / p) + (1 - p) V(gamma (1 - q) / (1 - p))``,
+   is a sum of perspectives of a convex function: jointly convex, and smallest, ``V(gamma)``, where
+   p = q. So a family whose points ``(q, p)``, p >= q, lie below a concave arc is bounded by the
+   corners of any polygon around the arc. Here its sides are tangents, and its excess falls with the
+   square of their spacing.
+3. Where p < q, exchanging the two outcomes gives ``(1 - q, 1 - p)``, the reflection of ``(p, q)``.
+   The arcs here are their own reflections, so the corners of the lower half, played in both
+   directions, suffice.
 
-V may be replaced by anything larger wherever it is used, so each rounding error is covered by a factor above 1.
-The adversary's choices for a round are made before the round is drawn; the number and the kinds of rounds are fixed
-beforehand. Statements use this bound for rounds that are all equal, which have no order; budgets never do.
+V may be replaced by anything larger wherever it is used, so each rounding error is covered by a
+factor above 1. The adversary's choices for a round are made before the round is drawn; the number
+and the kinds of rounds are fixed beforehand. Statements use this bound for rounds that are all
+equal, which have no order; budgets never do.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ import numpy as np
 from scipy.special import gammaln, ndtr, ndtri
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._base import leaves
 from pate.accounting._conversion import convert, remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS
@@ -47,14 +52,16 @@ from pate.accounting._events import (
     total_cost,
 )
 
-# Bounds on the relative errors of a corner, of half a round (a dozen roundings) and of reading off the result; on the
-# error, in cells of the grid, of the position of a loss; and on what underflow and probabilities beyond _REACH lose.
+# Bounds on the relative errors of a corner, of half a round (a dozen roundings) and of reading off
+# the result; on the error, in cells of the grid, of the position of a loss; and on what underflow
+# and probabilities beyond _REACH lose.
 _CORNER_ERROR = 1e-12
 _STEP_ERROR = 1e-13
 _READING_ERROR = 1e-12
 _CELL_ERROR = 1e-9
 _LOST = 1e-100
-# Phi(-25) = 3e-138: a pair with an outcome rarer than this gains less than (1 + gamma) times as much over V(gamma)
+# Phi(-25) = 3e-138: a pair with an outcome rarer than this gains less than (1 + gamma) times as
+# much over V(gamma)
 _REACH = 25.0
 # Of rounds that are all equal, so many are computed within half a second; more hardly gain by it.
 _CHOICES = 128
@@ -78,7 +85,7 @@ class Profile(NamedTuple):
 
     def at(self, delta: float) -> float:
         """Return the smallest epsilon >= 0 proven at ``delta``; infinite if it lies beyond the grid."""
-        expect_open_unit(delta=delta)
+        require_in_open_unit_interval(delta=delta)
         proven = np.flatnonzero((self.delta <= delta) & (self.epsilon >= 0))
         if not proven.size:
             return float("inf")
@@ -95,20 +102,25 @@ class Profile(NamedTuple):
         j = int(np.searchsorted(self.epsilon, epsilon))
         if j == 0 or j == self.epsilon.size:
             return float(self.delta[min(j, self.epsilon.size - 1)])
-        share = np.expm1(epsilon - self.epsilon[j]) / np.expm1(self.epsilon[j - 1] - self.epsilon[j])
-        return float((self.delta[j] + share * (self.delta[j - 1] - self.delta[j])) * (1 + _READING_ERROR))
+        share = np.expm1(epsilon - self.epsilon[j]) / np.expm1(
+            self.epsilon[j - 1] - self.epsilon[j]
+        )
+        return float(
+            (self.delta[j] + share * (self.delta[j - 1] - self.delta[j])) * (1 + _READING_ERROR)
+        )
 
 
 def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
     """Return an epsilon for which ``count`` rounds of ``event`` are (epsilon, ``delta``)-DP against any adversary.
 
-    ``event`` consists of bounded-range choices, pure releases, stability tests and failures, in the order in which they
-    happen. Failures have a probability ``delta0`` that is fixed beforehand; both laws are then mixtures of a failure
-    and of the game above, and ``P(S) - gamma Q(S) <= delta0 + (1 - delta0) V(gamma)``. The result is never more than
-    the Renyi curves prove, and infinite if ``delta <= delta0``. Hundreds of rounds take seconds. Raises ``ValueError``
-    on other events.
+    ``event`` consists of bounded-range choices, pure releases, stability tests and failures, in the
+    order in which they happen. Failures have a probability ``delta0`` that is fixed beforehand;
+    both laws are then mixtures of a failure and of the game above, and ``P(S) - gamma Q(S) <=
+    delta0 + (1 - delta0) V(gamma)``. The result is never more than the Renyi curves prove, and
+    infinite if ``delta <= delta0``. Hundreds of rounds take seconds. Raises ``ValueError`` on other
+    events.
     """
-    expect_count(1, count=count)
+    require_count(1, count=count)
     rounds = list(_pairs_of(event))
     cost = total_cost([event], count)
     # a valid bound as well, and hence the range that the grid has to cover
@@ -124,16 +136,18 @@ def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
     return min(renyi, profile.at(remaining_delta(delta, cost.log_survival)))
 
 
-def adaptive_profile(rounds: Sequence[Pairs], count: int, *, low: float, high: float, step: float) -> Profile:
+def adaptive_profile(
+    rounds: Sequence[Pairs], count: int, *, low: float, high: float, step: float
+) -> Profile:
     """Bound ``V`` of ``count`` rounds, each of which plays one pair from every entry of ``rounds``, in this order.
 
-    The grid runs over epsilon from ``low`` to ``high`` by ``step``. Below the grid V is bounded by 1, above it by the
-    last value.
+    The grid runs over epsilon from ``low`` to ``high`` by ``step``. Below the grid V is bounded by
+    1, above it by the last value.
     """
-    expect_count(0, count=count)
-    expect(1e-5 <= step <= 0.1, "step in [1e-5, 0.1]", step=step)
-    expect(-100 <= low <= -step, "low in [-100, -step]", low=low)
-    expect(step <= high <= 100, "high in [step, 100]", high=high)
+    require_count(0, count=count)
+    require(1e-5 <= step <= 0.1, "step in [1e-5, 0.1]", step=step)
+    require(-100 <= low <= -step, "low in [-100, -step]", low=low)
+    require(step <= high <= 100, "high in [step, 100]", high=high)
     nodes = np.arange(np.floor(low / step), np.ceil(high / step) + 1)
     # the recursion runs backwards in time
     stencils = [_stencils(pairs, step) for pairs in reversed(rounds)]
@@ -155,7 +169,13 @@ def equal_rounds(events: Iterable[tuple[Event, int]]) -> tuple[int, Profile] | N
         for leaf, count in leaves(event, times):
             if isinstance(leaf, FailureEvent) or count == 0:
                 continue
-            most = _CHOICES if isinstance(leaf, BoundedRangeEvent) else _PURE if isinstance(leaf, PureDPEvent) else 0
+            most = (
+                _CHOICES
+                if isinstance(leaf, BoundedRangeEvent)
+                else _PURE
+                if isinstance(leaf, PureDPEvent)
+                else 0
+            )
             kind, total = kind or leaf, total + count
             if leaf != kind or total > most:
                 return None
@@ -174,15 +194,18 @@ def _equal_profile(event: Event, count: int) -> Profile | None:
     if eta > 4.8 or high > 100:  # for nodes 0.1 apart at most
         return None
     # with twice as many sides and nodes epsilon is 0.03% smaller
-    return adaptive_profile([bounded_range_pairs(eta, sides=48)], count, low=-high, high=high, step=eta / 48)
+    return adaptive_profile(
+        [bounded_range_pairs(eta, sides=48)], count, low=-high, high=high, step=eta / 48
+    )
 
 
 def pure_profile(epsilon: float, count: int) -> Profile:
     """Return ``V`` of ``count`` pure releases at ``gamma >= 1``, exactly but for roundings.
 
-    Each is, given the past, a post-processing of randomised response, whose n-fold composition is a pair of binomial
-    laws (Kairouz, Oh & Viswanath (2017), Theorem 3.3). With k answers against it the loss is ``(n - 2 k) epsilon``;
-    between two losses ``V`` is a line in gamma, whose slope is minus the probability under Q of fewer such answers.
+    Each is, given the past, a post-processing of randomised response, whose n-fold composition is a
+    pair of binomial laws (Kairouz, Oh & Viswanath (2017), Theorem 3.3). With k answers against it
+    the loss is ``(n - 2 k) epsilon``; between two losses ``V`` is a line in gamma, whose slope is
+    minus the probability under Q of fewer such answers.
     """
     against = np.arange((count + 1) // 2)
     losses = (count - 2 * against) * epsilon
@@ -197,13 +220,14 @@ def pure_profile(epsilon: float, count: int) -> Profile:
 def bounded_range_pairs(eta: float, *, sides: int = 64) -> Pairs:
     """Return corners around all ``eta``-bounded-range releases.
 
-    One with largest loss ``t`` is a post-processing of randomised response with losses ``t`` and ``t - eta``, for which
-    ``p = (e^eta - e^t) / (e^eta - 1)`` and ``q = p e^-t`` (docs/accounting.md). These lie on a hyperbola with
-    coordinates ``e^t`` and ``e^(eta - t)``, on which two tangents meet at the harmonic means of the coordinates.
+    One with largest loss ``t`` is a post-processing of randomised response with losses ``t`` and
+    ``t - eta``, for which ``p = (e^eta - e^t) / (e^eta - 1)`` and ``q = p e^-t``
+    (docs/accounting.md). These lie on a hyperbola with coordinates ``e^t`` and ``e^(eta - t)``, on
+    which two tangents meet at the harmonic means of the coordinates.
     """
-    expect_positive(eta=eta)
-    expect(eta <= 20, "eta <= 20", eta=eta)
-    expect_count(2, sides=sides)
+    require_positive(eta=eta)
+    require(eta <= 20, "eta <= 20", eta=eta)
+    require_count(2, sides=sides)
     sides += sides % 2
     width = eta / sides
     middle = eta * (np.arange(sides // 2, sides) + 0.5) / sides
@@ -217,16 +241,18 @@ def bounded_range_pairs(eta: float, *, sides: int = 64) -> Pairs:
 def gaussian_bit_pairs(mu: float, reach: float, *, spacing: float = 0.1) -> Pairs:
     """Return corners around all ``Bernoulli(Phi(a))`` against ``Bernoulli(Phi(b))`` with ``|a - b| <= mu``.
 
-    ``reach`` bounds ``|a|`` and ``|b|``. These are the released bits of a Gaussian stability test: ``mu`` is its window
-    over sigma. Those with ``b - a = mu`` lie on the arc ``(Phi(c - mu/2), Phi(c + mu/2))``, of slope ``exp(-c mu)``.
+    ``reach`` bounds ``|a|`` and ``|b|``. These are the released bits of a Gaussian stability test:
+    ``mu`` is its window over sigma. Those with ``b - a = mu`` lie on the arc ``(Phi(c - mu/2),
+    Phi(c + mu/2))``, of slope ``exp(-c mu)``.
     """
-    expect_positive(mu=mu, reach=reach, spacing=spacing)
-    expect(mu <= 8, "mu <= 8", mu=mu)
-    expect(spacing <= 0.5, "spacing <= 0.5", spacing=spacing)
+    require_positive(mu=mu, reach=reach, spacing=spacing)
+    require(mu <= 8, "mu <= 8", mu=mu)
+    require(spacing <= 0.5, "spacing <= 0.5", spacing=spacing)
     end = min(reach, _REACH) + mu
     centers = np.linspace(-end, 0.0, int(np.ceil(end / spacing)) + 1)
     p, q, slope = ndtr(centers + mu / 2), ndtr(centers - mu / 2), np.exp(-mu * centers)
-    # two tangents meet at q + (dp - s' dq) / (s - s'); as an integral of positive terms this keeps its digits
+    # two tangents meet at q + (dp - s' dq) / (s - s'); as an integral of positive terms this keeps
+    # its digits
     width = float(centers[1] - centers[0])
     at = width * (_NODES + 1) / 2
     density = np.exp(-((centers[:-1, None] + at - mu / 2) ** 2) / 2) / np.sqrt(2 * np.pi)
@@ -243,15 +269,16 @@ def _pairs_of(event: Event) -> Sequence[Pairs]:
     if isinstance(event, BoundedRangeEvent):
         return [bounded_range_pairs(event.eta)]
     if isinstance(event, PureDPEvent):
-        # randomised response: any pair with losses in [-epsilon, epsilon] is a post-processing of it
-        expect(event.epsilon <= 10, "epsilon <= 10", epsilon=event.epsilon)
+        # randomised response: any pair with losses in [-epsilon, epsilon] is a post-processing of
+        # it
+        require(event.epsilon <= 10, "epsilon <= 10", epsilon=event.epsilon)
         high = 1 / (1 + np.exp(-event.epsilon))
         return [_moved_outwards(np.array([high]), np.array([high * np.exp(-event.epsilon)]))]
     if isinstance(event, StabilityTestEvent):
         lowest = float(ndtri(event.delta_test))
         highest = lowest + max(0, event.num_teachers - event.shift) / event.sigma
         return [gaussian_bit_pairs(event.gap_window / event.sigma, max(abs(lowest), abs(highest)))]
-    expect(isinstance(event, FailureEvent), "an event of two outcomes", event=event)
+    require(isinstance(event, FailureEvent), "an event of two outcomes", event=event)
     return []
 
 
@@ -277,7 +304,9 @@ def _stencils(pairs: Pairs, step: float) -> tuple[IntArray, FloatArray]:
 
 def _chord(place: FloatArray, step: float) -> FloatArray:
     """Return the weight of the lower node, on a chord in gamma, at ``place`` in [0, 1] of a cell of width ``step``."""
-    return np.asarray(np.exp(place * step) * np.expm1((1 - place) * step) / np.expm1(step), dtype=np.float64)
+    return np.asarray(
+        np.exp(place * step) * np.expm1((1 - place) * step) / np.expm1(step), dtype=np.float64
+    )
 
 
 def _backward(value: FloatArray, taps: IntArray, weights: FloatArray) -> FloatArray:
@@ -285,7 +314,9 @@ def _backward(value: FloatArray, taps: IntArray, weights: FloatArray) -> FloatAr
     before, after = max(0, -int(taps.min())), max(0, int(taps.max()))
     padded = np.concatenate([np.ones(before), value, np.full(after, value[-1])])
     best, total, term = np.zeros_like(value), np.empty_like(value), np.empty_like(value)
-    for (first, *others), (weight, *rest) in zip((taps + before).tolist(), weights.tolist(), strict=True):
+    for (first, *others), (weight, *rest) in zip(
+        (taps + before).tolist(), weights.tolist(), strict=True
+    ):
         np.multiply(padded[first : first + value.size], weight, out=total)
         for start, share in zip(others, rest, strict=True):
             np.multiply(padded[start : start + value.size], share, out=term)

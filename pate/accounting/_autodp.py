@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pate._typing import FloatArray
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._conversion import remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS
@@ -23,7 +23,8 @@ def from_autodp(
 
     Args:
         mechanism: an ``autodp.autodp_core.Mechanism``.
-        relation: the relation for which the noise of the mechanism was chosen; autodp does not record it.
+        relation: the relation for which the noise of the mechanism was chosen; autodp does not
+            record it.
         orders: Renyi orders above 1, ascending, ``[K]``.
 
     Raises:
@@ -32,17 +33,24 @@ def from_autodp(
     with np.errstate(all="ignore"):
         values = np.array([float(mechanism.RenyiDP(float(order))) for order in orders])
     finite = np.isfinite(values)
-    expect(finite.any(), "an autodp mechanism with a Renyi-DP curve", mechanism=getattr(mechanism, "name", mechanism))
+    require(
+        finite.any(),
+        "an autodp mechanism with a Renyi-DP curve",
+        mechanism=getattr(mechanism, "name", mechanism),
+    )
     return RenyiCurveEvent(
-        neighboring_relation=relation, orders=tuple(orders[finite].tolist()), rdp=tuple(values[finite].tolist())
+        neighboring_relation=relation,
+        orders=tuple(orders[finite].tolist()),
+        rdp=tuple(values[finite].tolist()),
     )
 
 
 def to_autodp(accountant: RDPAccountant) -> Any:
     """Return the accountant's sum as one ``autodp`` mechanism, whose ``get_approxDP(delta)`` cross-checks epsilon.
 
-    autodp 0.2.3 evaluates the curve at any order and ignores ``delta0``, which is therefore subtracted from ``delta``
-    before autodp sees it. Raises ``ImportError`` if autodp is not installed.
+    autodp 0.2.3 evaluates the curve at any order and ignores ``delta0``, which is therefore
+    subtracted from ``delta`` before autodp sees it. Raises ``ImportError`` if autodp is not
+    installed.
     """
     from autodp.autodp_core import Mechanism
 

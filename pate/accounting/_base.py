@@ -1,6 +1,7 @@
 """Events: descriptions of releases that know their cost and their JSON form, and how they compose.
 
-The kinds of events are in `pate.accounting._events`. To add one, here or in another package, write one class::
+The kinds of events are in `pate.accounting._events`. To add one, here or in another package, write
+one class::
 
     @dataclass(frozen=True, kw_only=True)
     class LaplaceEvent(Event):
@@ -8,13 +9,14 @@ The kinds of events are in `pate.accounting._events`. To add one, here or in ano
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            expect_positive(scale=self.scale)
+            require_positive(scale=self.scale)
 
         def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
             return Cost(laplace_rdp(orders, self.scale), log_survival=0.0)
 
-and one test class that inherits `pate.testing.EventContract`. Another package declares the class as an entry
-point in the group ``pate.events``, under the name of the class, so that its ledgers can be read.
+and one test class that inherits `pate.testing.EventContract`. Another package declares the class as
+an entry point in the group ``pate.events``, under the name of the class, so that its ledgers can be
+read.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._relation import NeighboringRelation
 
@@ -41,15 +43,17 @@ ENTRY_POINTS = "pate.events"
 class Event(ABC):
     """One release, described by the parameters that determine its cost, under one neighboring relation.
 
-    Subclasses are frozen, keyword-only dataclasses, validated on construction. Their fields hold JSON values (tuples in
-    place of lists) and events. Ledgers record the name of the class, so it must never change.
+    Subclasses are frozen, keyword-only dataclasses, validated on construction. Their fields hold
+    JSON values (tuples in place of lists) and events. Ledgers record the name of the class, so it
+    must never change.
 
-    A kind has no kinds below it: the costs of many events are summed by formulas that know nothing of what a subclass
+    A kind has no kinds below it: the costs of many events are summed by formulas that know nothing
+        of what a subclass
     adds.
 
     Raises:
-        ValueError: if a class is defined under a name that another one already has, or below a class that is a kind
-            itself.
+        ValueError: if a class is defined under a name that another one already has, or below a
+            class that is a kind itself.
     """
 
     neighboring_relation: NeighboringRelation
@@ -58,16 +62,28 @@ class Event(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        above = [base.__name__ for base in cls.__mro__[1:] if issubclass(base, Event) and not inspect.isabstract(base)]
-        expect(not above, f"an event {cls.__name__} with a cost of its own, below no other kind", below=above)
+        above = [
+            base.__name__
+            for base in cls.__mro__[1:]
+            if issubclass(base, Event) and not inspect.isabstract(base)
+        ]
+        require(
+            not above,
+            f"an event {cls.__name__} with a cost of its own, below no other kind",
+            below=above,
+        )
         other = Event._kinds.setdefault(cls.__name__, cls)
         # `dataclass(slots=True)` and a reloaded module define the same class twice
         same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
-        expect(same, f"one event {cls.__name__}, that of {other.__module__}", another=cls.__module__)
+        require(
+            same, f"one event {cls.__name__}, that of {other.__module__}", another=cls.__module__
+        )
         Event._kinds[cls.__name__] = cls
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+        object.__setattr__(
+            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
+        )
 
     @abstractmethod
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
@@ -77,7 +93,8 @@ class Event(ABC):
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
         """Return the cost of N events of this very class, composed ``weights`` ``[N] > 0`` times each.
 
-        Every distinct event is evaluated once. Classes whose curves broadcast may override this to be faster.
+        Every distinct event is evaluated once. Classes whose curves broadcast may override this to
+        be faster.
         """
         often: dict[Self, float] = {}
         for event, weight in zip(events, weights.tolist(), strict=True):
@@ -90,14 +107,17 @@ class Event(ABC):
     def reaching(self, teachers: int) -> Event:
         """Return the event of the same release for a unit that reaches ``teachers`` teachers, where one reaches one.
 
-        Every window and sensitivity is that many times as wide. Epsilons are never multiplied or added up for it.
+        Every window and sensitivity is that many times as wide. Epsilons are never multiplied or
+        added up for it.
         """
-        expect_count(1, teachers=teachers)
+        require_count(1, teachers=teachers)
         return self if teachers == 1 else self._reaching(teachers)
 
     def _reaching(self, teachers: int) -> Event:
         """Return the event for two teachers or more; a kind that knows its windows overrides what holds for any."""
-        return GroupEvent(event=self, teachers=teachers, neighboring_relation=self.neighboring_relation)
+        return GroupEvent(
+            event=self, teachers=teachers, neighboring_relation=self.neighboring_relation
+        )
 
     def to_world(self) -> Event:
         """Return the event of the same release for those who know nothing of its noise: the event itself, mostly."""
@@ -105,15 +125,18 @@ class Event(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; `event_from_dict` is the inverse."""
-        return {"type": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {"type": type(self).__name__} | {
+            f.name: _plain(getattr(self, f.name)) for f in fields(self)
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupEvent(Event):
     """``event`` for a unit that reaches ``teachers`` teachers, by what holds for any release of known ``mu``.
 
-    Its ``mu`` is that many times as large (Dong, Roth & Su (2022), Theorem 2.14), and its curve is that of a Gaussian
-    mechanism of this ``mu``. Nothing is known of a release without a ``mu``, or whose curve leaves out a probability.
+    Its ``mu`` is that many times as large (Dong, Roth & Su (2022), Theorem 2.14), and its curve is
+    that of a Gaussian mechanism of this ``mu``. Nothing is known of a release without a ``mu``, or
+    whose curve leaves out a probability.
     """
 
     event: Event
@@ -121,10 +144,14 @@ class GroupEvent(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
-        expect_count(1, teachers=self.teachers)
+        require(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        require_count(1, teachers=self.teachers)
         same = self.event.neighboring_relation is self.neighboring_relation
-        expect(same, f"an event under {self.neighboring_relation.value}", event=self.event.neighboring_relation)
+        require(
+            same,
+            f"an event under {self.neighboring_relation.value}",
+            event=self.event.neighboring_relation,
+        )
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the cost on ``orders`` ``[K]``, infinite where nothing is known."""
@@ -144,13 +171,17 @@ class CompositeEvent(Event):
 
     def __post_init__(self) -> None:
         parts = tuple(self.parts())
-        expect(parts, "at least one event", parts=parts)
+        require(parts, "at least one event", parts=parts)
         for _, count in parts:
-            expect_count(1, count=count)
+            require_count(1, count=count)
         relations = {event.neighboring_relation for event, _ in parts}
         if self.neighboring_relation is not None:
             relations.add(NeighboringRelation(self.neighboring_relation))
-        expect(len(relations) == 1, "one neighboring relation for all events", relations=sorted(map(str, relations)))
+        require(
+            len(relations) == 1,
+            "one neighboring relation for all events",
+            relations=sorted(map(str, relations)),
+        )
         object.__setattr__(self, "neighboring_relation", relations.pop())
 
     @abstractmethod
@@ -161,7 +192,10 @@ class CompositeEvent(Event):
         return total_cost((self,), 1, orders)
 
     def _reaching(self, teachers: int) -> Event:
-        wider = (RepeatedEvent(event=event.reaching(teachers), count=count) for event, count in self.parts())
+        wider = (
+            RepeatedEvent(event=event.reaching(teachers), count=count)
+            for event, count in self.parts()
+        )
         return ComposedEvent(events=tuple(wider))
 
     def to_world(self) -> Event:
@@ -169,7 +203,10 @@ class CompositeEvent(Event):
         seen = [event.to_world() for event, _ in parts]
         if seen == [event for event, _ in parts]:
             return self
-        repeated = (RepeatedEvent(event=event, count=count) for event, (_, count) in zip(seen, parts, strict=True))
+        repeated = (
+            RepeatedEvent(event=event, count=count)
+            for event, (_, count) in zip(seen, parts, strict=True)
+        )
         return ComposedEvent(events=tuple(repeated))
 
 
@@ -181,8 +218,8 @@ class RepeatedEvent(CompositeEvent):
     count: int
 
     def __post_init__(self) -> None:
-        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
-        expect_count(1, count=self.count)
+        require(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        require_count(1, count=self.count)
         super().__post_init__()
 
     def parts(self) -> Iterable[tuple[Event, int]]:
@@ -196,11 +233,11 @@ class ComposedEvent(CompositeEvent):
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
-        expect(isinstance(self.events, Iterable), "a list of events", events=self.events)
+        require(isinstance(self.events, Iterable), "a list of events", events=self.events)
         object.__setattr__(self, "events", tuple(self.events))
-        expect(self.events, "at least one event", events=self.events)
+        require(self.events, "at least one event", events=self.events)
         for event in self.events:
-            expect(isinstance(event, Event), "events to be Events", event=event)
+            require(isinstance(event, Event), "events to be Events", event=event)
         super().__post_init__()
 
     def parts(self) -> Iterable[tuple[Event, int]]:
@@ -212,7 +249,8 @@ class PartiesEvent(CompositeEvent):
     """A release to whose noise several parties contribute, so that each knows its own contribution.
 
     Attributes:
-        parties: the release as the parties see it, who know some of the noise. It is what the release costs.
+        parties: the release as the parties see it, who know some of the noise. It is what the
+            release costs.
         world: the release as everybody else sees it. It costs no more.
     """
 
@@ -222,20 +260,28 @@ class PartiesEvent(CompositeEvent):
     def __post_init__(self) -> None:
         for name in ("parties", "world"):
             event = getattr(self, name)
-            expect(isinstance(event, Event), f"{name} to be an Event", **{name: event})
+            require(isinstance(event, Event), f"{name} to be an Event", **{name: event})
         super().__post_init__()
         same = self.world.neighboring_relation is self.neighboring_relation
-        expect(same, "one neighboring relation for all events", world=self.world.neighboring_relation)
+        require(
+            same, "one neighboring relation for all events", world=self.world.neighboring_relation
+        )
         most, least = self.parties.cost(), self.world.cost()
         cheaper = bool((least.rdp <= most.rdp).all()) and least.mu_squared <= most.mu_squared
         cheaper = cheaper and least.log_survival >= most.log_survival
-        expect(cheaper, "a world to which the release costs no more than to its parties", world=self.world)
+        require(
+            cheaper,
+            "a world to which the release costs no more than to its parties",
+            world=self.world,
+        )
 
     def parts(self) -> Iterable[tuple[Event, int]]:
         return ((self.parties, 1),)
 
     def _reaching(self, teachers: int) -> Event:
-        return replace(self, parties=self.parties.reaching(teachers), world=self.world.reaching(teachers))
+        return replace(
+            self, parties=self.parties.reaching(teachers), world=self.world.reaching(teachers)
+        )
 
     def to_world(self) -> Event:
         return self.world
@@ -256,7 +302,9 @@ def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
         yield event, count
 
 
-def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+def total_cost(
+    events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS
+) -> Cost:
     """Return the cost of N events on ``orders`` ``[K]``, repeated ``counts`` times (one number for all, or ``[N]``).
 
     Events of one class are evaluated together.
@@ -265,13 +313,19 @@ def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArra
     kinds: dict[type[Event], None] = dict.fromkeys(map(type, events))
     weights = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
     if any(issubclass(kind, CompositeEvent) for kind in kinds):
-        flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]
+        flat = [
+            leaf
+            for event, count in zip(events, weights.tolist(), strict=True)
+            for leaf in leaves(event, count)
+        ]
         return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
     if len(kinds) == 1 and weights.all():
         return next(iter(kinds)).total(events, weights, orders)
     total = Cost.nothing(orders)
     for kind in kinds:
-        chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))
+        chosen = np.fromiter(
+            (type(event) is kind for event in events), dtype=np.bool_, count=len(events)
+        )
         chosen &= weights > 0
         if chosen.any():
             part = [event for event, yes in zip(events, chosen, strict=True) if yes]
@@ -285,17 +339,26 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
     An unknown name is looked up among the entry points ``pate.events`` of installed packages.
 
     Raises:
-        ValueError: on an unknown name, a missing or unknown parameter, or a value that the event refuses.
+        ValueError: on an unknown name, a missing or unknown parameter, or a value that the event
+            refuses.
     """
-    expect(isinstance(description, Mapping), "an event as a mapping", description=description)
+    require(isinstance(description, Mapping), "an event as a mapping", description=description)
     parameters = dict(description)
     cls = _kind(parameters.pop("type", None))
     expected = {f.name for f in fields(cls)}
     supplied = sorted(parameters)
-    expect(set(supplied) == expected, f"{cls.__name__} with the parameters {sorted(expected)}", parameters=supplied)
+    require(
+        set(supplied) == expected,
+        f"{cls.__name__} with the parameters {sorted(expected)}",
+        parameters=supplied,
+    )
     relation = parameters["neighboring_relation"]
     names = [member.value for member in NeighboringRelation]
-    expect(relation in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=relation)
+    require(
+        relation in names,
+        f"neighboring_relation among {', '.join(names)}",
+        neighboring_relation=relation,
+    )
     return cls(**{name: _parsed(value) for name, value in parameters.items()})
 
 
@@ -305,10 +368,14 @@ def _kind(name: object) -> type[Event]:
             try:
                 entry.load()
             except (ImportError, AttributeError) as error:
-                raise ValueError(f"Expected {entry.value} to define the event {name}, got: {error}") from None
-    kinds = {kind_name: kind for kind_name, kind in Event._kinds.items() if not inspect.isabstract(kind)}
+                raise ValueError(
+                    f"Expected {entry.value} to define the event {name}, got: {error}"
+                ) from None
+    kinds = {
+        kind_name: kind for kind_name, kind in Event._kinds.items() if not inspect.isabstract(kind)
+    }
     requirement = f"an event among {', '.join(sorted(kinds))}, or the package that defines another one to be installed"
-    expect(isinstance(name, str) and name in kinds, requirement, type=name)
+    require(isinstance(name, str) and name in kinds, requirement, type=name)
     return kinds[str(name)]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def smallest_where(holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-13) -> float:
+def smallest_where(
+    holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-13
+) -> float:
     """Return the smallest x in ``low..high`` at which ``holds(x)``, which turns from false to true as x grows.
 
-    The condition is assumed to hold at ``high``. The result is never too small, and too large by a relative
-    ``tolerance`` at most.
+    The condition is assumed to hold at ``high``. The result is never too small, and too large by a
+    relative ``tolerance`` at most.
     """
     width = high - low
     while high - low > tolerance * min(width, max(abs(low), abs(high))):

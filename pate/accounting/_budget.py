@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._relation import NeighboringRelation
 
 FilterName = Literal["renyi", "gaussian", "mixed"]
@@ -24,10 +24,13 @@ class Budget:
         max_epsilon: the largest total epsilon.
         delta: the delta at which ``max_epsilon`` holds.
         neighboring_relation: the relation under which it holds.
-        max_delta0: the part of ``delta`` set aside for failures, such as those of stability tests. None for a tenth of
-            it, or for what the first release would need if it were repeated until the budget is spent, if that is more.
-        filter: what keeps all releases within the budget. None for the filter that admits the first release most often.
-        max_teachers_per_unit: the number of teachers that a unit may reach in each release for which it holds.
+        max_delta0: the part of ``delta`` set aside for failures, such as those of stability tests.
+            None for a tenth of it, or for what the first release would need if it were repeated
+            until the budget is spent, if that is more.
+        filter: what keeps all releases within the budget. None for the filter that admits the first
+            release most often.
+        max_teachers_per_unit: the number of teachers that a unit may reach in each release for
+            which it holds.
     """
 
     max_epsilon: float
@@ -59,21 +62,33 @@ class Budget:
                 max_teachers_per_unit=max_teachers_per_unit,
             )
         for name, value in (("max_delta0", max_delta0), ("budget_filter", budget_filter)):
-            expect(value is None, f"max_epsilon with {name}", **{name: value})
+            require(value is None, f"max_epsilon with {name}", **{name: value})
         return None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
-        expect_positive(max_epsilon=self.max_epsilon)
-        expect_open_unit(delta=self.delta)
-        expect_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
+        object.__setattr__(
+            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
+        )
+        require_positive(max_epsilon=self.max_epsilon)
+        require_in_open_unit_interval(delta=self.delta)
+        require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
         filters = (None, *get_args(FilterName))
-        expect(self.filter in filters, f"a filter among {', '.join(get_args(FilterName))}", filter=self.filter)
+        require(
+            self.filter in filters,
+            f"a filter among {', '.join(get_args(FilterName))}",
+            filter=self.filter,
+        )
         if self.max_delta0 is not None:
-            expect(0 <= self.max_delta0 < self.delta, f"0 <= max_delta0 < {self.delta}", max_delta0=self.max_delta0)
+            require(
+                0 <= self.max_delta0 < self.delta,
+                f"0 <= max_delta0 < {self.delta}",
+                max_delta0=self.max_delta0,
+            )
         for name in ("max_epsilon", "delta", "max_delta0"):
             value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else float(value))  # JSON has no numpy scalars
+            object.__setattr__(
+                self, name, None if value is None else float(value)
+            )  # JSON has no numpy scalars
         object.__setattr__(self, "max_teachers_per_unit", int(self.max_teachers_per_unit))
 
     def to_dict(self) -> dict[str, Any]:

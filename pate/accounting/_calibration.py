@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._conversion import Conversion
 from pate.accounting._cost import DEFAULT_ORDERS
@@ -31,7 +31,8 @@ class Target:
         max_teachers_per_unit: the number of teachers that a unit may reach for which it holds.
 
     Raises:
-        ValueError: unless ``epsilon > 0``, ``0 < delta < 1``, ``num_queries >= 1`` and ``max_teachers_per_unit >= 1``.
+        ValueError: unless ``epsilon > 0``, ``0 < delta < 1``, ``num_queries >= 1`` and
+            ``max_teachers_per_unit >= 1``.
     """
 
     epsilon: float
@@ -41,14 +42,23 @@ class Target:
     max_teachers_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        expect_positive(target_epsilon=self.epsilon)
-        expect_open_unit(delta=self.delta)
-        expect_count(1, num_queries=self.num_queries, max_teachers_per_unit=self.max_teachers_per_unit)
-        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+        require_positive(target_epsilon=self.epsilon)
+        require_in_open_unit_interval(delta=self.delta)
+        require_count(
+            1, num_queries=self.num_queries, max_teachers_per_unit=self.max_teachers_per_unit
+        )
+        object.__setattr__(
+            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
+        )
 
 
 def epsilon_of(
-    event: Event, *, count: int, delta: float, conversion: Conversion = "tightest", orders: FloatArray = DEFAULT_ORDERS
+    event: Event,
+    *,
+    count: int,
+    delta: float,
+    conversion: Conversion = "tightest",
+    orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
     """Return epsilon at ``delta`` of ``count`` repetitions of ``event``, under the event's own relation."""
     accountant = RDPAccountant(relation=event.neighboring_relation, orders=orders)
@@ -56,21 +66,26 @@ def epsilon_of(
 
 
 def calibrate_scale(
-    event_of: Callable[[float], Event], target: Target, *, tolerance: float = 1e-6, orders: FloatArray = DEFAULT_ORDERS
+    event_of: Callable[[float], Event],
+    target: Target,
+    *,
+    tolerance: float = 1e-6,
+    orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
     """Return the smallest scale of the noise at which all queries of a target cost at most its epsilon.
 
     Args:
-        event_of: returns the event of one query, under the target's relation, for a scale of its noise; more noise
-            must not cost more.
+        event_of: returns the event of one query, under the target's relation, for a scale of its
+            noise; more noise must not cost more.
         target: the largest cost of all queries together.
         tolerance: by what fraction the scale may exceed the smallest one. It is never smaller.
         orders: Renyi orders on which epsilon is computed.
 
     Raises:
-        ValueError: if no scale meets the target, for example because the failures of tests alone cost its delta.
+        ValueError: if no scale meets the target, for example because the failures of tests alone
+            cost its delta.
     """
-    expect_positive(tolerance=tolerance)
+    require_positive(tolerance=tolerance)
     unreached = f"a target that some noise reaches, with delta = {target.delta:g}"
 
     @cache  # ends of the bracket are asked for again
@@ -84,13 +99,17 @@ def calibrate_scale(
     low, high, step = 0.0, 0.0, 1.0
     while not holds(high):
         low, high, step = high, high + step, 2 * step
-        expect(high < 200, unreached, target_epsilon=target.epsilon)
+        require(high < 200, unreached, target_epsilon=target.epsilon)
     while low == high or holds(low):
         high, low = low, low - step
         step *= 2
-        expect(low > -200, "a target that some noise exceeds", target_epsilon=target.epsilon)
-    # epsilon is close to a power of the scale: secants in logarithms reach the target within a few steps
-    above, below = math.log(epsilon(low) / target.epsilon), _log_ratio(epsilon(high), target.epsilon)
+        require(low > -200, "a target that some noise exceeds", target_epsilon=target.epsilon)
+    # epsilon is close to a power of the scale: secants in logarithms reach the target within a few
+    # steps
+    above, below = (
+        math.log(epsilon(low) / target.epsilon),
+        _log_ratio(epsilon(high), target.epsilon),
+    )
     for _ in range(60):
         if high - low <= tolerance:
             break

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._base import Event, event_from_dict, total_cost
 from pate.accounting._budget import BudgetExceededError
@@ -31,12 +31,18 @@ ROUNDING = 1 + 1e-12  # sums of the same costs in another order differ by a smal
 def account(charges: Sequence[Charge], relation: NeighboringRelation) -> RDPAccountant:
     """Return the accountant of all ``charges`` under ``relation``."""
     accountant = RDPAccountant(relation=relation)
-    return accountant.compose([events[relation] for events, _ in charges], [count for _, count in charges])
+    return accountant.compose(
+        [events[relation] for events, _ in charges], [count for _, count in charges]
+    )
 
 
-def cost_of_charges(charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray) -> Cost:
+def cost_of_charges(
+    charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray
+) -> Cost:
     """Return what ``charges`` cost together under ``relation`` on ``orders`` ``[K]``."""
-    return total_cost([events[relation] for events, _ in charges], [count for _, count in charges], orders)
+    return total_cost(
+        [events[relation] for events, _ in charges], [count for _, count in charges], orders
+    )
 
 
 def reaching(charges: Sequence[Charge], teachers: int) -> list[Charge]:
@@ -60,48 +66,62 @@ def to_world(charges: Sequence[Charge]) -> list[Charge]:
     return [(seen[id(events)], count) for events, count in charges]
 
 
-def expect_delta_beyond_tests(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> None:
+def require_delta_beyond_tests(
+    charges: Sequence[Charge], relation: NeighboringRelation, delta: float
+) -> None:
     """Raise ``ValueError`` unless the stability tests in ``charges`` under ``relation`` cost less than ``delta``."""
-    expect_open_unit(delta=delta)
+    require_in_open_unit_interval(delta=delta)
     tests = account(charges, relation).delta0
     if delta <= tests:
         most = f"delta > {tests:.3g}, what the stability tests of all queries cost"
         raise BudgetExceededError(f"Expected {most}, got delta={delta!r}")
 
 
-def expect_events(events: Events) -> None:
+def require_events(events: Events) -> None:
     """Raise ``ValueError`` or ``TypeError`` unless ``events`` holds an event of known cost under each relation."""
-    expect(isinstance(events, Mapping), "events by relation", events=events)
-    expect(set(events) == set(NeighboringRelation), "an event under either relation", events=sorted(map(str, events)))
+    require(isinstance(events, Mapping), "events by relation", events=events)
+    require(
+        set(events) == set(NeighboringRelation),
+        "an event under either relation",
+        events=sorted(map(str, events)),
+    )
     for name, event in events.items():
         relation = NeighboringRelation(name)
         same = isinstance(event, Event) and event.neighboring_relation is relation
-        expect(same, f"an event under {relation.value}", event=event)
-        _expect_known_cost(event)
+        require(same, f"an event under {relation.value}", event=event)
+        _require_known_cost(event)
 
 
 @lru_cache(maxsize=4096)
-def _expect_known_cost(event: Event) -> None:
+def _require_known_cost(event: Event) -> None:
     try:
         once = event.cost()
     except OverflowError:
-        raise ValueError(f"Expected an event whose cost is a float, got {str(event)[:80]}") from None
+        raise ValueError(
+            f"Expected an event whose cost is a float, got {str(event)[:80]}"
+        ) from None
     valid = np.shape(once.rdp) == DEFAULT_ORDERS.shape and bool((once.rdp >= 0).all())
     valid = valid and once.log_survival <= 0 and once.mu_squared >= 0
-    expect(valid, "an event of known cost", event=event)
+    require(valid, "an event of known cost", event=event)
 
 
-def expect_charged_count(minimum: int, count: int) -> None:
+def require_charged_count(minimum: int, count: int) -> None:
     """Raise ``ValueError`` unless ``count`` is an integer in ``minimum..2**53``."""
     if type(count) is int and minimum <= count <= MAX_COUNT:
         return
-    expect_count(minimum, count=count)
-    expect(count <= MAX_COUNT, "count <= 2**53", count=count if count < 1 << 99 else f"{int(count).bit_length()} bits")
+    require_count(minimum, count=count)
+    require(
+        count <= MAX_COUNT,
+        "count <= 2**53",
+        count=count if count < 1 << 99 else f"{int(count).bit_length()} bits",
+    )
 
 
 def plain_events(events: Events) -> dict[str, Any]:
     """Return plain JSON types; `parse_events` reads their text."""
-    return {NeighboringRelation(relation).value: event.to_dict() for relation, event in events.items()}
+    return {
+        NeighboringRelation(relation).value: event.to_dict() for relation, event in events.items()
+    }
 
 
 def plain_charges(charges: Sequence[Charge]) -> list[dict[str, Any]]:
@@ -111,7 +131,9 @@ def plain_charges(charges: Sequence[Charge]) -> list[dict[str, Any]]:
 
 def name_of(described: dict[str, Any]) -> str:
     """Return the JSON text of what `plain_events` returned; equal events in the same order give equal texts."""
-    return _name(marshal.dumps(described, 2))  # a tenth of the time, and this version knows no references
+    return _name(
+        marshal.dumps(described, 2)
+    )  # a tenth of the time, and this version knows no references
 
 
 @lru_cache(maxsize=4096)
@@ -121,7 +143,13 @@ def _name(described: bytes) -> str:
 
 @lru_cache(maxsize=4096)  # few events are distinct in a ledger
 def parse_events(text: str) -> Events:
-    """Return the events described by the JSON ``text`` as a read-only mapping. Raises like `expect_events`."""
-    events = {NeighboringRelation(name): event_from_dict(event) for name, event in json.loads(text).items()}
-    expect_events(events)
+    """Return the events described by the JSON ``text`` as a read-only mapping.
+
+    Raises like `require_events`.
+    """
+    events = {
+        NeighboringRelation(name): event_from_dict(event)
+        for name, event in json.loads(text).items()
+    }
+    require_events(events)
     return MappingProxyType(events)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pate._typing import FloatArray
-from pate._validation import expect_open_unit
+from pate._validation import require_in_open_unit_interval
 from pate.accounting._cost import Cost
 from pate.accounting._gaussian import gaussian_epsilon, gaussian_log_delta
 from pate.accounting._smoothing import WIDTHS, lost_delta, smoothed_mu_squared
@@ -22,7 +22,8 @@ Conversion = Literal["tightest", "optimal", "classic", "exact"]
 class Guarantee:
     """The (epsilon, delta) that is proven, and the proof: a curve at ``order``, a Gaussian ``mu``, or equal ``rounds``.
 
-    Where choices and tests weigh less than alone because they are many, ``width`` is the common one of these weights.
+    Where choices and tests weigh less than alone because they are many, ``width`` is the common one
+    of these weights.
     """
 
     epsilon: float
@@ -43,12 +44,13 @@ class Guarantee:
 def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guarantee:
     """Return the smallest epsilon at ``delta`` that ``cost`` on ``orders`` ``[K]`` proves.
 
-    It follows from the best Renyi order (Canonne, Kamath & Steinke (2020), Proposition 12), or from the trade-off of a
-    Gaussian mechanism of ``mu`` (Balle & Wang (2018), Theorem 8) that dominates all that was composed: one by one
-    (Dong, Roth & Su (2022), Corollary 3.3), or as the many that they are (docs/accounting.md, "Many bits"). For events
-    fixed in advance the best of these is valid.
+    It follows from the best Renyi order (Canonne, Kamath & Steinke (2020), Proposition 12), or from
+    the trade-off of a Gaussian mechanism of ``mu`` (Balle & Wang (2018), Theorem 8) that dominates
+    all that was composed: one by one (Dong, Roth & Su (2022), Corollary 3.3), or as the many that
+    they are (docs/accounting.md, "Many bits"). For events fixed in advance the best of these is
+    valid.
     """
-    expect_open_unit(delta=delta)
+    require_in_open_unit_interval(delta=delta)
     epsilons = convert(cost, orders, delta=delta)
     best = int(np.argmin(epsilons))
     tightest = Guarantee(epsilon=float(epsilons[best]), delta=delta, delta0=cost.delta0)
@@ -57,9 +59,13 @@ def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guara
     rest = remaining_delta(delta, cost.log_survival)
     for mu_squared, lost, width in gaussians(cost):
         left, mu = rest - lost, math.sqrt(mu_squared)
-        if left > 0 and (mu == 0 or gaussian_log_delta(min(tightest.epsilon, 1e300), mu) <= math.log(left)):
+        if left > 0 and (
+            mu == 0 or gaussian_log_delta(min(tightest.epsilon, 1e300), mu) <= math.log(left)
+        ):
             epsilon = gaussian_epsilon(left, mu)
-            tightest = Guarantee(epsilon=epsilon, delta=delta, delta0=cost.delta0, mu=mu, width=width)
+            tightest = Guarantee(
+                epsilon=epsilon, delta=delta, delta0=cost.delta0, mu=mu, width=width
+            )
     return tightest
 
 
@@ -76,7 +82,11 @@ def gaussians(cost: Cost) -> Iterator[tuple[float, float, float | None]]:
 
 
 def convert(
-    cost: Cost, orders: FloatArray, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
+    cost: Cost,
+    orders: FloatArray,
+    *,
+    delta: float,
+    conversion: Literal["optimal", "classic"] = "optimal",
 ) -> FloatArray:
     """Return the epsilons ``[K]`` at ``delta`` that the curve of ``cost`` proves at each of ``orders`` ``[K]``."""
     rest = remaining_delta(delta, cost.log_survival)
@@ -86,13 +96,17 @@ def convert(
 
 
 def conversion_overhead(
-    orders: FloatArray, delta: float | FloatArray, conversion: Literal["optimal", "classic"] = "optimal"
+    orders: FloatArray,
+    delta: float | FloatArray,
+    conversion: Literal["optimal", "classic"] = "optimal",
 ) -> FloatArray:
     """Return what the conversion to ``delta`` (broadcast) adds to a curve at each of ``orders`` ``[K]``."""
     far = orders - 1
     if conversion == "classic":
         return np.asarray(-np.log(delta) / far, dtype=np.float64)
-    return np.asarray(np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / far, dtype=np.float64)
+    return np.asarray(
+        np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / far, dtype=np.float64
+    )
 
 
 def remaining_delta(delta: float, log_survival: float) -> float:

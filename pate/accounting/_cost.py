@@ -31,12 +31,12 @@ class Cost(NamedTuple):
 
     Attributes:
         rdp: the Renyi-DP curve on a grid of orders, ``[K]``.
-        log_survival: ``log(1 - delta0)``, where delta0 is the probability that the curve leaves out: the release is
-            delta0-approximate RDP.
-        mu_squared: the square of the smallest known ``mu`` for which the release, apart from delta0, is ``mu``-GDP
-            (Dong, Roth & Su (2022)); infinite if none is known.
-        weights: the same for releases among many, at each of the widths ``[W]`` that these may have; ``mu_squared`` at
-            all of them if None (docs/accounting.md, "Many bits").
+        log_survival: ``log(1 - delta0)``, where delta0 is the probability that the curve leaves
+            out: the release is delta0-approximate RDP.
+        mu_squared: the square of the smallest known ``mu`` for which the release, apart from
+            delta0, is ``mu``-GDP (Dong, Roth & Su (2022)); infinite if none is known.
+        weights: the same for releases among many, at each of the widths ``[W]`` that these may
+            have; ``mu_squared`` at all of them if None (docs/accounting.md, "Many bits").
         rounds: the number of releases whose weights are less than their ``mu_squared``.
     """
 
@@ -67,7 +67,13 @@ class Cost(NamedTuple):
         if count == 0:
             return Cost(np.zeros(self.rdp.shape), 0.0, 0.0)
         weights = None if self.weights is None else self.weights * count
-        return Cost(self.rdp * count, self.log_survival * count, self.mu_squared * count, weights, self.rounds * count)
+        return Cost(
+            self.rdp * count,
+            self.log_survival * count,
+            self.mu_squared * count,
+            weights,
+            self.rounds * count,
+        )
 
     @property
     def among_many(self) -> FloatArray:

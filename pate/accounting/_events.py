@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._base import ComposedEvent as ComposedEvent
 from pate.accounting._base import CompositeEvent as CompositeEvent
 from pate.accounting._base import Event as Event
@@ -52,7 +52,7 @@ class CurveEvent(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_positive(**{name: getattr(self, name) for name in self.parameters()})
+        require_positive(**{name: getattr(self, name) for name in self.parameters()})
 
     @classmethod
     def parameters(cls) -> list[str]:
@@ -95,7 +95,9 @@ class CurveEvent(Event):
                 weight, lighter = weigh(kind, scale[rows], mu_squared[rows])
                 weights = weights + repeats[rows] @ weight
                 rounds += float(repeats[rows] @ lighter)
-        return Cost(rdp, 0.0, float(repeats @ mu_squared), None if bits is None else weights, rounds)
+        return Cost(
+            rdp, 0.0, float(repeats @ mu_squared), None if bits is None else weights, rounds
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,9 @@ class GaussianEvent(CurveEvent):
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
         """Return the cost of many events, ``weights`` ``[N]`` times each: that of one whose ``mu^2`` is their sum."""
         with np.errstate(over="ignore"):
-            mu_squared = float(np.sum(weights * gaussian_mu_squared(_values(events, "noise_multiplier"))))
+            mu_squared = float(
+                np.sum(weights * gaussian_mu_squared(_values(events, "noise_multiplier")))
+            )
             return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
     def _reaching(self, teachers: int) -> Event:
@@ -122,8 +126,8 @@ class GaussianEvent(CurveEvent):
 class GaussianThresholdEvent(CurveEvent):
     """One bit: whether a real statistic with Gaussian noise reaches a public threshold, at its exact cost.
 
-    ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. The bit is a function of what
-    a `GaussianEvent` releases, so it never costs more.
+    ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. The bit is
+    a function of what a `GaussianEvent` releases, so it never costs more.
     """
 
     noise_multiplier: float
@@ -143,7 +147,8 @@ class GaussianThresholdEvent(CurveEvent):
 class BoundedRangeEvent(CurveEvent):
     """An ``eta``-bounded-range choice, such as the exponential mechanism (Dong, Durfee & Rogers (2020), Lemma 2.4).
 
-    Gumbel noise of scale ``beta`` on scores that move within a window of width ``w`` gives ``eta = w / beta``.
+    Gumbel noise of scale ``beta`` on scores that move within a window of width ``w`` gives ``eta =
+    w / beta``.
     """
 
     eta: float
@@ -163,15 +168,15 @@ class BoundedRangeEvent(CurveEvent):
 class RootPeelingEvent(CurveEvent):
     """``count`` choices of range ``eta``, or fewer, say r, of range ``eta sqrt(count / r)``, as what is shown decides.
 
-    Neither the curve nor the ``mu`` of fewer choices is larger. But they are wider, so that they are not among as many
-    bits as they would have to be.
+    Neither the curve nor the ``mu`` of fewer choices is larger. But they are wider, so that they
+    are not among as many bits as they would have to be.
     """
 
     eta: float
     count: int
 
     def __post_init__(self) -> None:
-        expect_count(1, count=self.count)
+        require_count(1, count=self.count)
         super().__post_init__()
 
     @staticmethod
@@ -207,7 +212,8 @@ class PureDPEvent(CurveEvent):
 class GaussianNoisyMaxEvent(CurveEvent):
     """The largest of ``num_candidates`` scores with Gaussian noise (Zhu & Wang (2022), Corollary 9, or our bound).
 
-    ``noise_multiplier`` is the standard deviation over the width of the window in which the scores move together.
+    ``noise_multiplier`` is the standard deviation over the width of the window in which the scores
+    move together.
     """
 
     noise_multiplier: float
@@ -217,7 +223,7 @@ class GaussianNoisyMaxEvent(CurveEvent):
     mu_squared = staticmethod(gaussian_noisy_max_mu_squared)
 
     def __post_init__(self) -> None:
-        expect_count(1, num_candidates=self.num_candidates)
+        require_count(1, num_candidates=self.num_candidates)
         super().__post_init__()
 
     def _reaching(self, teachers: int) -> Event:
@@ -228,12 +234,13 @@ class GaussianNoisyMaxEvent(CurveEvent):
 class StabilityTestEvent(Event):
     """A propose-test-release with Gaussian noise on a gap (Zhu & Wang (2022), Algorithm 2), at its exact cost.
 
-    The test passes with probability ``Phi((max(shift, q) - shift) / sigma - z)``, ``z = Phi^-1(1 - delta_test)``, for a
-    gap of ``q`` votes. ``shift`` is the one that the mechanism was run with. ``neighboring_relation`` is the relation
-    under which the cost is stated: under it the gap moves by at most ``window`` votes, and the released set may differ
-    between neighbors only while the gap is at most ``window``. Unless given, ``window`` is
-    `NeighboringRelation.count_window`, which may differ from ``shift``. Gaps are multiples of 1/2; the narrower gap of
-    two neighbors is at most ``num_teachers`` votes.
+    The test passes with probability ``Phi((max(shift, q) - shift) / sigma - z)``, ``z = Phi^-1(1 -
+    delta_test)``, for a gap of ``q`` votes. ``shift`` is the one that the mechanism was run with.
+    ``neighboring_relation`` is the relation under which the cost is stated: under it the gap moves
+    by at most ``window`` votes, and the released set may differ between neighbors only while the
+    gap is at most ``window``. Unless given, ``window`` is `NeighboringRelation.count_window`, which
+    may differ from ``shift``. Gaps are multiples of 1/2; the narrower gap of two neighbors is at
+    most ``num_teachers`` votes.
     """
 
     sigma: float
@@ -244,11 +251,11 @@ class StabilityTestEvent(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_positive(sigma=self.sigma)
-        expect_open_unit(delta_test=self.delta_test)
-        expect_count(1, shift=self.shift, num_teachers=self.num_teachers)
+        require_positive(sigma=self.sigma)
+        require_in_open_unit_interval(delta_test=self.delta_test)
+        require_count(1, shift=self.shift, num_teachers=self.num_teachers)
         if self.window is not None:
-            expect_count(1, window=self.window)
+            require_count(1, window=self.window)
 
     @property
     def gap_window(self) -> int:
@@ -276,13 +283,15 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
         num_teachers=event.num_teachers,
     )
     rdp.setflags(write=False)
-    # Two neighbors may hold different sets while the gap is at most `window`; the test passes such a gap with
-    # probability Phi((window - shift) / sigma - z) at most, which is delta_test under the mechanism's own relation.
+    # Two neighbors may hold different sets while the gap is at most `window`; the test passes such
+    # a gap with probability Phi((window - shift) / sigma - z) at most, which is delta_test under
+    # the mechanism's own relation.
     if window > event.shift:
         log_delta0 = float(log_ndtr((window - event.shift) / event.sigma + ndtri(event.delta_test)))
     else:
         log_delta0 = float(np.log(event.delta_test))
-    # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by `window`
+    # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by
+    # `window`
     mu_squared = gaussian_mu_squared([event.sigma / window])
     (weights,), (lighter,) = weigh(TEST, np.array([window / event.sigma]), mu_squared)
     with np.errstate(divide="ignore"):  # a test that every gap passes costs all of delta
@@ -294,10 +303,11 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
 class FailureEvent(Event):
     """A probability ``delta`` that the guarantee of the events composed with this one fails; it costs only delta.
 
-    ``tail`` and ``step`` say what it is for a unit that reaches more teachers, if that is known: ``delta`` bounds the
-    probability that noise with this tail exceeds a threshold, which each further teacher brings nearer by ``step``
-    standard scales of that noise. A ``constant`` one bounds a probability that is the same for all data. Without them
-    nothing is known for two teachers.
+    ``tail`` and ``step`` say what it is for a unit that reaches more teachers, if that is known:
+    ``delta`` bounds the probability that noise with this tail exceeds a threshold, which each
+    further teacher brings nearer by ``step`` standard scales of that noise. A ``constant`` one
+    bounds a probability that is the same for all data. Without them nothing is known for two
+    teachers.
     """
 
     delta: float
@@ -306,13 +316,15 @@ class FailureEvent(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_open_unit(delta=self.delta)
+        require_in_open_unit_interval(delta=self.delta)
         tails = ("exponential", "normal", "constant", None)
-        expect(self.tail in tails, "tail exponential, normal, constant or null", tail=self.tail)
+        require(self.tail in tails, "tail exponential, normal, constant or null", tail=self.tail)
         moves = self.tail in ("exponential", "normal")
-        expect(moves == (self.step is not None), "a tail with its step", tail=self.tail, step=self.step)
+        require(
+            moves == (self.step is not None), "a tail with its step", tail=self.tail, step=self.step
+        )
         if self.step is not None:
-            expect_positive(step=self.step)
+            require_positive(step=self.step)
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return ``delta`` and a curve of zeros on ``orders`` ``[K]``."""
@@ -329,15 +341,17 @@ class FailureEvent(Event):
         else:
             log_delta = float(log_ndtr(ndtri(self.delta) + nearer))
         certain = math.nextafter(1, 0)
-        return replace(self, delta=certain if log_delta >= math.log(certain) else math.exp(log_delta))
+        return replace(
+            self, delta=certain if log_delta >= math.log(certain) else math.exp(log_delta)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenyiCurveEvent(Event):
     """A release known by its Renyi-DP curve ``rdp`` on ascending ``orders``, for example from another library.
 
-    Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve from above. Below the
-    first order the first value does; above the last one nothing is known.
+    Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve
+    from above. Below the first order the first value does; above the last one nothing is known.
     """
 
     orders: tuple[float, ...]
@@ -347,14 +361,20 @@ class RenyiCurveEvent(Event):
         super().__post_init__()
         for name in ("orders", "rdp"):
             values = getattr(self, name)
-            expect(isinstance(values, list | tuple) and values, f"{name} as a list of numbers", **{name: values})
+            require(
+                isinstance(values, list | tuple) and values,
+                f"{name} as a list of numbers",
+                **{name: values},
+            )
             object.__setattr__(self, name, tuple(values))
         sizes = {"orders": len(self.orders), "rdp": len(self.rdp)}
-        expect(sizes["orders"] == sizes["rdp"], "as many values as orders", **sizes)
-        expect_positive(**{f"orders[{i}] - 1": order - 1 for i, order in enumerate(self.orders)})
-        expect(all(a < b for a, b in pairwise(self.orders)), "ascending orders", orders=self.orders)
+        require(sizes["orders"] == sizes["rdp"], "as many values as orders", **sizes)
+        require_positive(**{f"orders[{i}] - 1": order - 1 for i, order in enumerate(self.orders)})
+        require(
+            all(a < b for a, b in pairwise(self.orders)), "ascending orders", orders=self.orders
+        )
         for i, value in enumerate(self.rdp):
-            expect(0 <= value < float("inf"), f"finite rdp[{i}] >= 0", **{f"rdp[{i}]": value})
+            require(0 <= value < float("inf"), f"finite rdp[{i}] >= 0", **{f"rdp[{i}]": value})
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return a bound on the curve at ``orders`` ``[K]``; no Gaussian is known to dominate the release."""

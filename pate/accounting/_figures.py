@@ -20,7 +20,9 @@ def epsilon_text(epsilon: float | None, digits: int = 3) -> str:
     if epsilon is None or math.isinf(epsilon):
         return "unbounded"
     unit = Decimal(1).scaleb(-digits)
-    return f"{Decimal(repr(float(epsilon))).quantize(unit, rounding=ROUND_CEILING, context=_DIGITS):f}"
+    return (
+        f"{Decimal(repr(float(epsilon))).quantize(unit, rounding=ROUND_CEILING, context=_DIGITS):f}"
+    )
 
 
 def exact_text(value: float) -> str:
@@ -35,12 +37,13 @@ def exact_text(value: float) -> str:
 def meaning_of(epsilon: float | None) -> str | None:
     """Return a sentence on what an epsilon above 10 leaves to protect; None of smaller ones.
 
-    Of two neighbors, each as likely, a guess is right with probability `e^epsilon / (1 + e^epsilon)` at most, as in
-    `guess_text`, where the small delta is left out.
+    Of two neighbors, each as likely, a guess is right with probability `e^epsilon / (1 +
+    e^epsilon)` at most, as in `guess_text`, where the small delta is left out.
 
     >>> meaning_of(8.0)
     >>> meaning_of(10.5)
-    'Above 10 an epsilon promises little: a guess between two neighbors may be right in all but 1 of 36317 cases.'
+    'Above 10 an epsilon promises little: a guess between two neighbors may be right in all but 1 of
+    36317 cases.'
     """
     if epsilon is not None and epsilon <= _LARGE_EPSILON:
         return None
@@ -48,15 +51,18 @@ def meaning_of(epsilon: float | None) -> str | None:
     if epsilon is not None and epsilon < 700:  # beyond it floats end
         cases = math.ceil(math.exp(epsilon)) + 1
         right = f"in all but 1 of {cases if cases < 1e6 else f'{cases:.1e}'} cases"
-    return f"Above 10 an epsilon promises little: a guess between two neighbors may be right {right}."
+    return (
+        f"Above 10 an epsilon promises little: a guess between two neighbors may be right {right}."
+    )
 
 
 def guess_text(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:
     """Return how often whoever tells two neighbors apart is right at most, in percent, where a coin chose between them.
 
-    Of ``epsilon`` and ``delta`` that is `(e^epsilon + delta) / (e^epsilon + 1)`, half the sum of what Kairouz, Oh &
-    Viswanath (2015) say of both errors of a test, and of a ``total_variation``, which is the delta at an epsilon of 0,
-    `(1 + total_variation) / 2` (Neyman & Pearson (1933)), mostly less. The smaller one is rounded up.
+    Of ``epsilon`` and ``delta`` that is `(e^epsilon + delta) / (e^epsilon + 1)`, half the sum of
+    what Kairouz, Oh & Viswanath (2015) say of both errors of a test, and of a ``total_variation``,
+    which is the delta at an epsilon of 0, `(1 + total_variation) / 2` (Neyman & Pearson (1933)),
+    mostly less. The smaller one is rounded up.
 
     >>> guess_text({"epsilon": 1.0, "delta": 1e-6}), guess_text({"epsilon": 1.0, "delta": 1e-6}, 0.0942)
     ('73.2%', '54.8%')

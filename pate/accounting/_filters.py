@@ -12,7 +12,7 @@ from typing import ClassVar, NoReturn, get_args
 import numpy as np
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_positive
+from pate._validation import require, require_positive
 from pate.accounting._bisection import largest_count_where
 from pate.accounting._budget import Budget, BudgetExceededError, FilterName
 from pate.accounting._conversion import conversion_overhead
@@ -22,16 +22,22 @@ from pate.accounting._gaussian import gaussian_epsilon, largest_mu
 from pate.accounting._smoothing import WIDTHS, largest_weights, lost_delta, smoothed_mu_squared
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
-_BEFORE: tuple[FilterName, ...] = ("renyi", "gaussian")  # the kinds of filter of ledgers of version 0.3
-_NARROW = 1e-3  # of mu^2: the least width of a mixed filter, for which weights are 1% less than mu^2
+_BEFORE: tuple[FilterName, ...] = (
+    "renyi",
+    "gaussian",
+)  # the kinds of filter of ledgers of version 0.3
+_NARROW = (
+    1e-3  # of mu^2: the least width of a mixed filter, for which weights are 1% less than mu^2
+)
 _ASIDE = 0.1  # of delta, for tests that may follow releases without any: costs up to 1.4% of mu^2 for delta below 1e-5
 
 
 class PrivacyFilter(ABC):
     """Admits releases as long as their total cost stays within bounds that were fixed before the first of them.
 
-    The bounds hold for every adversary who chooses each release after seeing all earlier ones, so that all releases
-    together are (max_epsilon, delta)-DP for the budget from which the filter was made (proof: `docs/accounting.md`).
+    The bounds hold for every adversary who chooses each release after seeing all earlier ones, so
+    that all releases together are (max_epsilon, delta)-DP for the budget from which the filter was
+    made (proof: `docs/accounting.md`).
     """
 
     name: ClassVar[FilterName]
@@ -39,7 +45,7 @@ class PrivacyFilter(ABC):
     """The largest delta0 that the sum may have."""
 
     def __post_init__(self) -> None:
-        expect(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
+        require(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
 
     @property
     @abstractmethod
@@ -51,7 +57,7 @@ class PrivacyFilter(ABC):
         """Return the max_epsilon that the budget would need to admit ``cost``, delta0 aside."""
 
     @abstractmethod
-    def expect_follows(self, budget: Budget) -> None:
+    def require_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless the bounds make all that is admitted keep ``budget``."""
 
     @abstractmethod
@@ -91,7 +97,8 @@ class PrivacyFilter(ABC):
 class RenyiFilter(PrivacyFilter):
     """Bounds the Renyi curve at one order (Feldman & Zrnic (2021)) and delta0.
 
-    The order is fixed beforehand: were it chosen at the end, all releases together need not be (max_epsilon, delta)-DP.
+    The order is fixed beforehand: were it chosen at the end, all releases together need not be
+        (max_epsilon, delta)-DP.
 
     Args:
         order: the Renyi order.
@@ -105,8 +112,10 @@ class RenyiFilter(PrivacyFilter):
     max_delta0: float
 
     def __post_init__(self) -> None:
-        expect_positive(**{"order - 1": self.order - 1})
-        expect(math.isfinite(self.max_rdp) and self.max_rdp >= 0, "max_rdp >= 0", max_rdp=self.max_rdp)
+        require_positive(**{"order - 1": self.order - 1})
+        require(
+            math.isfinite(self.max_rdp) and self.max_rdp >= 0, "max_rdp >= 0", max_rdp=self.max_rdp
+        )
         super().__post_init__()
 
     @property
@@ -117,13 +126,19 @@ class RenyiFilter(PrivacyFilter):
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
 
-    def expect_follows(self, budget: Budget) -> None:
+    def require_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless ``max_rdp`` is the budget's epsilon less the overhead of the conversion."""
-        _expect_of_budget(self, budget)
+        _require_of_budget(self, budget)
         overhead = float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
         # a difference of two numbers that may both be much larger than it
-        follows = abs(budget.max_epsilon - overhead - self.max_rdp) <= _SLACK * (budget.max_epsilon + abs(overhead))
-        expect(follows, f"max_rdp={budget.max_epsilon - overhead} from max_epsilon", max_rdp=self.max_rdp)
+        follows = abs(budget.max_epsilon - overhead - self.max_rdp) <= _SLACK * (
+            budget.max_epsilon + abs(overhead)
+        )
+        require(
+            follows,
+            f"max_rdp={budget.max_epsilon - overhead} from max_epsilon",
+            max_rdp=self.max_rdp,
+        )
 
     def _bounded(self, cost: Cost) -> tuple[float, float, str]:
         return float(cost.rdp[0]), self.max_rdp, f"Renyi divergence at order {self.order:.4g}"
@@ -133,8 +148,9 @@ class RenyiFilter(PrivacyFilter):
 class GaussianFilter(PrivacyFilter):
     """Bounds Gaussian differential privacy, the sum of ``mu^2`` (Koskela, Tobaben & Honkela (2023)), and delta0.
 
-    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8. It charges other events
-    at the ``mu`` of a Gaussian mechanism that dominates them, which is more than their curve.
+    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8. It
+    charges other events at the ``mu`` of a Gaussian mechanism that dominates them, which is more
+    than their curve.
 
     Args:
         max_mu_squared: the largest sum of ``mu^2``.
@@ -146,7 +162,7 @@ class GaussianFilter(PrivacyFilter):
     max_delta0: float
 
     def __post_init__(self) -> None:
-        expect_positive(max_mu_squared=self.max_mu_squared)
+        require_positive(max_mu_squared=self.max_mu_squared)
         super().__post_init__()
 
     @property
@@ -157,12 +173,16 @@ class GaussianFilter(PrivacyFilter):
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
 
-    def expect_follows(self, budget: Budget) -> None:
+    def require_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless ``max_mu_squared`` is that of a Gaussian mechanism that spends the budget."""
-        _expect_of_budget(self, budget)
+        _require_of_budget(self, budget)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         follows = math.isclose(self.max_mu_squared, largest, rel_tol=1e-10)
-        expect(follows, f"max_mu_squared={largest} from max_epsilon", max_mu_squared=self.max_mu_squared)
+        require(
+            follows,
+            f"max_mu_squared={largest} from max_epsilon",
+            max_mu_squared=self.max_mu_squared,
+        )
 
     def _bounded(self, cost: Cost) -> tuple[float, float, str]:
         return cost.mu_squared, self.max_mu_squared, "squared mu in Gaussian differential privacy"
@@ -172,8 +192,9 @@ class GaussianFilter(PrivacyFilter):
 class MixedFilter(PrivacyFilter):
     """Bounds what releases weigh among many bits (docs/accounting.md), and delta0.
 
-    It admits choices, tests and Gaussian noise in any order at about the price that a `RenyiFilter` or a
-    `GaussianFilter` has for one kind of them. A release of larger ``width`` is charged its ``mu^2``.
+    It admits choices, tests and Gaussian noise in any order at about the price that a `RenyiFilter`
+    or a `GaussianFilter` has for one kind of them. A release of larger ``width`` is charged its
+    ``mu^2``.
 
     Args:
         max_weights: the largest sum of weights.
@@ -187,8 +208,8 @@ class MixedFilter(PrivacyFilter):
     max_delta0: float
 
     def __post_init__(self) -> None:
-        expect_positive(max_weights=self.max_weights)
-        expect(self.width in WIDTHS, "a width among those of Cost.weights", width=self.width)
+        require_positive(max_weights=self.max_weights)
+        require(self.width in WIDTHS, "a width among those of Cost.weights", width=self.width)
         super().__post_init__()
 
     @property
@@ -197,22 +218,28 @@ class MixedFilter(PrivacyFilter):
         return DEFAULT_ORDERS[:1]
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
-        return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(self._mu_squared(self._weights(cost))))
+        return gaussian_epsilon(
+            budget.delta - self.max_delta0, math.sqrt(self._mu_squared(self._weights(cost)))
+        )
 
-    def expect_follows(self, budget: Budget) -> None:
+    def require_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless ``max_weights`` have the ``mu^2`` of a Gaussian mechanism of the budget."""
-        _expect_of_budget(self, budget)
+        _require_of_budget(self, budget)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         weights = float(largest_weights(largest)[np.searchsorted(WIDTHS, self.width)])
         follows = math.isclose(self.max_weights, weights, rel_tol=1e-9)
-        expect(follows, f"max_weights={weights} from max_epsilon", max_weights=self.max_weights)
+        require(follows, f"max_weights={weights} from max_epsilon", max_weights=self.max_weights)
 
     def failures(self, cost: Cost) -> float:
         # with bits beyond the reach of the theorem
         return cost.delta0 + lost_delta(cost.rounds, self._mu_squared(self.max_weights))
 
     def _bounded(self, cost: Cost) -> tuple[float, float, str]:
-        return self._weights(cost), self.max_weights, f"weights of bits of width {self.width:.3g} at most"
+        return (
+            self._weights(cost),
+            self.max_weights,
+            f"weights of bits of width {self.width:.3g} at most",
+        )
 
     def _mu_squared(self, weights: float) -> float:
         return float(smoothed_mu_squared(np.array([weights]), np.array([self.width]))[0])
@@ -223,8 +250,13 @@ class MixedFilter(PrivacyFilter):
 
 def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
     """Return the filter that `PrivacyFilter.to_dict` described."""
-    kinds: dict[str, type[PrivacyFilter]] = {"max_mu_squared": GaussianFilter, "max_weights": MixedFilter}
-    kind: type[PrivacyFilter] = next((kinds[name] for name in kinds if name in description), RenyiFilter)
+    kinds: dict[str, type[PrivacyFilter]] = {
+        "max_mu_squared": GaussianFilter,
+        "max_weights": MixedFilter,
+    }
+    kind: type[PrivacyFilter] = next(
+        (kinds[name] for name in kinds if name in description), RenyiFilter
+    )
     return kind(**description)
 
 
@@ -236,12 +268,14 @@ def affordable(budget: Budget, query: Cost) -> int:
     return max(_affordable_counts(budget, query).values())
 
 
-def make_filter(budget: Budget, first: Cost, kinds: Sequence[FilterName] = get_args(FilterName)) -> PrivacyFilter:
+def make_filter(
+    budget: Budget, first: Cost, kinds: Sequence[FilterName] = get_args(FilterName)
+) -> PrivacyFilter:
     """Return the filter of ``budget`` that admits the most repetitions of a ledger's first query.
 
-    It admits as many as `affordable` says. Unless another admits more, or the budget names one, it is a Renyi filter,
-    because that knows a cost for every event. It follows from the budget and from the first release alone, so
-    that nothing which was released by then can have chosen it.
+    It admits as many as `affordable` says. Unless another admits more, or the budget names one, it
+    is a Renyi filter, because that knows a cost for every event. It follows from the budget and
+    from the first release alone, so that nothing which was released by then can have chosen it.
 
     Args:
         budget: the budget.
@@ -249,37 +283,55 @@ def make_filter(budget: Budget, first: Cost, kinds: Sequence[FilterName] = get_a
         kinds: the kinds of filter to choose from.
 
     Raises:
-        ValueError: if the query costs nothing, or its failures or the conversion alone take the budget.
+        ValueError: if the query costs nothing, or its failures or the conversion alone take the
+            budget.
     """
-    reach = {name: count for name, count in _affordable_counts(budget, first).items() if name in kinds}
+    reach = {
+        name: count for name, count in _affordable_counts(budget, first).items() if name in kinds
+    }
     name = max(reach, key=lambda kind: reach[kind])
     last = first.times(max(1, reach[name]))  # a filter that admits no query can at least say so
     if name == "mixed":
         return _mixed_filter(budget, last)
     max_delta0 = _delta_for_failures(budget, last)
-    _expect_delta_left(budget, max_delta0)
+    _require_delta_left(budget, max_delta0)
     if name == "gaussian":
         mu = largest_mu(budget.max_epsilon, budget.delta - max_delta0)
         return GaussianFilter(max_mu_squared=mu**2, max_delta0=max_delta0)
     overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
     possible = overhead <= budget.max_epsilon
-    expect(possible.any(), f"max_epsilon >= {overhead.min()} at this delta", max_epsilon=budget.max_epsilon)
+    require(
+        possible.any(),
+        f"max_epsilon >= {overhead.min()} at this delta",
+        max_epsilon=budget.max_epsilon,
+    )
     best = int(np.argmin(np.where(possible, last.rdp + overhead, np.inf)))
     order, most = float(DEFAULT_ORDERS[best]), budget.max_epsilon - float(overhead[best])
     return RenyiFilter(order=order, max_rdp=most, max_delta0=max_delta0)
 
 
-def expect_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
+def require_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
     """Raise ``ValueError`` unless ``bounds`` are those that `make_filter` returns, or did before mixed filters."""
-    kinds: tuple[FilterName, ...] = get_args(FilterName) if bounds.name == "mixed" or budget.filter else _BEFORE
+    kinds: tuple[FilterName, ...] = (
+        get_args(FilterName) if bounds.name == "mixed" or budget.filter else _BEFORE
+    )
     derived, actual = make_filter(budget, first, kinds).to_dict(), bounds.to_dict()
     close = (math.isclose(value, actual[name], rel_tol=1e-9) for name, value in derived.items())
     same = derived.keys() == actual.keys() and all(close)
-    expect(same, f"the filter that follows from the budget and the first release, {derived}", filter=actual)
+    require(
+        same,
+        f"the filter that follows from the budget and the first release, {derived}",
+        filter=actual,
+    )
 
 
 def refuse(
-    budget: Budget, bounds: PrivacyFilter, total: Cost, *, when: str = "with all earlier releases", remainder: str = ""
+    budget: Budget,
+    bounds: PrivacyFilter,
+    total: Cost,
+    *,
+    when: str = "with all earlier releases",
+    remainder: str = "",
 ) -> NoReturn:
     """Raise the ``ValueError`` for releases whose total cost on ``bounds.orders``, ``total``, is not admitted.
 
@@ -288,7 +340,8 @@ def refuse(
         bounds: its filter.
         total: what would be spent.
         when: of which releases it is the total.
-        remainder: what is left without the release, and what would fit, as a clause; nothing if it is empty.
+        remainder: what is left without the release, and what would fit, as a clause; nothing if it
+            is empty.
     """
     remainder = f"; {remainder}" if remainder else ""
     if math.isinf(total.mu_squared) and not isinstance(bounds, RenyiFilter):
@@ -303,7 +356,11 @@ def refuse(
             f" {exact_text(budget.delta)} that is set aside for failures of tests{beyond}),"
             f" got delta0={bounds.failures(total):.3g}{remainder}"
         )
-    aside = f" ({bounds.max_delta0:.3g} of delta is set aside for failures of tests)" if bounds.max_delta0 else ""
+    aside = (
+        f" ({bounds.max_delta0:.3g} of delta is set aside for failures of tests)"
+        if bounds.max_delta0
+        else ""
+    )
     raise BudgetExceededError(
         f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
         f" {budget.neighboring_relation.value} {when},"
@@ -315,7 +372,10 @@ def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: i
     """Say what of the bounds is left after ``spent``, and what it would pay for in place of ``count`` such queries."""
     number = largest_count_where(lambda n: bounds.admits(spent.plus(query.times(n))))
     fits = f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
-    spare = (bounds.max_delta0 - bounds.failures(spent.plus(query._replace(log_survival=0.0).times(count)))) / count
+    spare = (
+        bounds.max_delta0
+        - bounds.failures(spent.plus(query._replace(log_survival=0.0).times(count)))
+    ) / count
     if spare <= 0 or bounds.admits_failures(spent.plus(query.times(count))):
         return fits
     rarer = float(Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(spare))
@@ -325,7 +385,7 @@ def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: i
 def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
     """Return how many such queries each filter that the budget allows would admit."""
     costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
-    expect(costs, "a query that costs something", cost=0.0)
+    require(costs, "a query that costs something", cost=0.0)
 
     def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
         return largest_count_where(lambda n: keeps(budget, query.times(n)))
@@ -337,18 +397,24 @@ def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
     """Return the mixed filter that leaves the most beside ``cost``, as the total of all that is admitted."""
     largest = largest_mu(budget.max_epsilon, budget.delta) ** 2
     lost, once = lost_delta(cost.rounds, largest), lost_delta(1.0, largest)
-    aside = _delta_for_failures(budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5))))
+    aside = _delta_for_failures(
+        budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5)))
+    )
     if once > min(aside, budget.delta):
-        far = f"whose theorem takes {once:.3g} of delta for one choice or test at so large an epsilon"
-        raise BudgetExceededError(f"Expected a filter other than mixed, {far}, got max_epsilon={budget.max_epsilon:g}")
-    _expect_delta_left(budget, aside)
+        far = (
+            f"whose theorem takes {once:.3g} of delta for one choice or test at so large an epsilon"
+        )
+        raise BudgetExceededError(
+            f"Expected a filter other than mixed, {far}, got max_epsilon={budget.max_epsilon:g}"
+        )
+    _require_delta_left(budget, aside)
     mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
     most = largest_weights(mu_squared)
     best = int(np.argmin(np.where(_NARROW * mu_squared <= WIDTHS, cost.among_many / most, np.inf)))
     return MixedFilter(max_weights=float(most[best]), width=float(WIDTHS[best]), max_delta0=aside)
 
 
-def _expect_delta_left(budget: Budget, max_delta0: float) -> None:
+def _require_delta_left(budget: Budget, max_delta0: float) -> None:
     if max_delta0 >= budget.delta:
         most = f"delta0 < {exact_text(budget.delta)}, the delta of the budget, after one query"
         raise BudgetExceededError(f"Expected {most}, got delta0={max_delta0:.3g}")
@@ -356,13 +422,16 @@ def _expect_delta_left(budget: Budget, max_delta0: float) -> None:
 
 def _delta_for_failures(budget: Budget, cost: Cost) -> float:
     """Return the part of delta to set aside for failures if ``cost`` is the total of all that is admitted."""
-    return max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
+    return (
+        max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
+    )
 
 
 def _remaining_delta(budget: Budget, cost: Cost) -> float:
     """Return the part of delta that failures leave; 0 or less if there is none.
 
-    It is not ``(delta - delta0) / (1 - delta0)``, which presumes that delta0 is spent on every path.
+    It is not ``(delta - delta0) / (1 - delta0)``, which presumes that delta0 is spent on every
+    path.
     """
     aside = _delta_for_failures(budget, cost)
     return budget.delta - aside if cost.delta0 <= aside * (1 + _SLACK) else 0.0
@@ -370,7 +439,9 @@ def _remaining_delta(budget: Budget, cost: Cost) -> float:
 
 def _renyi_keeps(budget: Budget, cost: Cost) -> bool:
     rest = _remaining_delta(budget, cost)
-    return rest > 0 and bool((cost.rdp + conversion_overhead(DEFAULT_ORDERS, rest)).min() <= budget.max_epsilon)
+    return rest > 0 and bool(
+        (cost.rdp + conversion_overhead(DEFAULT_ORDERS, rest)).min() <= budget.max_epsilon
+    )
 
 
 def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
@@ -392,9 +463,13 @@ _KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {
 }
 
 
-def _expect_of_budget(bounds: PrivacyFilter, budget: Budget) -> None:
+def _require_of_budget(bounds: PrivacyFilter, budget: Budget) -> None:
     """Raise ``ValueError`` unless kind and share of delta of ``bounds`` are those that the budget names, if it does."""
     max_delta0 = bounds.max_delta0
     aside = max_delta0 < budget.delta and budget.max_delta0 in (None, max_delta0)
-    expect(aside, f"max_delta0 of {budget.to_dict()}", max_delta0=max_delta0)
-    expect(budget.filter in (None, bounds.name), f"the filter of {budget.to_dict()}", filter=bounds.name)
+    require(aside, f"max_delta0 of {budget.to_dict()}", max_delta0=max_delta0)
+    require(
+        budget.filter in (None, bounds.name),
+        f"the filter of {budget.to_dict()}",
+        filter=bounds.name,
+    )

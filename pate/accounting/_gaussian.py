@@ -1,7 +1,7 @@
 """The exact (epsilon, delta) trade-off of composed Gaussian mechanisms.
 
-Gaussian mechanisms with noise multipliers ``s_i`` compose, even adaptively, to one of ``mu = sqrt(sum 1 / s_i^2)``
-(Dong, Roth & Su (2022), Corollary 3.3), whose delta at epsilon is
+Gaussian mechanisms with noise multipliers ``s_i`` compose, even adaptively, to one of ``mu =
+sqrt(sum 1 / s_i^2)`` (Dong, Roth & Su (2022), Corollary 3.3), whose delta at epsilon is
 
     Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu)
 
@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_open_unit
+from pate._validation import require, require_in_open_unit_interval
 from pate.accounting._bisection import smallest_where
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -41,8 +41,8 @@ def gaussian_log_delta(epsilon: float, mu: float) -> float:
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return delta at ``epsilon >= 0`` of Gaussian mechanisms composed to ``mu >= 0``."""
-    expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
-    expect(mu >= 0, "mu >= 0", mu=mu)
+    require(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+    require(mu >= 0, "mu >= 0", mu=mu)
     if mu == 0 or epsilon == math.inf:
         return 0.0
     return 1.0 if mu == math.inf else math.exp(gaussian_log_delta(epsilon, mu))
@@ -50,14 +50,15 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
     """Return the smallest epsilon at ``delta`` of Gaussian mechanisms composed to ``mu >= 0``, to 1e-12, rounded up."""
-    expect_open_unit(delta=delta)
-    expect(mu >= 0, "mu >= 0", mu=mu)
+    require_in_open_unit_interval(delta=delta)
+    require(mu >= 0, "mu >= 0", mu=mu)
     if mu == 0 or mu == math.inf:
         return mu
     log_delta = math.log(delta)
     if gaussian_log_delta(0.0, mu) <= log_delta:
         return 0.0
-    # the conversion of zCDP is an upper bound, and never tight (Bun & Steinke (2016), Proposition 1.3)
+    # the conversion of zCDP is an upper bound, and never tight (Bun & Steinke (2016), Proposition
+    # 1.3)
     above = mu**2 / 2 + mu * math.sqrt(-2 * log_delta)
     return smallest_where(lambda epsilon: gaussian_log_delta(epsilon, mu) <= log_delta, 0.0, above)
 
@@ -65,8 +66,8 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 @lru_cache(maxsize=256)
 def largest_mu(epsilon: float, delta: float) -> float:
     """Return the largest ``mu`` whose Gaussian mechanisms are (``epsilon``, ``delta``)-DP, to 1e-12, rounded down."""
-    expect_open_unit(delta=delta)
-    expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+    require_in_open_unit_interval(delta=delta)
+    require(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     log_delta = math.log(delta)
 
     def holds(inverse: float) -> bool:

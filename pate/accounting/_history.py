@@ -13,22 +13,28 @@ import numpy as np
 
 from pate._json import distinct_keys
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting._budget import Budget
 from pate.accounting._charges import (
     ROUNDING,
     Charge,
     Events,
     cost_of_charges,
-    expect_charged_count,
     name_of,
     parse_events,
     plain_charges,
     plain_events,
     reaching,
+    require_charged_count,
 )
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
-from pate.accounting._filters import PrivacyFilter, describe_remainder, filter_from_dict, make_filter, refuse
+from pate.accounting._filters import (
+    PrivacyFilter,
+    describe_remainder,
+    filter_from_dict,
+    make_filter,
+    refuse,
+)
 from pate.accounting._log import Head
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._totals import Totals, as_cost
@@ -77,16 +83,22 @@ class Entry:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Entry:
-        """Return the release that `to_dict` described. Raises ``ValueError`` on other keys or types."""
+        """Return the release that `to_dict` described.
+
+        Raises ``ValueError`` on other keys or types.
+        """
         fields = {name: content[name] for name in _LISTED}
         if fields["realised"] is not None:
-            charges = ((parse_events(name_of(paid["events"])), paid["count"]) for paid in fields["realised"])
+            charges = (
+                (parse_events(name_of(paid["events"])), paid["count"])
+                for paid in fields["realised"]
+            )
             fields["realised"] = tuple(charges)
         entry = cls(**fields | {"events": parse_events(name_of(fields["events"]))})
-        expect_charged_count(1, entry.count)
-        expect_count(1, max_teachers_per_unit=entry.max_teachers_per_unit)
+        require_charged_count(1, entry.count)
+        require_count(1, max_teachers_per_unit=entry.max_teachers_per_unit)
         for _, count in entry.realised or ():
-            expect_charged_count(0, count)
+            require_charged_count(0, count)
         return entry
 
 
@@ -118,8 +130,9 @@ class Book:
     def max_teachers_per_unit(self) -> int:
         """The number of teachers that a unit may reach in every release: the most that a release or the budget has.
 
-        That units of two releases are the same is known to nobody who reads a ledger. A unit that reaches as many
-        teachers of one release is covered in all others too, whichever number was declared for those.
+        That units of two releases are the same is known to nobody who reads a ledger. A unit that
+        reaches as many teachers of one release is covered in all others too, whichever number was
+        declared for those.
         """
         budgeted = 1 if self.budget is None else self.budget.max_teachers_per_unit
         return max([budgeted, *(entry.max_teachers_per_unit for entry in self.entries)])
@@ -127,7 +140,8 @@ class Book:
     def reserved(self, teachers: int | None = None) -> list[Charge]:
         """Return what all releases reserved, oldest first: it was fixed before their noise.
 
-        It is that of a unit that reaches so many ``teachers`` in every release; None for `max_teachers_per_unit`.
+        It is that of a unit that reaches so many ``teachers`` in every release; None for
+        `max_teachers_per_unit`.
         """
         charges = [(entry.events, entry.count) for entry in self.entries]
         return reaching(charges, self.max_teachers_per_unit if teachers is None else teachers)
@@ -165,13 +179,15 @@ class History:
     def book(self) -> Book:
         """Return an immutable copy of what the rows say."""
         digests = tuple(self._digests)
-        return Book(tuple(self.entries), self.budget, self.filter, self.home, self.declared_after, digests)
+        return Book(
+            tuple(self.entries), self.budget, self.filter, self.home, self.declared_after, digests
+        )
 
     def entry(self, release: int, where: object) -> Entry:
         """Return one release by its number, from 1 on; ``where`` names the ledger in the error if there is none."""
         number = isinstance(release, int | np.integer) and not isinstance(release, bool)
         listed = number and 1 <= release <= len(self.entries)
-        expect(listed, f"a release among the {len(self.entries)} of {where}", release=release)
+        require(listed, f"a release among the {len(self.entries)} of {where}", release=release)
         return self.entries[release - 1]
 
     def settled_at(self, release: int) -> Head:
@@ -181,7 +197,11 @@ class History:
 
     def with_token(self, token: str | None) -> Entry | None:
         """Return the release that was reserved with ``token``; None without a token, or if no release has it."""
-        return None if token is None else next((entry for entry in self.entries if entry.token == token), None)
+        return (
+            None
+            if token is None
+            else next((entry for entry in self.entries if entry.token == token), None)
+        )
 
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
@@ -205,21 +225,33 @@ class History:
         """Process the next row of ``path`` and return the changes to the sums; one-line ``ValueError`` if malformed."""
         try:
             return self.fold(text, digest)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            RecursionError,
+            ArithmeticError,
+        ) as error:
             row = len(self._digests) + 1
-            raise ValueError(f"Expected an intact ledger at {path}, got row {row}: {error}") from None
+            raise ValueError(
+                f"Expected an intact ledger at {path}, got row {row}: {error}"
+            ) from None
 
     def fold(self, text: str, digest: str) -> list[tuple[str, int]]:
-        """Process the next row and return the changes to the sums. Raises, and changes nothing, if it is malformed."""
+        """Process the next row and return the changes to the sums.
+
+        Raises, and changes nothing, if it is malformed.
+        """
         body, end = _DECODER.raw_decode(text)
-        expect(end == len(text), "one JSON object", remainder=text[end : end + 20])
+        require(end == len(text), "one JSON object", remainder=text[end : end + 20])
         kind = body["kind"]
-        expect(kind in _KINDS, f"a row among {', '.join(_KINDS)}", kind=kind)
+        require(kind in _KINDS, f"a row among {', '.join(_KINDS)}", kind=kind)
         changes: list[tuple[str, int]] = []
         if kind == "budget":
             self._fold_budget(body)
         elif kind == "home":
-            expect(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
+            require(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
             self.home = Path(body["path"])
         elif kind == "reserve":
             changes = self._fold_reserve(body)
@@ -233,80 +265,115 @@ class History:
         return changes
 
     def _fold_budget(self, body: Mapping[str, Any]) -> None:
-        expect(self.budget is None, "one budget", kind="budget")
+        require(self.budget is None, "one budget", kind="budget")
         budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
-        bounds.expect_follows(budget)
-        if "max_teachers_per_unit" in body["budget"]:  # earlier versions kept budgets for units that reach one
-            self._expect_covered(budget)
+        bounds.require_follows(budget)
+        if (
+            "max_teachers_per_unit" in body["budget"]
+        ):  # earlier versions kept budgets for units that reach one
+            self._require_covered(budget)
         self._totals = self._totals.on_orders(orders_of_sums(bounds), budget.max_teachers_per_unit)
         self.budget, self.filter, self.declared_after = budget, bounds, len(self.entries)
 
     def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
-        expect_charged_count(1, body["count"])
+        require_charged_count(1, body["count"])
         delta = body.get("delta")
-        expect(isinstance(delta, float | None), "a delta or null", delta=delta)
+        require(isinstance(delta, float | None), "a delta or null", delta=delta)
         if delta is not None:
-            expect_open_unit(delta=delta)
-        expect(isinstance(body.get("token"), str | None), "a token as a text", token=body.get("token"))
+            require_in_open_unit_interval(delta=delta)
+        require(
+            isinstance(body.get("token"), str | None), "a token as a text", token=body.get("token")
+        )
         name = name_of(body["events"])
         fields = {field: body[field] for field in ("at", "run", "description", "count")}
         fields |= {"seeded": bool(body["seeded"]), "token": body.get("token"), "delta": delta}
-        fields["max_teachers_per_unit"] = self._expect_covered_by_budget(body.get("max_teachers_per_unit", 1))
-        entry = Entry(release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields)
+        fields["max_teachers_per_unit"] = self._require_covered_by_budget(
+            body.get("max_teachers_per_unit", 1)
+        )
+        entry = Entry(
+            release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields
+        )
         self.entries.append(entry)
         self._names.append(name)
         return [(name, entry.count)]
 
     def _fold_settle(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
         entry, realised = self.entry(body["release"], "the rows before"), body["realised"]
-        expect(not entry.settled, "a release settled once", release=entry.release)
+        require(not entry.settled, "a release settled once", release=entry.release)
         charges, changes = None, []
         if realised is not None:
             paid = [(name_of(charge["events"]), charge["count"]) for charge in realised]
             for _, count in paid:
-                expect_charged_count(0, count)
+                require_charged_count(0, count)
             charges = tuple((parse_events(name), count) for name, count in paid)
             reserved = (self._names[entry.release - 1], entry.count)
-            self._expect_within(reserved, paid, entry.release)
+            self._require_within(reserved, paid, entry.release)
             changes = [(reserved[0], -reserved[1]), *(charge for charge in paid if charge[1])]
         published = body.get("published")
-        expect(isinstance(published, dict | None), "what was published as an object", published=published)
+        require(
+            isinstance(published, dict | None),
+            "what was published as an object",
+            published=published,
+        )
         self.entries[entry.release - 1] = _settled(entry, charges, published)
         self._settled_by[entry.release] = len(self._digests) + 1
         return changes
 
     def _fold_state(self, body: Mapping[str, Any]) -> None:
         entry, published = self.entry(body["release"], "the rows before"), body["published"]
-        expect(entry.settled and isinstance(published, dict), "what was published as an object", published=published)
+        require(
+            entry.settled and isinstance(published, dict),
+            "what was published as an object",
+            published=published,
+        )
         self.entries[entry.release - 1] = replace(
             entry, published=published, max_teachers_per_unit=_reach(entry, published)
         )
 
-    def _expect_within(self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int) -> None:
+    def _require_within(
+        self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int
+    ) -> None:
         reserved_values = self._totals.charge(*reserved)
-        total = np.sum([np.zeros(reserved_values.shape), *(self._totals.charge(*charge) for charge in paid)], axis=0)
+        total = np.sum(
+            [np.zeros(reserved_values.shape), *(self._totals.charge(*charge) for charge in paid)],
+            axis=0,
+        )
         for relation, within in zip(
             NeighboringRelation, (total <= reserved_values * ROUNDING).all(axis=1), strict=True
         ):
-            expect(within, f"at most what release {release} reserved under {relation.value}", realised="more")
+            require(
+                within,
+                f"at most what release {release} reserved under {relation.value}",
+                realised="more",
+            )
 
     # the budget
 
-    def _expect_covered(self, budget: Budget) -> None:
+    def _require_covered(self, budget: Budget) -> None:
         most = max((entry.max_teachers_per_unit for entry in self.entries), default=1)
         needed = f"a budget of max_teachers_per_unit >= {most}, as a release before it declared"
-        expect(budget.max_teachers_per_unit >= most, needed, max_teachers_per_unit=budget.max_teachers_per_unit)
+        require(
+            budget.max_teachers_per_unit >= most,
+            needed,
+            max_teachers_per_unit=budget.max_teachers_per_unit,
+        )
 
-    def _expect_covered_by_budget(self, teachers: int) -> int:
-        expect_count(1, max_teachers_per_unit=teachers)
+    def _require_covered_by_budget(self, teachers: int) -> int:
+        require_count(1, max_teachers_per_unit=teachers)
         if self.budget is not None:
             most = self.budget.max_teachers_per_unit
             needed = f"max_teachers_per_unit <= {most}, the units for which the budget of the ledger holds"
-            expect(teachers <= most, needed, max_teachers_per_unit=teachers)
+            require(teachers <= most, needed, max_teachers_per_unit=teachers)
         return teachers
 
     def reservation(
-        self, events: Events, count: int, budget: Budget | None, *, delta: float | None, teachers: int
+        self,
+        events: Events,
+        count: int,
+        budget: Budget | None,
+        *,
+        delta: float | None,
+        teachers: int,
     ) -> list[dict[str, Any]]:
         """Return the rows that reserve ``count`` times ``events``, stated for units that reach so many ``teachers``.
 
@@ -316,27 +383,38 @@ class History:
         name, current, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
         if current is None and budget is not None:
             relation = budget.neighboring_relation
-            # of the first release even if more followed: the choice of a budget may rest on what later ones showed
+            # of the first release even if more followed: the choice of a budget may rest on what
+            # later ones showed
             first = self.entries[0].events if self.entries else events
             reach = budget.max_teachers_per_unit
-            self._expect_covered(budget)
-            expect(
+            self._require_covered(budget)
+            require(
                 teachers <= reach,
                 f"max_teachers_per_unit <= {reach}, as the budget has",
                 max_teachers_per_unit=teachers,
             )
             once = first[relation].reaching(reach).cost()
             known = bool(np.isfinite(once.rdp).any()) or math.isfinite(once.mu_squared)
-            expect(known, f"a first release of known cost for units that reach {reach} teachers", epsilon="unbounded")
+            require(
+                known,
+                f"a first release of known cost for units that reach {reach} teachers",
+                epsilon="unbounded",
+            )
             current, bounds = budget, make_filter(budget, once)
             totals = totals.on_orders(orders_of_sums(bounds), reach)
             # reserved, not settled: what a release cost in the end depends on its noise
-            before = restrict_to_filter(as_cost(self.reserved(totals.orders, reach), relation), bounds)
+            before = restrict_to_filter(
+                as_cost(self.reserved(totals.orders, reach), relation), bounds
+            )
             if not bounds.admits(before):
                 refuse(current, bounds, before, when="before this release")
             rows.append({"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()})
-        expect(budget in (None, current), f"the budget of the ledger, {_describe(current)}", budget=_describe(budget))
-        self._expect_covered_by_budget(teachers)
+        require(
+            budget in (None, current),
+            f"the budget of the ledger, {_describe(current)}",
+            budget=_describe(budget),
+        )
+        self._require_covered_by_budget(teachers)
         if current is not None and bounds is not None:
             relation = current.neighboring_relation
             total = restrict_to_filter(as_cost(totals.values_after(name, count), relation), bounds)
@@ -346,7 +424,12 @@ class History:
                 remainder = describe_remainder(bounds, spent, query, count)
                 refuse(current, bounds, total, remainder=remainder)
         stated_delta = current.delta if delta is None and current is not None else delta
-        row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "delta": stated_delta}
+        row: dict[str, Any] = {
+            "kind": "reserve",
+            "events": plain,
+            "count": count,
+            "delta": stated_delta,
+        }
         row["max_teachers_per_unit"] = teachers
         return [*rows, row]
 
@@ -361,13 +444,19 @@ def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
     """Return ``total``, a cost on the `orders_of_sums`, on the orders of the filter ``bounds`` alone."""
     orders = orders_of_sums(bounds)
     at = (
-        np.searchsorted(DEFAULT_ORDERS, bounds.orders) if orders is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
+        np.searchsorted(DEFAULT_ORDERS, bounds.orders)
+        if orders is DEFAULT_ORDERS
+        else slice(DEFAULT_ORDERS.size, None)
     )
     return total._replace(rdp=total.rdp[at])
 
 
-def _settled(entry: Entry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None) -> Entry:
-    settled = object.__new__(Entry)  # `replace` takes five times as long, and a ledger has a hundred thousand
+def _settled(
+    entry: Entry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None
+) -> Entry:
+    settled = object.__new__(
+        Entry
+    )  # `replace` takes five times as long, and a ledger has a hundred thousand
     vars(settled).update(vars(entry), settled=True, realised=charges, published=published)
     vars(settled).update(max_teachers_per_unit=_reach(entry, published))
     return settled
@@ -376,9 +465,13 @@ def _settled(entry: Entry, charges: tuple[Charge, ...] | None, published: Mappin
 def _reach(entry: Entry, published: Mapping[str, Any] | None) -> int:
     """Return for how many teachers a release is stated: of ledgers of version 1, what was published says so first."""
     stated = 1 if published is None else published.get("max_teachers_per_unit", 1)
-    expect_count(1, max_teachers_per_unit=stated)
+    require_count(1, max_teachers_per_unit=stated)
     return max(entry.max_teachers_per_unit, int(stated))
 
 
 def _describe(budget: Budget | None) -> str:
-    return "none" if budget is None else ", ".join(f"{name}={value}" for name, value in budget.to_dict().items())
+    return (
+        "none"
+        if budget is None
+        else ", ".join(f"{name}={value}" for name, value in budget.to_dict().items())
+    )

@@ -1,8 +1,9 @@
 """The ledger: a SQLite file that lists every release made from one private data set.
 
-A release is reserved before its noise is drawn and settled once its labels are on disk. A reservation that was never
-settled counts in full, so that a crash never hides a cost; whoever made it finds it again by its token. The file is a
-log: rows are added, never changed, and each carries a digest of itself and all rows before it.
+A release is reserved before its noise is drawn and settled once its labels are on disk. A
+reservation that was never settled counts in full, so that a crash never hides a cost; whoever made
+it finds it again by its token. The file is a log: rows are added, never changed, and each carries a
+digest of itself and all rows before it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from pate._drafts import remove_abandoned
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
-from pate.accounting._charges import Charge, Events, expect_charged_count, expect_events, plain_charges
+from pate.accounting._charges import (
+    Charge,
+    Events,
+    plain_charges,
+    require_charged_count,
+    require_events,
+)
 from pate.accounting._history import Book, Entry, History
 from pate.accounting._log import Head
 
@@ -29,37 +36,41 @@ from pate.accounting._log import Head
 class Ledger:
     """The releases from one private data set, in a SQLite file shared by all runs on it.
 
-    Opening reads all rows, without a lock. Later reads take only the rows added since, after checking that the row
-    before them is unchanged.
+    Opening reads all rows, without a lock. Later reads take only the rows added since, after
+    checking that the row before them is unchanged.
 
     Args:
         path: the file, created if it is missing.
-        home: the absolute path of the file now, with links resolved. The log records it, so that a copy can be told
-            from a file that was moved. None to skip this check.
-        max_teachers_per_unit: how many teachers one unit may reach in the releases that are reserved here.
+        home: the absolute path of the file now, with links resolved. The log records it, so that a
+            copy can be told from a file that was moved. None to skip this check.
+        max_teachers_per_unit: how many teachers one unit may reach in the releases that are
+            reserved here.
 
     Raises:
-        ValueError: if the file exists but is not an intact ledger, if it cannot be written, or if it is a copy of a
-            ledger that still lies in the recorded place: two copies would be two budgets.
+        ValueError: if the file exists but is not an intact ledger, if it cannot be written, or if
+            it is a copy of a ledger that still lies in the recorded place: two copies would be two
+            budgets.
     """
 
-    def __init__(self, path: Path, *, home: Path | None = None, max_teachers_per_unit: int = 1) -> None:
-        expect_count(1, max_teachers_per_unit=max_teachers_per_unit)
+    def __init__(
+        self, path: Path, *, home: Path | None = None, max_teachers_per_unit: int = 1
+    ) -> None:
+        require_count(1, max_teachers_per_unit=max_teachers_per_unit)
         self.path, self.max_teachers_per_unit = Path(path), int(max_teachers_per_unit)
         self._alone = threading.Lock()
         with log.one_line(self.path):
             if not self.path.exists():
                 log.make(self.path)
             remove_abandoned(self.path)  # of processes that were killed as they made it
-            log.expect_writable(self.path)
+            log.require_writable(self.path)
         self._history = History()
         with log.opened(self.path, writable=True) as connection:
-            log.expect_intact(connection, self.path)
+            log.require_intact(connection, self.path)
             self._catch_up(connection)
         self._history.prepare()
         if home is not None and home != self._history.home:
             with self._transaction() as connection:
-                self._expect_no_copy()
+                self._require_no_copy()
                 self._append(connection, {"kind": "home", "at": _now(), "path": str(home)})
 
     @property
@@ -92,7 +103,8 @@ class Ledger:
     ) -> int:
         """Reserve the cost of ``count`` queries before their noise is drawn, and return the number of the release.
 
-        With a token that is in the ledger already, nothing is written, and its release is returned: whoever was killed
+        With a token that is in the ledger already, nothing is written, and its release is returned:
+            whoever was killed
         before learning the number asks again.
 
         Args:
@@ -101,26 +113,44 @@ class Ledger:
             run: the run that asks.
             description: what is released.
             seeded: whether the noise comes from a fixed seed, so that nothing is private.
-            budget: the limit on all releases together. The first one given is final for this ledger.
-            delta: the delta at which the epsilon of this release is stated; that of the budget if None.
+            budget: the limit on all releases together. The first one given is final for this
+                ledger.
+            delta: the delta at which the epsilon of this release is stated; that of the budget if
+                None.
             token: a text unique to this release, by which it is found again; None for none.
 
         Raises:
-            ValueError: if the ledger's budget cannot pay for the release, holds for units that reach fewer teachers, or
-                differs from ``budget``, or if the token is that of a release of another cost. Nothing is written then.
+            ValueError: if the ledger's budget cannot pay for the release, holds for units that
+                reach fewer teachers, or differs from ``budget``, or if the token is that of a
+                release of another cost. Nothing is written then.
         """
-        expect_charged_count(1, count)
-        expect_events(events)
-        expect(isinstance(run, str) and isinstance(description, str), "texts", run=run, description=description)
+        require_charged_count(1, count)
+        require_events(events)
+        require(
+            isinstance(run, str) and isinstance(description, str),
+            "texts",
+            run=run,
+            description=description,
+        )
         if delta is not None:
-            expect_open_unit(delta=delta)
-        expect(token is None or (isinstance(token, str) and token), "a token as a text", token=token)
+            require_in_open_unit_interval(delta=delta)
+        require(
+            token is None or (isinstance(token, str) and token), "a token as a text", token=token
+        )
         self._prepare(events)
         with self._transaction() as connection:
             reserved = self._history.with_token(token)
             if reserved is not None:
-                same = (reserved.events, reserved.count, reserved.seeded) == (dict(events), int(count), bool(seeded))
-                expect(same, f"the cost that release {reserved.release} reserved with this token", reserved="another")
+                same = (reserved.events, reserved.count, reserved.seeded) == (
+                    dict(events),
+                    int(count),
+                    bool(seeded),
+                )
+                require(
+                    same,
+                    f"the cost that release {reserved.release} reserved with this token",
+                    reserved="another",
+                )
                 return reserved.release
             bodies = self._history.reservation(
                 events,
@@ -148,42 +178,61 @@ class Ledger:
 
         Args:
             release: the number of the release.
-            realised: what it actually cost, as pairs ``(events, count)``. None for what was reserved.
-            published: what was published, in plain JSON types, with the ``sha256`` of its file; None for what has no
-                statement.
+            realised: what it actually cost, as pairs ``(events, count)``. None for what was
+                reserved.
+            published: what was published, in plain JSON types, with the ``sha256`` of its file;
+                None for what has no statement.
 
         Returns:
             Where the ledger ended when the release was settled: at the row that settled it.
 
         Raises:
-            ValueError: if nothing was reserved under this number, if ``realised`` costs more than what was reserved at
-                some order, or if the release was settled for another cost, or as another file, before. Nothing is
-                written then.
+            ValueError: if nothing was reserved under this number, if ``realised`` costs more than
+                what was reserved at some order, or if the release was settled for another cost, or
+                as another file, before. Nothing is written then.
         """
-        listed = realised is None or isinstance(realised, list | tuple)  # a spent iterator would cost nothing
-        expect(listed, "a list of charges or None", realised=realised)
+        listed = realised is None or isinstance(
+            realised, list | tuple
+        )  # a spent iterator would cost nothing
+        require(listed, "a list of charges or None", realised=realised)
         for charge in realised or ():
-            expect(isinstance(charge, tuple | list) and len(charge) == 2, "charges of events and count", charge=charge)
+            require(
+                isinstance(charge, tuple | list) and len(charge) == 2,
+                "charges of events and count",
+                charge=charge,
+            )
             events, count = charge
-            expect_events(events)
-            expect_charged_count(0, count)
-        charges = None if realised is None else tuple((events, int(count)) for events, count in realised)
+            require_events(events)
+            require_charged_count(0, count)
+        charges = (
+            None if realised is None else tuple((events, int(count)) for events, count in realised)
+        )
         plain_published = None if published is None else json.loads(json.dumps(published))
         self._prepare(*(events for events, _ in charges or ()))
         with self._transaction() as connection:
             entry = self._history.entry(release, self.path)
             if entry.settled:
                 same = entry.realised == charges
-                expect(same, f"release {release} settled once", realised="another cost than before")
+                require(
+                    same, f"release {release} settled once", realised="another cost than before"
+                )
                 if plain_published not in (None, entry.published):
-                    self._expect_same_file(entry, plain_published)
-                    row = {"kind": "state", "at": _now(), "release": entry.release, "published": plain_published}
+                    self._require_same_file(entry, plain_published)
+                    row = {
+                        "kind": "state",
+                        "at": _now(),
+                        "release": entry.release,
+                        "published": plain_published,
+                    }
                     self._append(connection, row)
                     return self._history.head
                 return self._history.settled_at(entry.release)
             plain = None if charges is None else plain_charges(charges)
             row = {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain}
-            self._append(connection, row | ({} if plain_published is None else {"published": plain_published}))
+            self._append(
+                connection,
+                row | ({} if plain_published is None else {"published": plain_published}),
+            )
             return self._history.head
 
     def _prepare(self, *events: Events) -> None:
@@ -202,7 +251,8 @@ class Ledger:
         with self._alone:
             before = self._history.head
             try:
-                # the lock is taken before the budget is read: two processes never both count on what is left
+                # the lock is taken before the budget is read: two processes never both count on
+                # what is left
                 with log.locked(self.path) as connection:
                     self._catch_up(connection)
                     before = self._history.head
@@ -213,11 +263,15 @@ class Ledger:
                 raise
 
     @staticmethod
-    def _expect_same_file(entry: Entry, published: Mapping[str, Any]) -> None:
+    def _require_same_file(entry: Entry, published: Mapping[str, Any]) -> None:
         settled, digest = (entry.published or {}).get("sha256"), published.get("sha256")
-        expect(settled in (None, digest), f"the file of sha256 {settled} of release {entry.release}", sha256=digest)
+        require(
+            settled in (None, digest),
+            f"the file of sha256 {settled} of release {entry.release}",
+            sha256=digest,
+        )
 
-    def _expect_no_copy(self) -> None:
+    def _require_no_copy(self) -> None:
         last = self._history.home
         if last is None or not last.is_file() or last.samefile(self.path):
             return
@@ -226,7 +280,7 @@ class Ledger:
             first = next((digest for _, digest in log.rows_after(other, Head(), last)), None)
         copied = first is not None and self._history.book().follows(Head(1, first))
         requirement = f"one ledger for the same private data; --ledger={last} names the original"
-        expect(not copied, requirement, copy=str(self.path))
+        require(not copied, requirement, copy=str(self.path))
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:
         for text, digest in log.rows_after(connection, self._history.head, self.path):
@@ -248,19 +302,22 @@ def read_ledger(path: Path, *, rows: int | None = None) -> Book:
     return _read_history(Path(path), rows=rows).book()
 
 
-def expect_payable(
+def require_payable(
     path: Path, charge: Charge, *, budget: Budget | None, delta: float, max_teachers_per_unit: int
 ) -> None:
-    """Raise ``ValueError`` as `Ledger.reserve` would, of a ledger that may be yet to be made. Writes nothing."""
+    """Raise ``ValueError`` as `Ledger.reserve` would, of a ledger that may be yet to be made.
+
+    Writes nothing.
+    """
     history, (events, count) = _read_history(path) if path.exists() else History(), charge
     history.reservation(events, count, budget, delta=delta, teachers=max_teachers_per_unit)
 
 
 def _read_history(path: Path, *, rows: int | None = None) -> History:
-    expect(path.is_file(), "a ledger", path=str(path))
+    require(path.is_file(), "a ledger", path=str(path))
     history = History()
     with log.opened(path, writable=False) as connection:
-        log.expect_intact(connection, path)
+        log.require_intact(connection, path)
         for text, digest in islice(log.rows_after(connection, history.head, path), rows):
             history.fold_row(text, digest, path)
     return history

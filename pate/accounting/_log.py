@@ -15,17 +15,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pate._drafts import draft_of
-from pate._validation import expect
 from pate._validation import one_line as escaped
+from pate._validation import require
 
 _APPLICATION, _VERSION = 0x70617465, 2  # "pate"
-_READ = (1, _VERSION)  # rows of version 1 do not say how many teachers a unit reaches: readers of that one overlook it
+_READ = (
+    1,
+    _VERSION,
+)  # rows of version 1 do not say how many teachers a unit reaches: readers of that one overlook it
 _TABLE = "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest TEXT NOT NULL)"
 _FINAL = tuple(
     f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is final'); END"
     for change in ("UPDATE", "DELETE")
 )
-_SCHEMA = (f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {_VERSION}", _TABLE, *_FINAL)
+_SCHEMA = (
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_VERSION}",
+    _TABLE,
+    *_FINAL,
+)
 _ROWS = 4096  # read at once: nobody can write during a read
 
 
@@ -57,27 +65,44 @@ def one_line(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise ValueError(f"Expected a readable and writable ledger at {path}, got: {escaped(str(error))}") from None
+        raise ValueError(
+            f"Expected a readable and writable ledger at {path}, got: {escaped(str(error))}"
+        ) from None
 
 
 @contextmanager
 def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
-    """Open the log at ``path``. Raises ``ValueError`` if it is not a log, or its journal mode was changed.
+    """Open the log at ``path``.
+
+    Raises ``ValueError`` if it is not a log, or its journal mode was changed.
 
     Another journal mode keeps other files beside the log, and has other ways to lose the last rows.
     """
-    # a transaction that a killed process left half-written is rolled back by the next writer, before it reads
-    mode = "rw" if writable or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)) else "ro"
+    # a transaction that a killed process left half-written is rolled back by the next writer,
+    # before it reads
+    mode = (
+        "rw" if writable or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)) else "ro"
+    )
     # never "rwc": SQLite would create an empty file in place of one deleted meanwhile
     address = f"{path.absolute().as_uri()}?mode={mode}"
-    with one_line(path), closing(sqlite3.connect(address, uri=True, timeout=60, isolation_level=None)) as connection:
+    with (
+        one_line(path),
+        closing(sqlite3.connect(address, uri=True, timeout=60, isolation_level=None)) as connection,
+    ):
         # the header shows it before any row is read
-        marks = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+        marks = tuple(
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version")
+        )
         # an empty file, which SQLite takes for a new database, has no marks
         known = marks in [(_APPLICATION, version) for version in _READ]
-        expect(known, f"a ledger of version {' or '.join(map(str, _READ))} at {path}", marks=marks)
+        require(known, f"a ledger of version {' or '.join(map(str, _READ))} at {path}", marks=marks)
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
-        expect(journal == "delete", f"a ledger with PRAGMA journal_mode = delete at {path}", journal_mode=journal)
+        require(
+            journal == "delete",
+            f"a ledger with PRAGMA journal_mode = delete at {path}",
+            journal_mode=journal,
+        )
         yield connection
 
 
@@ -85,67 +110,80 @@ def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
 def locked(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the log at ``path`` for one transaction, during which nobody else can write."""
     with one_line(path):
-        expect_writable(path)
+        require_writable(path)
     with opened(path, writable=True) as connection:
-        # EXTRA: the folder is synced too, so that no power failure brings back a log without the last row
+        # EXTRA: the folder is synced too, so that no power failure brings back a log without the
+        # last row
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("BEGIN IMMEDIATE")
         yield connection
         connection.execute("COMMIT")
 
 
-def expect_writable(path: Path) -> None:
+def require_writable(path: Path) -> None:
     """Raise ``ValueError`` if ``path`` is marked read-only.
 
     The superuser could write it nevertheless, but a ledger that somebody closed stays closed.
     """
     mode = path.stat().st_mode
     writable = mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
-    expect(writable, f"a writable ledger at {path}", mode=stat.filemode(mode))
+    require(writable, f"a writable ledger at {path}", mode=stat.filemode(mode))
 
 
-def expect_intact(connection: sqlite3.Connection, path: Path) -> None:
+def require_intact(connection: sqlite3.Connection, path: Path) -> None:
     """Raise ``ValueError`` unless the pages of the file fit together."""
     (state,) = connection.execute("PRAGMA quick_check").fetchone()
-    expect(state == "ok", "an intact ledger", path=str(path), state=state)
+    require(state == "ok", "an intact ledger", path=str(path), state=state)
 
 
-def expect_final(connection: sqlite3.Connection, path: Path) -> None:
+def require_final(connection: sqlite3.Connection, path: Path) -> None:
     """Raise ``ValueError`` unless the whole file is intact and its rows can be neither changed nor deleted."""
     (state,) = connection.execute("PRAGMA integrity_check").fetchone()
-    expect(state == "ok", "an intact ledger", path=str(path), state=state)
-    statements = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'")}
+    require(state == "ok", "an intact ledger", path=str(path), state=state)
+    statements = {
+        sql
+        for (sql,) in connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'"
+        )
+    }
     # another trigger could drop rows while they are added
-    expect(
-        statements == {_TABLE, *_FINAL}, f"a ledger whose rows are final at {path}", schema=sorted(map(str, statements))
+    require(
+        statements == {_TABLE, *_FINAL},
+        f"a ledger whose rows are final at {path}",
+        schema=sorted(map(str, statements)),
     )
 
 
 def rows_after(connection: sqlite3.Connection, head: Head, path: Path) -> Iterator[tuple[str, str]]:
     """Yield the body and the digest of each row after ``head``.
 
-    No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` was changed, if a row does not follow
-    from the rows before it, or if rows are missing at the end.
+    No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` was changed, if a
+    row does not follow from the rows before it, or if rows are missing at the end.
     """
     number, previous = head
     while True:
         block, last = _some_rows(connection, number)
         if number:
             continues = bool(block) and (block[0][0], block[0][2]) == (number, previous)
-            expect(continues, f"a ledger at {path} that continues row {number}", history="another")
+            require(continues, f"a ledger at {path} that continues row {number}", history="another")
         for row, text, digest in block[1 if number else 0 :]:
             number, previous = number + 1, chained(previous, str(text))
             follows = row == number and digest == previous
-            expect(
-                follows, "an intact ledger", path=str(path), damage=f"row {row} does not follow from those before it"
+            require(
+                follows,
+                "an intact ledger",
+                path=str(path),
+                damage=f"row {row} does not follow from those before it",
             )
             yield text, digest
         if len(block) < _ROWS:
             break
-    expect(last == number, f"an intact ledger of {last} rows", path=str(path), rows=number)
+    require(last == number, f"an intact ledger of {last} rows", path=str(path), rows=number)
 
 
-def _some_rows(connection: sqlite3.Connection, number: int) -> tuple[list[tuple[int, str, str]], int]:
+def _some_rows(
+    connection: sqlite3.Connection, number: int
+) -> tuple[list[tuple[int, str, str]], int]:
     """Return row ``number`` and some rows after it, and the number of the last row ever written."""
     own_transaction = not connection.in_transaction
     if own_transaction:
@@ -164,7 +202,7 @@ def append(connection: sqlite3.Connection, head: Head, text: str) -> Head:
     after = Head(head.rows + 1, chained(head.digest, text))
     row = (after.rows, text, after.digest)
     added = connection.execute("INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", row).rowcount
-    expect(added == 1, "a ledger to which rows can be added", rows=head.rows)
+    require(added == 1, "a ledger to which rows can be added", rows=head.rows)
     connection.execute(f"PRAGMA user_version = {_VERSION}")  # of the same transaction
     return after
 

@@ -6,40 +6,56 @@ import filecmp
 import os
 from pathlib import Path
 
-from pate._validation import expect
+from pate._validation import require
 
 _IN_FOLDER, _BESIDE = "ledger.sqlite", ".ledger.sqlite"
-_NO_DATA = (".yaml", ".yml", ".json", ".md", ".py", ".log")  # files that lie beside data of the same name
+_NO_DATA = (
+    ".yaml",
+    ".yml",
+    ".json",
+    ".md",
+    ".py",
+    ".log",
+)  # files that lie beside data of the same name
 
 
 def one_ledger(place: Path) -> Path:
     """Return the ledger of private data that have, or would have, a ledger of their own at ``place``. Writes nothing.
 
-    ``ledger.sqlite`` counts all files of its folder, and ``x.ledger.sqlite`` the files ``x.*``, with hard links and
-    copies of them in the same folder. A place of any other name stays as it is.
+    ``ledger.sqlite`` counts all files of its folder, and ``x.ledger.sqlite`` the files ``x.*``,
+    with hard links and copies of them in the same folder. A place of any other name stays as it is.
 
     Raises:
         ValueError: if another ledger there counts the same records, or may count them.
     """
     in_folder = place.with_name(_IN_FOLDER)
     if place == in_folder:
-        _expect_folder_of_one_ledger(place)
+        _require_folder_of_one_ledger(place)
         return place
     if not place.name.endswith(_BESIDE):
         return place
     entries = _entries(place.parent)
     others = [path for path in _beside_files(entries) if path != place]
     ledgers = [path for path in (place, in_folder) if path.exists()]
-    ledgers += [path for path in others if _have_common_file(_files_of(path, entries), _files_of(place, entries))]
+    ledgers += [
+        path
+        for path in others
+        if _have_common_file(_files_of(path, entries), _files_of(place, entries))
+    ]
     one = "one ledger of the same private data; move the others away, or name the one to pay into by --ledger"
-    expect(len(ledgers) < 2, one, ledgers=" and ".join(map(str, ledgers)))
+    require(len(ledgers) < 2, one, ledgers=" and ".join(map(str, ledgers)))
     if in_folder not in ledgers:
         # a file that was renamed has left its ledger behind
         left = [str(path) for path in others if not _data_of(path, entries)]
         renamed = (
-            f"a ledger with its data beside it; if these are now named as {place} would be, rename it, else move it"
+            f"a ledger with its data beside it; if these are now named as {place}"
+            f" would be, rename it, else move it"
         )
-        expect(not left, f"{renamed} away or name a ledger by --ledger", without_data=" and ".join(left))
+        require(
+            not left,
+            f"{renamed} away or name a ledger by --ledger",
+            without_data=" and ".join(left),
+        )
     return ledgers[0] if ledgers else place
 
 
@@ -51,16 +67,16 @@ def is_ledger_of(ledger: Path, place: Path) -> bool:
         return False
 
 
-def _expect_folder_of_one_ledger(place: Path) -> None:
+def _require_folder_of_one_ledger(place: Path) -> None:
     """Raise ``ValueError`` if files in the folder of the ledger at ``place`` may be counted by others as well."""
     entries = _entries(place.parent)
     others = _beside_files(entries)
     one = f"{place} to count all files of its folder; move the other ledger there if it is the only one, or name one by"
-    expect(not others, f"{one} --ledger", other=" and ".join(map(str, others)))
+    require(not others, f"{one} --ledger", other=" and ".join(map(str, others)))
     links = [Path(entry) for entry in entries if entry.is_symlink() and entry.is_file()]
     elsewhere = [str(link) for link in links if link.resolve().parent != place.parent.resolve()]
     own = f"files of its own in {place.parent}, because a ledger elsewhere may count them; name one by --ledger"
-    expect(not elsewhere, own, links=", ".join(elsewhere[:3]))
+    require(not elsewhere, own, links=", ".join(elsewhere[:3]))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -8,17 +8,20 @@ from enum import StrEnum
 class NeighboringRelation(StrEnum):
     """The pairs of data sets (neighbors) that the guarantee makes hard to tell apart.
 
-    Under both relations the number of teachers is nominal: a configured and published constant, never measured. A
+    Under both relations the number of teachers is nominal: a configured and published constant,
+        never measured. A
     teacher that takes no part casts a row of zeros.
 
-    ``REPLACE_RECORD``: one training record (or one group of records, if teachers are assigned by group) is added,
-    removed or altered. One teacher may then vote differently in any way, and each vote count moves by -1, 0 or 1. An
-    altered record keeps its id (or group), by which its teacher is found. A record in whose place another stands, under
-    another id, is one removed and one added: two teachers may vote differently, and every window is twice as wide
-    (`Event.reaching`). What has an epsilon of 1.99 at delta 1e-5 by one Gaussian release then has one of 4.38.
+    ``REPLACE_RECORD``: one training record (or one group of records, if teachers are assigned by
+    group) is added, removed or altered. One teacher may then vote differently in any way, and each
+    vote count moves by -1, 0 or 1. An altered record keeps its id (or group), by which its teacher
+    is found. A record in whose place another stands, under another id, is one removed and one
+    added: two teachers may vote differently, and every window is twice as wide (`Event.reaching`).
+    What has an epsilon of 1.99 at delta 1e-5 by one Gaussian release then has one of 4.38.
 
-    ``ADD_REMOVE_TEACHER``: one teacher takes part or does not. Every vote count moves by 0 or 1, all in the same
-    direction; thresholds and sentinels that depend on the number of teachers do not move.
+    ``ADD_REMOVE_TEACHER``: one teacher takes part or does not. Every vote count moves by 0 or 1,
+    all in the same direction; thresholds and sentinels that depend on the number of teachers do not
+    move.
     """
 
     REPLACE_RECORD = "replace_record"
@@ -31,7 +34,7 @@ class NeighboringRelation(StrEnum):
     def count_window(self) -> int:
         """Width of the window within which the counts of one query move together, in votes.
 
-        Sorted counts move within the same window, so a gap between two of them moves by at most this much in either
-        direction (a window twice as wide).
+        Sorted counts move within the same window, so a gap between two of them moves by at most
+        this much in either direction (a window twice as wide).
         """
         return 2 if self is NeighboringRelation.REPLACE_RECORD else 1

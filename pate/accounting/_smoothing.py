@@ -1,15 +1,18 @@
 """Many choices and tests in Gaussian differential privacy: together they weigh less than each of them alone.
 
-One choice or one test is a bit, whose trade-off curve touches that of a Gaussian mechanism at its kink. What many of
-them release is smooth, and no longer needs the whole of these Gaussians. Let ``G_r`` be a Gaussian mechanism of
-``mu^2 = r``. For each kind of bit there are numbers ``weight`` and ``width`` with which
+One choice or one test is a bit, whose trade-off curve touches that of a Gaussian mechanism at its
+kink. What many of them release is smooth, and no longer needs the whole of these Gaussians. Let
+``G_r`` be a Gaussian mechanism of ``mu^2 = r``. For each kind of bit there are numbers ``weight``
+and ``width`` with which
 
-    any bit of the kind and G_r together are at most G_(r + s),   s = weight (1 + excess(r / width)),
+    any bit of the kind and G_r together are at most G_(r + s),   s = weight (1 + excess(r /
+    width)),
 
-and ``excess(v) = min(pi / 2 - 1, 1 / (1 + min(v, 512)))``. So releases whose weights have the sum ``t`` are, in any
-order and chosen adaptively, at most the Gaussian mechanism of ``mu^2 = t`` plus the sum of their excesses, if no width
-is above a common one. An event is charged its own ``mu^2`` where its width is above that. Proof: docs/accounting.md;
-tests compute bounds for all pairs of laws of a kind.
+and ``excess(v) = min(pi / 2 - 1, 1 / (1 + min(v, 512)))``. So releases whose weights have the sum
+``t`` are, in any order and chosen adaptively, at most the Gaussian mechanism of ``mu^2 = t`` plus
+the sum of their excesses, if no width is above a common one. An event is charged its own ``mu^2``
+where its width is above that. Proof: docs/accounting.md; tests compute bounds for all pairs of laws
+of a kind.
 """
 
 from __future__ import annotations
@@ -88,7 +91,10 @@ def smoothed_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> Flo
 def largest_weights(mu_squared: float) -> FloatArray:
     """Return the largest sums of weights that have ``mu_squared`` at most, at each of the `WIDTHS` ``[W]``."""
     # the excess is at least 0, and at most that of first bits
-    low, high = np.full(WIDTHS.shape, mu_squared / (1 + 2 * FIRST)), np.full(WIDTHS.shape, mu_squared)
+    low, high = (
+        np.full(WIDTHS.shape, mu_squared / (1 + 2 * FIRST)),
+        np.full(WIDTHS.shape, mu_squared),
+    )
     for _ in range(60):
         middle = (low + high) / 2
         within = smoothed_mu_squared(middle) <= mu_squared

@@ -18,27 +18,36 @@ LOSS_ERROR = 1e-12
 """Above the relative error of ``log(Phi(a) / Phi(b))``, which grows with ``a^2``, for any delta_test above 1e-300."""
 UNDERFLOW = 1e-60
 """Above what is lost where a probability is too small for a float."""
-_MAX_GAPS = 2**52  # beyond them floats do not tell one gap from the next: the Gaussian bound is the answer
+_MAX_GAPS = (
+    2**52
+)  # beyond them floats do not tell one gap from the next: the Gaussian bound is the answer
 _PARTS = 8  # that a block of gaps is split into
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 _MAX_BLOCKS = 400_000  # beyond so many blocks at once, their bounds stand in for the gaps within
 
 
 def stability_test_rdp(
-    orders: ArrayLike, *, sigma: float, delta_test: float, shift: int, window: int, num_teachers: int
+    orders: ArrayLike,
+    *,
+    sigma: float,
+    delta_test: float,
+    shift: int,
+    window: int,
+    num_teachers: int,
 ) -> FloatArray:
     """Exact two-outcome curve of a stability test whose released set is the same on both neighbors.
 
-    ``shift`` is what the test subtracts; between neighbors the gap moves by ``window`` votes. The maximum runs
-    over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and both directions. Returns ``[K]``;
-    never more than the Gaussian ``alpha window^2 / (2 sigma^2)``.
+    ``shift`` is what the test subtracts; between neighbors the gap moves by ``window`` votes. The
+    maximum runs over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and
+    both directions. Returns ``[K]``; never more than the Gaussian ``alpha window^2 / (2 sigma^2)``.
 
-    A block of gaps is skipped if a bound on all of them lies below a gap already evaluated. With ``x`` the
-    ``Phi^-1`` of the probability that a gap passes, Q and P the laws at ``x`` and ``x + w`` (or the other way round),
-    and ``l`` the losses ``log(P / Q)``, the divergence at order a is ``log(1 + E_Q[g(l)]) / (a - 1)`` with
-    ``g(l) = e^(a l) - 1 - a (e^l - 1) >= 0``, which grows with ``abs(l)``. In x the loss of a pass falls and that of a
-    failure grows, in absolute value, as the hazard rate of a normal law rises (Sampford (1953)); ``Phi(x)`` rises and
-    ``Phi(-x)`` falls. So each of the four is largest at one end of a block.
+    A block of gaps is skipped if a bound on all of them lies below a gap already evaluated. With
+    ``x`` the ``Phi^-1`` of the probability that a gap passes, Q and P the laws at ``x`` and ``x +
+    w`` (or the other way round), and ``l`` the losses ``log(P / Q)``, the divergence at order a is
+    ``log(1 + E_Q[g(l)]) / (a - 1)`` with ``g(l) = e^(a l) - 1 - a (e^l - 1) >= 0``, which grows
+    with ``abs(l)``. In x the loss of a pass falls and that of a failure grows, in absolute value,
+    as the hazard rate of a normal law rises (Sampford (1953)); ``Phi(x)`` rises and ``Phi(-x)``
+    falls. So each of the four is largest at one end of a block.
     """
     alpha = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     with np.errstate(over="ignore"):
@@ -50,9 +59,16 @@ def stability_test_rdp(
 
     def divergence(order_index: IntArray, starts: IntArray, ends: IntArray) -> FloatArray:
         largest = _largest_rdp(
-            alpha[order_index], starts, ends, float(ndtri(delta_test)), 1 / (2 * sigma), window / sigma
+            alpha[order_index],
+            starts,
+            ends,
+            float(ndtri(delta_test)),
+            1 / (2 * sigma),
+            window / sigma,
         )
-        return np.where(np.isnan(largest), np.inf, largest)  # beyond the range of floats: the Gaussian bound is used
+        return np.where(
+            np.isnan(largest), np.inf, largest
+        )  # beyond the range of floats: the Gaussian bound is used
 
     # ends of blocks, and the order that each is there for
     start = np.zeros(alpha.size, dtype=np.int64)
@@ -69,7 +85,12 @@ def stability_test_rdp(
         highest = divergence(order_index, start, end)
         # nothing above the Gaussian bound counts
         undecided = (highest > worst[order_index]) & (worst[order_index] < bound[order_index])
-        start, end, order_index, highest = start[undecided], end[undecided], order_index[undecided], highest[undecided]
+        start, end, order_index, highest = (
+            start[undecided],
+            end[undecided],
+            order_index[undecided],
+            highest[undecided],
+        )
         if start.size > _MAX_BLOCKS:
             np.maximum.at(worst, order_index, highest)
             break
@@ -81,15 +102,16 @@ def _largest_rdp(
 ) -> FloatArray:
     """Bound the divergence between Bernoulli(Phi(x)) and Bernoulli(Phi(x + width)), the larger of both directions.
 
-    Rounded upwards, for each of ``alpha`` over all ``x`` from ``start + step left`` to ``start + step right``; exact
-    where they are equal. All shapes are the same.
+    Rounded upwards, for each of ``alpha`` over all ``x`` from ``start + step left`` to ``start +
+    step right``; exact where they are equal. All shapes are the same.
     """
     gaps, index = np.unique(np.stack([left, right]), return_inverse=True)
     first, last = index.reshape((2, *left.shape))
     low: FloatArray = np.asarray(start + step * gaps, dtype=np.float64)
     high = low + width
     with np.errstate(over="ignore", invalid="ignore"):
-        # both losses log(Phi(high) / Phi(low)) are positive: that of a pass falls with x, that of a failure rises
+        # both losses log(Phi(high) / Phi(low)) are positive: that of a pass falls with x, that of a
+        # failure rises
         passes, fails = log_ndtr_rise(low, width), log_ndtr_rise(-high, width)
         upward = _two_outcome_rdp(
             alpha,
@@ -123,16 +145,21 @@ def _two_outcome_rdp(alpha: FloatArray, *outcomes: _Outcome) -> FloatArray:
     """Return the largest Renyi divergence of P from Q, rounded upwards."""
     excess, largest = np.zeros(()), np.zeros(())
     for loss, _, _, _, most in outcomes:
-        # E_Q[r^alpha] - 1 as E_Q[r^alpha - 1 - alpha (r - 1)]: no term is negative, so small ones keep their digits
+        # E_Q[r^alpha] - 1 as E_Q[r^alpha - 1 - alpha (r - 1)]: no term is negative, so small ones
+        # keep their digits
         curved, linear = np.expm1(alpha * loss), alpha * np.expm1(loss)
         slack = ROUNDING * (np.abs(curved) + np.abs(linear))
-        excess = excess + ndtr(most) * ((curved - linear) * (1 + LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack)
+        excess = excess + ndtr(most) * (
+            (curved - linear) * (1 + LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack
+        )
         largest = np.maximum(largest, np.abs(alpha * loss))
     total: FloatArray = np.asarray(np.log1p(excess), dtype=np.float64)
     # beyond the range of exp, in log space
     far = ~(largest < 600)
     terms = [
-        alpha[far] * top[far] + log_ndtr(most[far]) - ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
+        alpha[far] * top[far]
+        + log_ndtr(most[far])
+        - ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
         for _, top, p, q, most in outcomes
     ]
     total[far] = np.logaddexp(*terms) + ROUNDING
@@ -145,4 +172,6 @@ def log_ndtr_rise(start: FloatArray, width: float) -> FloatArray:
     if width > 1:
         return np.asarray(log_ndtr(start + width) - log_ndtr(start), dtype=np.float64)
     at = start[..., None] + width * (_NODES + 1) / 2
-    return np.asarray(width / np.sqrt(2 * np.pi) * (1 / erfcx(-at / np.sqrt(2))) @ _WEIGHTS, dtype=np.float64)
+    return np.asarray(
+        width / np.sqrt(2 * np.pi) * (1 / erfcx(-at / np.sqrt(2))) @ _WEIGHTS, dtype=np.float64
+    )

@@ -1,7 +1,9 @@
 """Privacy statements: what was published, what it cost, and the events from which the cost follows.
 
-A statement is a function of its ledger: the row that settles a release holds what was published (`Entry.published`),
-with a digest of the file. So a statement is verified by making it again. `pate.accounting._statement_words` words it.
+A statement is a function of its ledger: the row that settles a release holds what was published
+    (`Entry.published`),
+with a digest of the file. So a statement is verified by making it again.
+`pate.accounting._statement_words` words it.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from pate._json import read_json
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._budget import Budget
 from pate.accounting._charges import ROUNDING, Charge, account, cost_of_charges, reaching, to_world
 from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._filters import expect_filter_of_first, filter_from_dict
+from pate.accounting._filters import filter_from_dict, require_filter_of_first
 from pate.accounting._history import Book, Entry
 from pate.accounting._ledger import read_ledger
 from pate.accounting._log import Head
@@ -31,10 +33,11 @@ REACHED = (1, 2, 3)
 class Statement:
     """The public statement of one release, and of all releases that its ledger held when it was made.
 
-    Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of the budget, and
-    otherwise what all releases reserved. ``costs`` is what was finally settled, which may be less. Figures are for a
-    unit that reaches as many teachers of each release as any of them, or the budget, declared; ``reach`` gives epsilons
-    for 1, 2 and 3 of them.
+    Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of
+        the budget, and
+    otherwise what all releases reserved. ``costs`` is what was finally settled, which may be less.
+    Figures are for a unit that reaches as many teachers of each release as any of them, or the
+    budget, declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
 
     Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
 
@@ -80,27 +83,32 @@ class Statement:
             raise ValueError(f"Expected a readable statement, got: {error}") from None
         kind = plain.get("kind") if isinstance(plain, Mapping) else None
         recognised = isinstance(kind, str) and kind in WORDS
-        expect(recognised, f"a statement of a kind among {', '.join(WORDS)}", kind=kind)
+        require(recognised, f"a statement of a kind among {', '.join(WORDS)}", kind=kind)
         return Statement(plain)
 
     @staticmethod
     def read(path: Path) -> Statement:
         """Return the statement in a file. Raises ``ValueError`` in one line if it holds none."""
         # one who reads a pipe waits
-        expect(Path(path).is_file(), f"a readable statement at {path}", file=False)
+        require(Path(path).is_file(), f"a readable statement at {path}", file=False)
         try:
             return Statement.from_json(Path(path).read_bytes())
         except (OSError, ValueError) as error:
             raise ValueError(f"Expected a readable statement at {path}, got: {error}") from None
 
     def verify(
-        self, *, ledger: Path | None = None, released: Path | None = None, facts: Mapping[str, Any] | None = None
+        self,
+        *,
+        ledger: Path | None = None,
+        released: Path | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> int:
         """Make the statement again and compare every key of it.
 
-        Without a ledger it is made from the releases that it lists: that these are all, in their order, and when the
-        budget was declared, is then the word of whoever wrote it. With one, it is made from the rows that the ledger
-        held then, all of which it must still hold.
+        Without a ledger it is made from the releases that it lists: that these are all, in their
+            order, and when the
+        budget was declared, is then the word of whoever wrote it. With one, it is made from the
+        rows that the ledger held then, all of which it must still hold.
 
         Args:
             ledger: the file of the ledger.
@@ -118,25 +126,29 @@ class Statement:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"Expected a whole {self.kind} statement, got: {error!r}") from None
 
-    def _verify(self, ledger: Path | None, released: Path | None, facts: Mapping[str, Any] | None) -> int:
+    def _verify(
+        self, ledger: Path | None, released: Path | None, facts: Mapping[str, Any] | None
+    ) -> int:
         since = 0
         head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
         if ledger is None:
             book = _listed(self.content)
-            _expect_coherent(book, head)
+            _require_coherent(book, head)
         else:
             current = read_ledger(ledger)
-            _expect_follows(current, head)
+            _require_follows(current, head)
             book = read_ledger(ledger, rows=head.rows)
             since = len(current.entries) - len(book.entries)
-        expect_same(_content(book, head, self["release"]), self.content)
+        require_same(_content(book, head, self["release"]), self.content)
         if released is not None:
             expected, actual = self["sha256"], sha256(released)
-            expect(
-                actual == expected, f"the file of release {self['release']}, of sha256 {expected}", file=str(released)
+            require(
+                actual == expected,
+                f"the file of release {self['release']}, of sha256 {expected}",
+                file=str(released),
             )
         if facts is not None:
-            expect_same(facts, {name: self.content.get(name) for name in facts})
+            require_same(facts, {name: self.content.get(name) for name in facts})
         return since
 
     def today(self, book: Book) -> Statement:
@@ -146,7 +158,7 @@ class Statement:
             ValueError: if the ledger lacks rows that it held when the statement was made.
         """
         head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
-        _expect_follows(book, head)
+        _require_follows(book, head)
         return Statement.of(book, self["release"])
 
     @property
@@ -165,49 +177,65 @@ class Statement:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal, as `sha256sum` prints it."""
-    expect(Path(path).is_file(), "the released file", missing=str(path))
+    require(Path(path).is_file(), "the released file", missing=str(path))
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def expect_same(computed: Any, stated: Any, place: str = "") -> None:
+def require_same(computed: Any, stated: Any, place: str = "") -> None:
     """Raise ``ValueError`` unless ``stated``, in plain JSON types, is what was ``computed``, but for rounding."""
     name = place.rpartition(".")[2] or "statement"
     if isinstance(computed, Mapping):
-        expect(isinstance(stated, Mapping), f"{place or 'a statement'} as an object", **{name: stated})
+        require(
+            isinstance(stated, Mapping), f"{place or 'a statement'} as an object", **{name: stated}
+        )
         unknown, missing = sorted(set(stated) - set(computed)), sorted(set(computed) - set(stated))
-        expect(not unknown, f"only known keys{' in ' + place if place else ''}", unknown=unknown)
-        expect(not missing, f"all keys{' in ' + place if place else ''}", missing=missing)
+        require(not unknown, f"only known keys{' in ' + place if place else ''}", unknown=unknown)
+        require(not missing, f"all keys{' in ' + place if place else ''}", missing=missing)
         # an epsilon says most of what is wrong
         for key in sorted(computed, key=lambda key: key != "epsilon"):
-            expect_same(computed[key], stated[key], f"{place}.{key}".strip("."))
+            require_same(computed[key], stated[key], f"{place}.{key}".strip("."))
         return
     if isinstance(computed, list | tuple):
         listed = isinstance(stated, list | tuple) and len(stated) == len(computed)
-        expect(listed, f"{place} of {len(computed)}", **{name: stated})
+        require(listed, f"{place} of {len(computed)}", **{name: stated})
         for number, (value, other) in enumerate(zip(computed, stated, strict=True)):
-            expect_same(value, other, f"{place}[{number}]")
+            require_same(value, other, f"{place}[{number}]")
         return
-    if isinstance(computed, float) and isinstance(stated, float | int) and not isinstance(stated, bool):
+    if (
+        isinstance(computed, float)
+        and isinstance(stated, float | int)
+        and not isinstance(stated, bool)
+    ):
         same = math.isclose(computed, stated, rel_tol=1e-9)
     else:
         same = type(computed) is type(stated) and computed == stated
-    expect(same, f"{place}={computed}, as it follows from the release", **{name: stated})
+    require(same, f"{place}={computed}, as it follows from the release", **{name: stated})
 
 
 def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types."""
     listed = type(release) is int and 1 <= release <= len(book.entries)
-    expect(listed, f"a release among the {len(book.entries)} of the ledger", release=release)
+    require(listed, f"a release among the {len(book.entries)} of the ledger", release=release)
     entry = book.entries[release - 1]
     published = dict(entry.published or {})
     kind, ledger = published.pop("kind", None), published.pop("ledger", None)
-    expect(kind in WORDS, f"release {release} settled, with what was published", published=entry.published)
-    delta, teachers, relations = float(published["delta"]), book.max_teachers_per_unit, list(NeighboringRelation)
+    require(
+        kind in WORDS,
+        f"release {release} settled, with what was published",
+        published=entry.published,
+    )
+    delta, teachers, relations = (
+        float(published["delta"]),
+        book.max_teachers_per_unit,
+        list(NeighboringRelation),
+    )
     published["max_teachers_per_unit"] = teachers
     once, world = reaching([(entry.events, entry.count)], teachers), to_world(book.reserved())
     outside = {}
     if world != book.reserved():
-        outside = {"world": {relation.value: _figures(world, relation, delta) for relation in relations}}
+        outside = {
+            "world": {relation.value: _figures(world, relation, delta) for relation in relations}
+        }
     return {
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
@@ -219,10 +247,15 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
         },
         "this_release": {relation.value: _figures(once, relation, delta) for relation in relations},
         **outside,
-        "costs": {relation.value: _figures(book.charges(), relation, delta) for relation in relations},
+        "costs": {
+            relation.value: _figures(book.charges(), relation, delta) for relation in relations
+        },
         "reach": [
             {"teachers": m}
-            | {relation.value: _figures(book.reserved(m), relation, delta)["epsilon"] for relation in relations}
+            | {
+                relation.value: _figures(book.reserved(m), relation, delta)["epsilon"]
+                for relation in relations
+            }
             for m in sorted({*REACHED, teachers})
         ],
         "conversion": CONVERSION,
@@ -247,43 +280,67 @@ def _listed(content: Mapping[str, Any]) -> Book:
     )
 
 
-def _expect_follows(book: Book, head: Head) -> None:
-    requirement = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
-    expect(book.follows(head), requirement, **head._asdict())
+def _require_follows(book: Book, head: Head) -> None:
+    requirement = (
+        "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+    )
+    require(book.follows(head), requirement, **head._asdict())
 
 
-def _expect_coherent(book: Book, head: Head) -> None:
+def _require_coherent(book: Book, head: Head) -> None:
     """Raise ``ValueError`` unless the releases that a statement lists could be those of a ledger."""
     rows, releases = head.rows, len(book.entries)
-    expect(type(rows) is int and rows >= releases, f"a row for each of {releases} releases", rows=rows)
-    expect(
-        [entry.release for entry in book.entries] == [*range(1, releases + 1)], "releases from 1 on", releases="others"
+    require(
+        type(rows) is int and rows >= releases, f"a row for each of {releases} releases", rows=rows
+    )
+    require(
+        [entry.release for entry in book.entries] == [*range(1, releases + 1)],
+        "releases from 1 on",
+        releases="others",
     )
     budget, bounds = book.budget, book.filter
-    expect((budget is None) == (bounds is None), "a budget and its filter", filter=bounds)
+    require((budget is None) == (bounds is None), "a budget and its filter", filter=bounds)
     after, most = book.declared_after, 0 if budget is None else releases - 1
-    expect(type(after) is int and 0 <= after <= most, f"declared_after in 0 .. {most}", declared_after=after)
+    require(
+        type(after) is int and 0 <= after <= most,
+        f"declared_after in 0 .. {most}",
+        declared_after=after,
+    )
     for entry in book.entries:
         for relation in NeighboringRelation:
             charges = [(entry.events, entry.count)], entry.charges
-            reserved, paid = (cost_of_charges(charge, relation, DEFAULT_ORDERS) for charge in charges)
+            reserved, paid = (
+                cost_of_charges(charge, relation, DEFAULT_ORDERS) for charge in charges
+            )
             within = bool((paid.rdp <= reserved.rdp * ROUNDING).all())
             within &= paid.mu_squared <= reserved.mu_squared * ROUNDING
             within &= -paid.log_survival <= -reserved.log_survival * ROUNDING
-            expect(within, f"at most what release {entry.release} reserved under {relation.value}", realised="more")
+            require(
+                within,
+                f"at most what release {entry.release} reserved under {relation.value}",
+                realised="more",
+            )
     if budget is not None and bounds is not None:
-        bounds.expect_follows(budget)
+        bounds.require_follows(budget)
         if after:
-            first = book.entries[0].events[budget.neighboring_relation].reaching(budget.max_teachers_per_unit)
-            expect_filter_of_first(bounds, budget, first.cost())
+            first = (
+                book.entries[0]
+                .events[budget.neighboring_relation]
+                .reaching(budget.max_teachers_per_unit)
+            )
+            require_filter_of_first(bounds, budget, first.cost())
         total = book.spent(budget.neighboring_relation, bounds.orders)
         within = bounds.admits(total)
-        expect(
-            within, f"releases within the budget: {bounds.describe_spent(total)}", epsilon=bounds.epsilon(budget, total)
+        require(
+            within,
+            f"releases within the budget: {bounds.describe_spent(total)}",
+            epsilon=bounds.epsilon(budget, total),
         )
 
 
-def _figures(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> dict[str, Any]:
+def _figures(
+    charges: Sequence[Charge], relation: NeighboringRelation, delta: float
+) -> dict[str, Any]:
     """Return the epsilon of ``charges``, and what proves it."""
     return account(charges, relation).guarantee(delta=delta).to_dict()
 
@@ -293,8 +350,17 @@ def _guarantee(book: Book, relation: NeighboringRelation, delta: float) -> dict[
     budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
     held = budget is not None and budget.neighboring_relation is relation
     # in a ledger of version 1 a release may have been stated for units that reach more teachers
-    if budget is not None and bounds is not None and held and budget.max_teachers_per_unit == teachers:
-        fixed: dict[str, Any] = {"epsilon": budget.max_epsilon, "delta": budget.delta, "delta0": bounds.max_delta0}
+    if (
+        budget is not None
+        and bounds is not None
+        and held
+        and budget.max_teachers_per_unit == teachers
+    ):
+        fixed: dict[str, Any] = {
+            "epsilon": budget.max_epsilon,
+            "delta": budget.delta,
+            "delta0": bounds.max_delta0,
+        }
         later = f" declared after release {book.declared_after}" if book.declared_after else ""
         return fixed | {"fixed_by": f"budget{later}"}
     return _figures(book.reserved(), relation, delta) | {"fixed_by": "reservation"}

@@ -1,6 +1,7 @@
 """The words of privacy statements: whom they protect, what was published, and how epsilon follows by hand.
 
-So are the words of the conditions on which figures of several releases hold, wherever these are shown.
+So are the words of the conditions on which figures of several releases hold, wherever these are
+shown.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ _LEDGERS = {
         "this run",
         "What other runs released of the same private data is not in it, and adds up.",
     ),
-    AUDIT: ("The ledger of an audit", "this audit", "It pays for nothing that is released of the private data."),
+    AUDIT: (
+        "The ledger of an audit",
+        "this audit",
+        "It pays for nothing that is released of the private data.",
+    ),
 }
 """By what a ledger counts: its name, whose releases it holds, and what it does not know."""
 
@@ -84,7 +89,8 @@ class Words:
     Attributes:
         neighbors: says in which data sets neighbors differ, from a relation and what was published.
         published: returns the lines that say what was published, from the statement.
-        reached: says of whom a row of ``reach`` speaks, and when it is to be used, from the statement.
+        reached: says of whom a row of ``reach`` speaks, and when it is to be used, from the
+            statement.
     """
 
     neighbors: Callable[[NeighboringRelation, Mapping[str, Any]], str]
@@ -102,9 +108,19 @@ def describe(statement: Mapping[str, Any], book: Book) -> str:
     lines = []
     if not statement["private"]:
         audited = statement["ledger"]["counts"] == AUDIT
-        lines += [AUDITED if audited else "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."]
+        lines += [
+            AUDITED
+            if audited
+            else "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."
+        ]
         lines += [""]
-    lines += [*_headline(statement), *describe_conditions(statement), *_costs_so_far(statement), *_reach(statement), ""]
+    lines += [
+        *_headline(statement),
+        *describe_conditions(statement),
+        *_costs_so_far(statement),
+        *_reach(statement),
+        "",
+    ]
     lines += [*WORDS[statement["kind"]].published(statement), *describe_ledger(statement), ""]
     lines += _arithmetic(statement, book)
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
@@ -125,7 +141,11 @@ def describe_keeping(declared_after: int) -> str:
 
 def describe_reach(teachers: int, most: int) -> str:
     """Return the clause that says for which units figures are; empty if none reaches more than one, the ``most``."""
-    return "" if most == 1 else f" for a unit that reaches {teachers} teacher{'s' * (teachers > 1)} at most"
+    return (
+        ""
+        if most == 1
+        else f" for a unit that reaches {teachers} teacher{'s' * (teachers > 1)} at most"
+    )
 
 
 def describe_budget(book: Book) -> str | None:
@@ -149,7 +169,9 @@ def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
 
 def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
     """Return one part of a statement by relation, its own first."""
-    return sorted(statement[part].items(), key=lambda item: item[0] != statement["neighboring_relation"])
+    return sorted(
+        statement[part].items(), key=lambda item: item[0] != statement["neighboring_relation"]
+    )
 
 
 def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
@@ -159,8 +181,15 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
             yield f"epsilon = {total} at delta = {at} under {name.upper()}:"
         else:
             once, whose = statement["this_release"][name], ledger_words(statement)[1]
-            other = "" if once["delta"] == guarantee["delta"] else f" at delta = {exact_text(once['delta'])}"
-            where, this = f"epsilon at delta = {at} under {name.upper()}", f"{epsilon_text(once['epsilon'])}{other}"
+            other = (
+                ""
+                if once["delta"] == guarantee["delta"]
+                else f" at delta = {exact_text(once['delta'])}"
+            )
+            where, this = (
+                f"epsilon at delta = {at} under {name.upper()}",
+                f"{epsilon_text(once['epsilon'])}{other}",
+            )
             yield f"{where}: this release {this}; all releases of {whose} {total}:"
         yield f"    neighbors are data sets where {guarantee['neighbors']}."
     yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
@@ -178,14 +207,18 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
             for name, figure in by_relation(statement, "world")
         )
         yield f"This holds against those who take part, who know some of the noise. {WORLD} it is {figures}."
-    unkept = [name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] == "reservation"]
+    unkept = [
+        name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] == "reservation"
+    ]
     for name, guarantee in guarantees:
         if guarantee["fixed_by"] != "reservation":
             condition = describe_keeping(statement["declared_after"])
             yield f"Under {name.upper()} this is the budget of the ledger: {condition}"
     if len(statement["releases"]) > 1:
         of_all = len(unkept) == len(guarantees)
-        where = "No budget keeps this: it" if of_all else f"It has none under {unkept[0]}: that epsilon"
+        where = (
+            "No budget keeps this: it" if of_all else f"It has none under {unkept[0]}: that epsilon"
+        )
         yield f"{where} holds if {FIXED_BEFOREHAND}."
 
 
@@ -193,7 +226,9 @@ def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
     costs = by_relation(statement, "costs")
     if all(cost["epsilon"] == statement["guarantees"][name]["epsilon"] for name, cost in costs):
         return
-    texts = (f"epsilon = {epsilon_text(cost['epsilon'])} under {name.upper()}" for name, cost in costs)
+    texts = (
+        f"epsilon = {epsilon_text(cost['epsilon'])} under {name.upper()}" for name, cost in costs
+    )
     for_less = any(release["realised"] is not None for release in statement["releases"])
     what = "What happened" if for_less else "What was reserved so far"
     yield f"{what} cost {' and '.join(texts)} at delta = {exact_text(costs[0][1]['delta'])}:"
@@ -228,7 +263,11 @@ def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
 
 def _arithmetic(statement: Mapping[str, Any], book: Book) -> list[str]:
     """Return the lines that derive the figures under the statement's own relation."""
-    relation, reserved, paid = NeighboringRelation(statement["neighboring_relation"]), book.reserved(), book.charges()
+    relation, reserved, paid = (
+        NeighboringRelation(statement["neighboring_relation"]),
+        book.reserved(),
+        book.charges(),
+    )
     guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
     as_reserved = all(entry.realised is None for entry in book.entries)
     if guarantee["fixed_by"] != "reservation":
@@ -236,14 +275,18 @@ def _arithmetic(statement: Mapping[str, Any], book: Book) -> list[str]:
         assert bounds is not None
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
         spent = bounds.describe_spent(cost_of_charges(paid, relation, bounds.orders))
-        lines = [f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"]
+        lines = [
+            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"
+        ]
         title = "What was reserved" if as_reserved else "What happened"
         return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, title)]
     lines = _sum(reserved, guarantee, relation, "What was reserved")
     return lines if as_reserved else [*lines, *_sum(paid, cost, relation, "What happened")]
 
 
-def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: NeighboringRelation, title: str) -> list[str]:
+def _sum(
+    charges: Sequence[Charge], figures: Mapping[str, Any], relation: NeighboringRelation, title: str
+) -> list[str]:
     """Return the lines that add ``charges`` up to ``figures``."""
     where = f"{title}, under {relation.value.upper()}"
     if figures["epsilon"] is None:
@@ -254,22 +297,44 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
     if "order" in figures:
         how, proof = f"at the Renyi order a = {order!r}", _BY_CURVE
     elif rounds is not None:
-        how, proof = "as rounds that are all equal", _BY_PURE_ROUNDS if PureDPEvent in kinds else _BY_CHOICES
+        how, proof = (
+            "as rounds that are all equal",
+            _BY_PURE_ROUNDS if PureDPEvent in kinds else _BY_CHOICES,
+        )
     else:
         among = "" if width is None else f", among many bits of width w = {width!r} at most"
-        how, proof = f"in Gaussian differential privacy{among}", _BY_GAUSSIAN if width is None else _BY_BITS
+        how, proof = (
+            f"in Gaussian differential privacy{among}",
+            _BY_GAUSSIAN if width is None else _BY_BITS,
+        )
     lines, weights, bits = [f"{where}, {how}:"], 0.0, 0.0
     for events, count in charges:
         for leaf, times in leaves(events[relation], count):
-            parameters = {name: value for name, value in leaf.to_dict().items() if value is not None}
-            shown = ", ".join(f"{name}={value!r}" for name, value in parameters.items() if name not in _SAID_BEFORE)
+            parameters = {
+                name: value for name, value in leaf.to_dict().items() if value is not None
+            }
+            shown = ", ".join(
+                f"{name}={value!r}"
+                for name, value in parameters.items()
+                if name not in _SAID_BEFORE
+            )
             once = leaf.cost(np.array([order]))
-            price = f"rdp = {float(once.rdp[0])!r}, " if "order" in figures else f"mu^2 = {once.mu_squared!r}, "
+            price = (
+                f"rdp = {float(once.rdp[0])!r}, "
+                if "order" in figures
+                else f"mu^2 = {once.mu_squared!r}, "
+            )
             if width is not None:
                 weight = float(once.among_many[np.searchsorted(WIDTHS, width)])
-                price, weights, bits = f"weight = {weight!r}, ", weights + times * weight, bits + times * once.rounds
+                price, weights, bits = (
+                    f"weight = {weight!r}, ",
+                    weights + times * weight,
+                    bits + times * once.rounds,
+                )
             price = price if rounds is None else ""
-            lines.append(f"    {times} x {type(leaf).__name__}({shown}): {price}delta0 = {once.delta0!r} each")
+            lines.append(
+                f"    {times} x {type(leaf).__name__}({shown}): {price}delta0 = {once.delta0!r} each"
+            )
     if "order" in figures:
         total = f"rdp = {figures['rdp']!r}"
     elif rounds is not None:
@@ -278,14 +343,22 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
         total = f"weights t = {weights!r} of n = {bits:.0f} bits, mu = {figures['mu']!r}"
     else:
         total = f"mu^2, mu = {figures['mu']!r}"
-    return [*lines, f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}", *proof]
+    return [
+        *lines,
+        f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}",
+        *proof,
+    ]
 
 
 def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
     teachers, unit = published["max_teachers_per_unit"], published["unit"]
     if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
         one = teachers == 1
-        return "one teacher takes part or does not" if one else f"{teachers} teachers at most take part or do not"
+        return (
+            "one teacher takes part or does not"
+            if one
+            else f"{teachers} teachers at most take part or do not"
+        )
     far = "" if teachers == 1 else f", which reaches {teachers} teachers at most,"
     return f"one {unit} of the private data{far} is added, removed or altered, and keeps its id where it is altered"
 
@@ -304,7 +377,9 @@ def _published_labels(statement: Mapping[str, Any]) -> list[str]:
 def _call(value: Any) -> str:
     """Return settings as Python would write them, the objects of a list each on a line of its own."""
     if isinstance(value, Mapping) and "class_path" in value:
-        arguments = ", ".join(f"{name}={_call(argument)}" for name, argument in value["init_args"].items())
+        arguments = ", ".join(
+            f"{name}={_call(argument)}" for name, argument in value["init_args"].items()
+        )
         return f"{value['class_path']}({arguments})"
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         return "".join(["[", *(f"\n    {_call(item)}," for item in value), "\n]"])
@@ -320,7 +395,10 @@ def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
-    removed, users = relation is NeighboringRelation.ADD_REMOVE_TEACHER, published["max_teachers_per_unit"]
+    removed, users = (
+        relation is NeighboringRelation.ADD_REMOVE_TEACHER,
+        published["max_teachers_per_unit"],
+    )
     change = "is there or not" if removed else "is altered in any way"
     who = "one user contributes" if users == 1 else f"{users} users at most contribute"
     return f"all that {who} {change} ({published['contributions']})"
@@ -328,7 +406,9 @@ def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, A
 
 def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     mechanism, gap, num_items = statement["mechanism"], statement["gap"], statement["num_items"]
-    parameters = ", ".join(f"{name}={value}" for name, value in mechanism.items() if name != "class")
+    parameters = ", ".join(
+        f"{name}={value}" for name, value in mechanism.items() if name != "class"
+    )
     form = "in order" if statement["ordered"] else "as a set"
     items = "the items that users have," if num_items is None else f"{num_items:,} items"
     short = "kbar" in mechanism  # a limited domain
@@ -339,19 +419,26 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
         f" {mechanism['k']} with probability {gap['probability']:g} or more.",
     ]
     if short:
-        lines.append("The list ends where a noisy threshold comes first: its length is paid for as its items are.")
+        lines.append(
+            "The list ends where a noisy threshold comes first: its length is paid for as its items are."
+        )
     if num_items is None:
         lines.append(
             "The list of all items is private: nothing is told of it but the items that are named, and items that one"
             f" user alone has are among them with probability {exact_text(mechanism['delta'])} at most."
         )
     else:
-        lines.append("The list of all items is taken to be public: it must not follow from who the users are.")
+        lines.append(
+            "The list of all items is taken to be public: it must not follow from who the users are."
+        )
     return lines
 
 
 def _reached_by_users(_: Mapping[str, Any]) -> tuple[str, str]:
-    return "m users at once", "A user in whose place another stands is one who leaves and one who comes: m = 2."
+    return (
+        "m users at once",
+        "A user in whose place another stands is one who leaves and one who comes: m = 2.",
+    )
 
 
 WORDS: Mapping[str, Words] = {

@@ -1,35 +1,38 @@
 """The curve of a noisy threshold: the largest Renyi divergence of its released bit between neighbors.
 
-With ``w`` the sensitivity over the standard deviation, the bit is 1 with probability ``Phi(a)`` on one side and
-``Phi(a')`` on the other, ``a`` any real number and ``|a - a'| <= w``. For a fixed ``a`` the divergence grows as ``a'``
-moves away from it, and swapping 0 and 1 turns the move from ``a`` to ``a - w`` into that from ``-a`` to ``-a + w``.
-What remains is the supremum over ``a`` of ``log(1 + E(a)) / (alpha - 1)``, the divergence of ``Phi(a + w)`` from
-``Phi(a)``, where
+With ``w`` the sensitivity over the standard deviation, the bit is 1 with probability ``Phi(a)`` on
+one side and ``Phi(a')`` on the other, ``a`` any real number and ``|a - a'| <= w``. For a fixed
+``a`` the divergence grows as ``a'`` moves away from it, and swapping 0 and 1 turns the move from
+``a`` to ``a - w`` into that from ``-a`` to ``-a + w``. What remains is the supremum over ``a`` of
+``log(1 + E(a)) / (alpha - 1)``, the divergence of ``Phi(a + w)`` from ``Phi(a)``, where
 
     E(a) = Phi(a) psi(r) + Phi(-a) psi(s),    psi(t) = t^alpha - 1 - alpha (t - 1) >= 0,
     r = Phi(a + w) / Phi(a) >= 1,    s = Phi(-a - w) / Phi(-a) <= 1.
 
-It is found by branch and bound: cells of the line are split until no bound on one exceeds the best value found by more
-than a tolerance, which the result then includes. Two bounds hold on a cell ``[x, y]``, the second for narrow ones:
+It is found by branch and bound: cells of the line are split until no bound on one exceeds the best
+    value found by more
+than a tolerance, which the result then includes. Two bounds hold on a cell ``[x, y]``, the second
+for narrow ones:
 
-1. ``E <= Phi(y) psi(r(x)) + Phi(-x) psi(s(y))``. The inverse Mills ratio ``m = phi / Phi`` decreases, so ``r`` and
-   ``s`` decrease in ``a``, and psi grows away from 1.
+1. ``E <= Phi(y) psi(r(x)) + Phi(-x) psi(s(y))``. The inverse Mills ratio ``m = phi / Phi``
+   decreases, so ``r`` and ``s`` decrease in ``a``, and psi grows away from 1.
 2. ``E <= E(c) + (y - x) / 2 max |E'|``, ``c`` the middle. ``E'`` is the difference of
 
        phi(a) psi(r) + alpha Phi(-a - w) (1 - s^(alpha - 1)) (m(-a - w) - m(-a))    and
        phi(a) psi(s) + alpha Phi(a + w) (r^(alpha - 1) - 1) (m(a) - m(a + w)),
 
-   in which every factor but phi is monotone, the last ones because m is convex (Sampford (1953)): its values at ``x``
-   and ``y`` enclose it.
+   in which every factor but phi is monotone, the last ones because m is convex (Sampford (1953)):
+   its values at ``x`` and ``y`` enclose it.
 
-Beyond the cells ``E`` is less than 1e-60 as long as ``alpha w <= 30``. To the left of ``-alpha w``, ``log(Phi(a)
-r^alpha)`` has the slope ``m(a) - alpha (m(a) - m(a + w)) >= -a - alpha w``, as ``-1 < m' < 0``, so that 38 further on
-it has fallen by 722, from no more than 450; and ``psi(s)`` increases in ``a``. To the right of 38, ``E <= psi(r(38)) +
-(alpha - 1) Phi(-38)``. For larger ``alpha w`` the result is the curve ``alpha w^2 / 2`` of the Gaussian mechanism, of
-whose release the bit is a function; that is less than 2% too much for ``alpha >= 2``.
+Beyond the cells ``E`` is less than 1e-60 as long as ``alpha w <= 30``. To the left of ``-alpha w``,
+``log(Phi(a) r^alpha)`` has the slope ``m(a) - alpha (m(a) - m(a + w)) >= -a - alpha w``, as ``-1 <
+m' < 0``, so that 38 further on it has fallen by 722, from no more than 450; and ``psi(s)``
+increases in ``a``. To the right of 38, ``E <= psi(r(38)) + (alpha - 1) Phi(-38)``. For larger
+``alpha w`` the result is the curve ``alpha w^2 / 2`` of the Gaussian mechanism, of whose release
+the bit is a function; that is less than 2% too much for ``alpha >= 2``.
 
-Where a formula loses digits, the value is raised by a bound on the rounding error. What else is lost, 1e-60 beyond the
-cells too, is far less than the tolerance that they leave.
+Where a formula loses digits, the value is raised by a bound on the rounding error. What else is
+lost, 1e-60 beyond the cells too, is far less than the tolerance that they leave.
 """
 
 from __future__ import annotations
@@ -57,13 +60,16 @@ _EDGES = np.concatenate((np.arange(-68.0, -8), np.arange(-8, 2, 1 / 32), np.aran
 def threshold_bit_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
     """Curve of one bit, whether a statistic with Gaussian noise reaches a threshold, for the worst statistic.
 
-    ``orders`` of shape ``[K]`` and a ``noise_multiplier`` of shape ``[..., 1]``, the standard deviation over the
-    sensitivity, give ``[..., K]``. The result is about ``2 / pi`` of the Gaussian curve
-    ``alpha / (2 noise_multiplier^2)`` at moderate orders, and never more. It is never below the true curve, and at most
-    a relative 1e-5 above it as long as ``alpha <= 30 noise_multiplier`` and the multiplier is below 1e5; beyond, digits
-    are lost.
+    ``orders`` of shape ``[K]`` and a ``noise_multiplier`` of shape ``[..., 1]``, the standard
+    deviation over the sensitivity, give ``[..., K]``. The result is about ``2 / pi`` of the
+    Gaussian curve ``alpha / (2 noise_multiplier^2)`` at moderate orders, and never more. It is
+    never below the true curve, and at most a relative 1e-5 above it as long as ``alpha <= 30
+    noise_multiplier`` and the multiplier is below 1e5; beyond, digits are lost.
     """
-    alpha, multiplier = np.atleast_1d(np.asarray(orders, np.float64)), np.asarray(noise_multiplier, np.float64)
+    alpha, multiplier = (
+        np.atleast_1d(np.asarray(orders, np.float64)),
+        np.asarray(noise_multiplier, np.float64),
+    )
     curves = [_curve(alpha.tobytes(), ratio) for ratio in multiplier.ravel().tolist()]
     return np.stack(curves).reshape(*multiplier.shape[:-1], alpha.size)
 
@@ -84,7 +90,9 @@ def _supremum(alpha: FloatArray, width: float) -> FloatArray:
     """Return the supremum of the divergences over all statistics, ``[K]``."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         first = _parts_at(_EDGES, width)
-        bounds = np.log1p(_first_bound(alpha[:, None], first.at(slice(None, -1)), first.at(slice(1, None))))
+        bounds = np.log1p(
+            _first_bound(alpha[:, None], first.at(slice(None, -1)), first.at(slice(1, None)))
+        )
         best = np.log1p(_excess(alpha[:, None], first)).max(axis=1)
         order, cell = np.nonzero(bounds > best[:, None] * (1 + _DECIDED))
         start, size = _EDGES[cell], np.diff(_EDGES)[cell]
@@ -179,22 +187,36 @@ def _first_bound(alpha: FloatArray, x: _Parts, y: _Parts) -> FloatArray:
     return yes + np.exp(x.log_no) * _psi_of_loss(alpha, y.loss)
 
 
-def _second_bound(alpha: FloatArray, x: _Parts, c: _Parts, y: _Parts, size: FloatArray) -> FloatArray:
+def _second_bound(
+    alpha: FloatArray, x: _Parts, c: _Parts, y: _Parts, size: FloatArray
+) -> FloatArray:
     return _excess(alpha, c) + size / 2 * _slope(alpha, x, y)
 
 
 def _slope(alpha: FloatArray, x: _Parts, y: _Parts) -> FloatArray:
     """Return a bound on ``|E'|`` between ``x`` and ``y``, points on the same side of 0."""
-    steepest, flattest = (-(np.fmin(x.distance, y.distance) ** 2) / 2, -(np.fmax(x.distance, y.distance) ** 2) / 2)
+    steepest, flattest = (
+        -(np.fmin(x.distance, y.distance) ** 2) / 2,
+        -(np.fmax(x.distance, y.distance) ** 2) / 2,
+    )
     height = 1 / np.sqrt(2 * np.pi)
     up = height * np.exp(steepest + _log_psi_of_gain(alpha, x.gain))
     up += alpha * (y.rise + y.slack) * np.exp(x.log_no_moved) * -np.expm1(-(alpha - 1) * y.loss)
     least_up = height * np.exp(flattest + _log_psi_of_gain(alpha, y.gain))
-    least_up += alpha * np.maximum(x.rise - x.slack, 0) * np.exp(y.log_no_moved) * -np.expm1(-(alpha - 1) * x.loss)
+    least_up += (
+        alpha
+        * np.maximum(x.rise - x.slack, 0)
+        * np.exp(y.log_no_moved)
+        * -np.expm1(-(alpha - 1) * x.loss)
+    )
     down = height * np.exp(steepest) * _psi_of_loss(alpha, y.loss)
     down += alpha * (x.fall + x.slack) * _times_expm1(y.log_yes_moved, (alpha - 1) * x.gain)
     least_down = height * np.exp(flattest) * _psi_of_loss(alpha, x.loss)
-    least_down += alpha * np.maximum(y.fall - y.slack, 0) * _times_expm1(x.log_yes_moved, (alpha - 1) * y.gain)
+    least_down += (
+        alpha
+        * np.maximum(y.fall - y.slack, 0)
+        * _times_expm1(x.log_yes_moved, (alpha - 1) * y.gain)
+    )
     bound: FloatArray = np.maximum(up - least_down, down - least_up)
     return bound
 

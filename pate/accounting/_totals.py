@@ -1,10 +1,11 @@
 """Running sums of costs, from which earlier terms can be subtracted.
 
-A settlement subtracts what was reserved and adds what was paid. In plain floats the digits that a large reservation
-pushed out would stay lost, and the sum could end up below the truth. Here each product of a cost and a count is exact
-(factors of 26 bits), and sums are kept as two floats (error 2^-104 of the largest partial sum in each step). If so
-much was subtracted that this error could matter, the sum is computed afresh from the counts, which are integers. So a
-sum of up to 2^20 costs has a relative error of about 2^-53, far below the slack of a filter.
+A settlement subtracts what was reserved and adds what was paid. In plain floats the digits that a
+large reservation pushed out would stay lost, and the sum could end up below the truth. Here each
+product of a cost and a count is exact (factors of 26 bits), and sums are kept as two floats (error
+2^-104 of the largest partial sum in each step). If so much was subtracted that this error could
+matter, the sum is computed afresh from the counts, which are integers. So a sum of up to 2^20 costs
+has a relative error of about 2^-53, far below the slack of a filter.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate._typing import BoolArray, FloatArray
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._charges import parse_events
 from pate.accounting._cost import Cost
 from pate.accounting._relation import NeighboringRelation
@@ -26,7 +27,9 @@ from pate.accounting._smoothing import WIDTHS
 BESIDE = 3 + WIDTHS.size
 """The number of values beside the curve."""
 _DIGITS = 26  # bits of one factor, so that a product of two has no error
-_INFINITE = 1e250  # treated as infinite: no sum of counts takes a smaller value beyond the range of floats
+_INFINITE = (
+    1e250  # treated as infinite: no sum of counts takes a smaller value beyond the range of floats
+)
 _LOST = 2.0**-30  # of the largest partial sum
 
 _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
@@ -35,8 +38,9 @@ _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
 class Totals:
     """The sum of charges under either relation on ``orders`` ``[K]``, for units that reach ``teachers`` teachers.
 
-    Charges are identified by the JSON text of their events, which `parse_events` reads. Values are arrays
-    ``[2, K + 3 + W]``: for each relation the curve, ``-log_survival``, ``mu_squared``, ``rounds`` and weights.
+    Charges are identified by the JSON text of their events, which `parse_events` reads. Values are
+    arrays ``[2, K + 3 + W]``: for each relation the curve, ``-log_survival``, ``mu_squared``,
+    ``rounds`` and weights.
     """
 
     def __init__(self, orders: FloatArray, teachers: int = 1) -> None:
@@ -81,11 +85,15 @@ class Totals:
         terms = [self._terms(events).value for events, _ in changes]
         counts = np.array([float(count) for _, count in changes])
         with np.errstate(invalid="ignore"):
-            moves = np.stack([start, *(count * term for count, term in zip(counts.tolist(), terms, strict=True))])
+            moves = np.stack(
+                [start, *(count * term for count, term in zip(counts.tolist(), terms, strict=True))]
+            )
             sums: FloatArray = np.cumsum(moves, axis=0)[1:]
             # bound on what plain sums may have lost of the smallest one
             error = len(moves) * np.finfo(np.float64).eps / 2 * np.abs(moves).sum(axis=0)
-            exact = bool((error <= 1e-13 * sums.min(axis=0)).all()) and bool((sums[-1] < _INFINITE).all())
+            exact = bool((error <= 1e-13 * sums.min(axis=0)).all()) and bool(
+                (sums[-1] < _INFINITE).all()
+            )
         if not exact:
             return np.stack([self._add_one(*change) for change in changes])
         net: dict[str, int] = {}
@@ -126,7 +134,11 @@ def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
 
 def charge_values(events: str, count: int, orders: FloatArray, teachers: int = 1) -> FloatArray:
     """Return the values ``[2, K + 3 + W]`` of ``count`` times ``events``, as `Totals` has them."""
-    return _terms(events, orders.tobytes(), teachers).value * count if count else np.zeros((2, orders.size + BESIDE))
+    return (
+        _terms(events, orders.tobytes(), teachers).value * count
+        if count
+        else np.zeros((2, orders.size + BESIDE))
+    )
 
 
 class _Terms(NamedTuple):
@@ -141,11 +153,13 @@ class _Terms(NamedTuple):
 def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
     costs = [parsed[relation].reaching(teachers).cost(grid) for relation in NeighboringRelation]
-    beside = ([0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.among_many] for cost in costs)
+    beside = (
+        [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.among_many] for cost in costs
+    )
     value = np.stack([np.append(cost.rdp, rest) for cost, rest in zip(costs, beside, strict=True)])
     # an event of another package may state its cost on the default orders alone
     valid = value.shape[1] == grid.size + BESIDE and not (value < 0).any()
-    expect(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
+    require(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
     infinite = ~(value < _INFINITE)
     finite = np.where(infinite, 0.0, value)
     # Dekker's splitting: a factor of 26 bits and the rest, whose products with counts are exact

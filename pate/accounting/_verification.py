@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from pate._typing import FloatArray
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
 from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._filters import PrivacyFilter, expect_filter_of_first, refuse
+from pate.accounting._filters import PrivacyFilter, refuse, require_filter_of_first
 from pate.accounting._history import Book, History, orders_of_sums, restrict_to_filter
 from pate.accounting._log import Head
 from pate.accounting._totals import Totals, as_cost
@@ -23,17 +23,17 @@ _BLOCK = 128  # changes verified at once
 def verify_ledger(path: Path) -> Book:
     """Return the content of the ledger at ``path`` after computing everything in it again.
 
-    In addition to what every reader checks (an intact file, the chain of digests, well-formed events), all releases
-    pass through the filter again.
+    In addition to what every reader checks (an intact file, the chain of digests, well-formed
+    events), all releases pass through the filter again.
 
     Raises:
         ValueError: at the first figure that does not follow from the events.
     """
     path = Path(path)
-    expect(path.is_file(), "a ledger", path=str(path))
+    require(path.is_file(), "a ledger", path=str(path))
     verifier = _Verifier(path)
     with log.opened(path, writable=False) as connection:
-        log.expect_final(connection, path)
+        log.require_final(connection, path)
         for text, digest in log.rows_after(connection, Head(), path):
             verifier.take(text, digest)
     verifier.check(verifier.history.filter)
@@ -52,7 +52,10 @@ class _Verifier:
         self._ends: list[int] = []  # of the changes by each release
 
     def take(self, text: str, digest: str) -> None:
-        """Process the next row. Raises ``ValueError`` if it, or one before it, does not follow from the events."""
+        """Process the next row.
+
+        Raises ``ValueError`` if it, or one before it, does not follow from the events.
+        """
         releases, bounds = len(self.history.entries), self.history.filter
         self._changes += self.history.fold_row(text, digest, self.path)
         if len(self.history.entries) > releases:
@@ -61,23 +64,23 @@ class _Verifier:
         declared = self.history.filter
         if declared is not None and bounds is None:
             self.check(None)
-            self._expect_begun_within(declared)
+            self._require_begun_within(declared)
             assert self.history.budget is not None
             reach = self.history.budget.max_teachers_per_unit
             self._totals = self._totals.on_orders(orders_of_sums(declared), reach)
         elif len(self._changes) >= _BLOCK:
             self.check(declared)
 
-    def _expect_begun_within(self, bounds: PrivacyFilter) -> None:
+    def _require_begun_within(self, bounds: PrivacyFilter) -> None:
         """Raise ``ValueError`` unless ``bounds`` follow from the first release and admit all before the budget."""
         budget, entries = self.history.budget, self.history.entries
         assert budget is not None
         reach, row = budget.max_teachers_per_unit, f"row {self.history.head.rows} of {self.path}"
         if entries:
             first = entries[0].events[budget.neighboring_relation].reaching(reach)
-            expect_filter_of_first(bounds, budget, first.cost())
+            require_filter_of_first(bounds, budget, first.cost())
         reserved = self.history.reserved(orders_of_sums(bounds), reach)
-        _expect_admitted(reserved[None], budget, bounds, [row])
+        _require_admitted(reserved[None], budget, bounds, [row])
 
     def check(self, bounds: PrivacyFilter | None) -> None:
         """Raise ``ValueError`` unless ``bounds`` admit all new sums."""
@@ -86,11 +89,15 @@ class _Verifier:
             if self._ends:
                 rows = [f"row {row} of {self.path}" for row in self._rows]
                 if self.history.budget is not None and bounds is not None:
-                    _expect_admitted(sums[np.array(self._ends) - 1], self.history.budget, bounds, rows)
+                    _require_admitted(
+                        sums[np.array(self._ends) - 1], self.history.budget, bounds, rows
+                    )
         self._rows, self._changes, self._ends = [], [], []
 
 
-def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilter, rows: Sequence[str]) -> None:
+def _require_admitted(
+    after_each: FloatArray, budget: Budget, bounds: PrivacyFilter, rows: Sequence[str]
+) -> None:
     """Raise ``ValueError`` unless ``bounds`` admit the sums after each release."""
     relation = budget.neighboring_relation
     # bounds that admit the elementwise largest of all sums admit each of them

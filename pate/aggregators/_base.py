@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
-from pate._validation import expect, expect_positive
+from pate._validation import require, require_positive
 from pate._voters import Voters
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
 from pate.accounting._cost import DEFAULT_ORDERS
@@ -58,25 +58,34 @@ class Release(NamedTuple):
         return cls(labels, np.ones(labels.shape, dtype=np.bool_))
 
     @classmethod
-    def of_rows(cls, labels: BoolArray, passed: BoolArray, tiers: NDArray[np.integer] | None = None) -> Release:
+    def of_rows(
+        cls, labels: BoolArray, passed: BoolArray, tiers: NDArray[np.integer] | None = None
+    ) -> Release:
         """Release labels ``[Q, C]`` of the queries that ``passed`` ``[Q]``, and nothing of the others."""
         mask = np.repeat(passed[:, None], labels.shape[1], axis=1)
-        return cls((labels & mask).astype(np.uint8), mask, tiers=None if tiers is None else tiers.astype(np.int64))
+        return cls(
+            (labels & mask).astype(np.uint8),
+            mask,
+            tiers=None if tiers is None else tiers.astype(np.int64),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregator(ABC):
     """Turns votes into labels through a private mechanism, and knows what that costs.
 
-    Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and their names differ between
-    classes, so that none is carried over silently when the class in a configuration changes.
+    Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and their names
+    differ between classes, so that none is carried over silently when the class in a configuration
+    changes.
 
-    A field without a default may be None where a target is to suggest it. Until then it is `missing`: fields are not
+    A field without a default may be None where a target is to suggest it. Until then it is
+        `missing`: fields are not
     checked against each other, and nothing is stated, scaled or released.
 
-    The number of teachers is nominal: a public constant under both relations, never measured. A teacher that takes no
-    part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are therefore ballots ``[T, C]`` and the same ballots
-    with one row set to zero, and nothing that depends on ``T`` changes.
+    The number of teachers is nominal: a public constant under both relations, never measured. A
+        teacher that takes no
+    part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are therefore ballots ``[T, C]``
+    and the same ballots with one row set to zero, and nothing that depends on ``T`` changes.
 
     Args:
         neighboring_relation: the relation that the mechanism is run for.
@@ -94,18 +103,25 @@ class Aggregator(ABC):
         super().__init_subclass__(**options)
         for name, annotation in get_annotations(cls).items():
             if not hasattr(cls, name) and "ClassVar" not in str(annotation):
-                # before the dataclass is made, which takes it for the default: parsers read what is missing as None
+                # before the dataclass is made, which takes it for the default: parsers read what is
+                # missing as None
                 setattr(cls, name, None)
                 cls.required += (name,)
         if "__post_init__" in vars(cls):
             cls.__post_init__ = _when_complete(cls.__post_init__)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
-        scales = {name: getattr(self, name) for name in self.noise_parameters if name not in self.missing}
-        expect_positive(**scales)
+        object.__setattr__(
+            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
+        )
+        scales = {
+            name: getattr(self, name) for name in self.noise_parameters if name not in self.missing
+        }
+        require_positive(**scales)
         for name, scale in scales.items():
-            expect(float(scale) <= _LARGEST_SCALE, f"{name} <= {_LARGEST_SCALE:g}", **{name: scale})
+            require(
+                float(scale) <= _LARGEST_SCALE, f"{name} <= {_LARGEST_SCALE:g}", **{name: scale}
+            )
 
     @classmethod
     def blank(cls, **settings: Any) -> Self:
@@ -117,25 +133,25 @@ class Aggregator(ABC):
         """Names of the required fields that are None."""
         return tuple(name for name in self.required if getattr(self, name) is None)
 
-    def expect_complete(self, way_out: str = "") -> None:
+    def require_complete(self, way_out: str = "") -> None:
         """Raise ``ValueError`` if something is missing, here or in an aggregator within; ``way_out`` says more."""
         missing = self.missing
         kind = "the noise" if set(missing) <= set(self.noise_parameters) else "all parameters"
         words = ", ".join(f"--aggregator.{name}" for name in missing)
-        expect(not missing, f"{kind} of {type(self).__name__} ({words}){way_out}", noise=None)
+        require(not missing, f"{kind} of {type(self).__name__} ({words}){way_out}", noise=None)
         for name in self.required:
             value = getattr(self, name)
             for part in value if isinstance(value, tuple) else (value,):
                 if isinstance(part, Aggregator):
-                    part.expect_complete()
+                    part.require_complete()
 
     @property
     def needs(self) -> frozenset[Need]:
         """The parts of `Votes` that it reads, for which it is asked before any work is done.
 
-        ``counts`` are there unless voters are asked by scores or moments alone; ``ballots`` are the ballot of each
-        teacher, ``predictions`` those of a student for the queries, ``features`` the public features of the queries,
-        and ``voters`` are asked for their moments.
+        ``counts`` are there unless voters are asked by scores or moments alone; ``ballots`` are the
+        ballot of each teacher, ``predictions`` those of a student for the queries, ``features`` the
+        public features of the queries, and ``voters`` are asked for their moments.
         """
         return frozenset({"counts"})
 
@@ -145,75 +161,90 @@ class Aggregator(ABC):
         return {name: getattr(self, name) for name in self.noise_parameters}
 
     @abstractmethod
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
         """Describe the cost of one query.
 
         Args:
-            panel: the numbers of teachers and labels.
-            relation: the relation under which the cost is stated; the aggregator's own if None. The mechanism is the
-                same under both.
-            tier: the price tier of the query, as in `Release.tiers`; None for the most that a query may cost. Ignored
-                if all queries cost the same.
+            shape: the numbers of teachers and labels.
+            relation: the relation under which the cost is stated; the aggregator's own if None. The
+                mechanism is the same under both.
+            tier: the price tier of the query, as in `Release.tiers`; None for the most that a query
+                may cost. Ignored if all queries cost the same.
 
         Raises:
-            ValueError: if the aggregator cannot serve the panel, or there is no such tier.
+            ValueError: if the aggregator cannot serve the shape, or there is no such tier.
         """
 
     @abstractmethod
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a whole batch of queries with noise from ``generator``."""
 
-    def events(self, panel: Panel, tier: int | None = None) -> Events:
+    def events(self, shape: VoteShape, tier: int | None = None) -> Events:
         """Describe the cost of one query under both relations, as `event` does under one."""
-        self.expect_complete()
-        return {relation: self.event(panel, relation, tier) for relation in NeighboringRelation}
+        self.require_complete()
+        return {relation: self.event(shape, relation, tier) for relation in NeighboringRelation}
 
-    def charges(self, release: Release, panel: Panel) -> tuple[Charge, ...]:
+    def charges(self, release: Release, shape: VoteShape) -> tuple[Charge, ...]:
         """Return what the queries of a release actually cost: events under both relations, and how often each."""
         if release.tiers is None:
-            return ((self.events(panel), len(release.labels)),)
+            return ((self.events(shape), len(release.labels)),)
         tiers, counts = np.unique(release.tiers, return_counts=True)
         return tuple(
-            (self.events(panel, tier), count) for tier, count in zip(tiers.tolist(), counts.tolist(), strict=True)
+            (self.events(shape, tier), count)
+            for tier, count in zip(tiers.tolist(), counts.tolist(), strict=True)
         )
 
     def scaled(self, factor: float) -> Self:
         """Return the same aggregator with ``factor`` times its noise."""
-        return replace(self, **{name: factor * getattr(self, name) for name in self.noise_parameters})
+        return replace(
+            self, **{name: factor * getattr(self, name) for name in self.noise_parameters}
+        )
 
     def calibrated(
-        self, target: Target, panel: Panel, *, tolerance: float = 1e-6, orders: FloatArray = DEFAULT_ORDERS
+        self,
+        target: Target,
+        shape: VoteShape,
+        *,
+        tolerance: float = 1e-6,
+        orders: FloatArray = DEFAULT_ORDERS,
     ) -> Self | None:
         """Return the same aggregator with all its noise scaled by the one factor that meets a target.
 
         Args:
             target: the largest cost of all queries together.
-            panel: the numbers of teachers and labels.
-            tolerance: by what fraction the noise may exceed the least that is needed. It is never smaller.
+            shape: the numbers of teachers and labels.
+            tolerance: by what fraction the noise may exceed the least that is needed. It is never
+                smaller.
             orders: Renyi orders on which epsilon is computed.
 
         Returns:
-            The calibrated aggregator, or None if no noise meets the target, for example because the failures of
-            stability tests alone cost its delta.
+            The calibrated aggregator, or None if no noise meets the target, for example because the
+            failures of stability tests alone cost its delta.
 
         Raises:
-            ValueError: if the aggregator cannot serve the panel.
+            ValueError: if the aggregator cannot serve the shape.
         """
-        self.expect_complete()
+        self.require_complete()
         relation = target.neighboring_relation
-        self.event(panel, relation)  # raises if it cannot serve the panel, whatever the noise
+        self.event(shape, relation)  # raises if it cannot serve the shape, whatever the noise
         try:
             factor = calibrate_scale(
-                lambda scale: self.scaled(scale).event(panel, relation), target, tolerance=tolerance, orders=orders
+                lambda scale: self.scaled(scale).event(shape, relation),
+                target,
+                tolerance=tolerance,
+                orders=orders,
             )
         except ValueError:
             return None
         return self.scaled(factor)
 
-    def most_answered(self, panel: Panel) -> float:
-        """Return a probability that no votes of a panel exceed: that teachers answer a query, or one of its labels.
+    def most_answered(self, shape: VoteShape) -> float:
+        """Return a probability that no votes of a shape exceed: that teachers answer a query, or one of its labels.
 
-        It is 1 where every query is answered. A release of which it is below `LEAST_ANSWERED` is refused.
+        It is 1 where every query is answered. A release of which it is below `LEAST_ANSWERED` is
+        refused.
         """
         return 1.0
 
@@ -233,21 +264,30 @@ def _when_complete(check: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def ballots_of(votes: Votes) -> UInt8Array:
-    """Return the ballots ``[Q, T, C]`` of votes. Raises ``ValueError`` if they hold counts alone."""
+    """Return the ballots ``[Q, T, C]`` of votes.
+
+    Raises ``ValueError`` if they hold counts alone.
+    """
     if votes.ballots is None:
         raise ValueError("Expected votes with the ballot of each teacher, got counts alone")
     return votes.ballots
 
 
 def predictions_of(votes: Votes) -> FloatArray:
-    """Return a student's predictions ``[Q, C]`` in [0, 1]. Raises ``ValueError`` if the votes hold none."""
+    """Return a student's predictions ``[Q, C]`` in [0, 1].
+
+    Raises ``ValueError`` if the votes hold none.
+    """
     if votes.predictions is None:
         raise ValueError("Expected votes with a student's predictions, got none")
     return votes.predictions
 
 
 def features_of(votes: Votes) -> FloatArray:
-    """Return the public features ``[Q, F]`` of the queries. Raises ``ValueError`` if the votes hold none."""
+    """Return the public features ``[Q, F]`` of the queries.
+
+    Raises ``ValueError`` if the votes hold none.
+    """
     if votes.features is None:
         raise ValueError("Expected votes with the public features of their queries, got none")
     return votes.features

@@ -11,7 +11,7 @@ import numpy as np
 
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._voters import blocks
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, ballots_of, predictions_of
@@ -19,36 +19,46 @@ from pate.mechanisms._exact_normal import add_gaussian, exceeds
 
 _DOUBLINGS = 4  # candidates for the median between a number and its double
 MEDIAN_SPARE = 1.2  # of the clip over the median, so that few ballots are clipped at all
-# the noise of a comparison in the search, as a fraction of the teachers: three deviations from a half
+# the noise of a comparison in the search, as a fraction of the teachers: three deviations from a
+# half
 MEDIAN_ERRORS = 6.0
 MEDIAN_SHARE = 0.25  # the share of the budget above which the search is not worth it
-_BITS = 20  # of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
+_BITS = (
+    20  # of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedVotes(Aggregator):
     """Add Gaussian noise to the counts of a whole release, as large as what one teacher may say over all its queries.
 
-    Choose it before `NoisyVotes` wherever ballots are at hand: a teacher gives few of all labels, or differs in few
-    from a student, and the noise follows their number, whatever the number of labels. How many they are is learnt from
-    the teachers, privately: no setting depends on the data.
+    Choose it before `NoisyVotes` wherever ballots are at hand: a teacher gives few of all labels,
+        or differs in few
+    from a student, and the noise follows their number, whatever the number of labels. How many they
+    are is learnt from the teachers, privately: no setting depends on the data.
 
-    A ballot is what a teacher says on all queries of a batch: the labels that it gives, or those in which it differs
-    from predictions. Ballots of more than a clip of entries are scaled down to its square root in norm. The clip is 1.2
-    times the median number of entries, found by bisection among powers of ``2^(1/4)``, each step of which compares a
-    noisy number of teachers with a half. What the bisection costs is a public function of the number of teachers,
-    queries and labels; if it took over a quarter of the budget, nothing is clipped.
+    A ballot is what a teacher says on all queries of a batch: the labels that it gives, or those in
+        which it differs
+    from predictions. Ballots of more than a clip of entries are scaled down to its square root in
+    norm. The clip is 1.2 times the median number of entries, found by bisection among powers of
+    ``2^(1/4)``, each step of which compares a noisy number of teachers with a half. What the
+    bisection costs is a public function of the number of teachers, queries and labels; if it took
+    over a quarter of the budget, nothing is clipped.
 
-    Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3), whose squared inverse
-    multipliers add up to ``num_queries / multiplier_clipped^2`` for a batch of any size, so that a batch costs what its
-    queries cost one by one. Under REPLACE_RECORD and ADD_REMOVE_TEACHER alike a teacher moves each comparison by one at
-    most, and the sum by at most ``sqrt(2 clip)``: two clipped ballots have no negative entry, so that their squared
-    distance is at most the sum of their squared norms. No entry moves by more than one, which bounds it by
-    ``sqrt(num_queries num_labels)`` too. Sums are exact: ballots are scaled by multiples of ``2^-20``, rounded down.
+    Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
+        whose squared inverse
+    multipliers add up to ``num_queries / multiplier_clipped^2`` for a batch of any size, so that a
+    batch costs what its queries cost one by one. Under REPLACE_RECORD and ADD_REMOVE_TEACHER alike
+    a teacher moves each comparison by one at most, and the sum by at most ``sqrt(2 clip)``: two
+    clipped ballots have no negative entry, so that their squared distance is at most the sum of
+    their squared norms. No entry moves by more than one, which bounds it by ``sqrt(num_queries
+    num_labels)`` too. Sums are exact: ballots are scaled by multiples of ``2^-20``, rounded down.
 
     Args:
-        multiplier_clipped: noise multiplier of one query. That of a release of ``n`` queries is smaller by ``sqrt(n)``.
-        around_predictions: whether ballots are read as what differs from a student's predictions (rounded).
+        multiplier_clipped: noise multiplier of one query. That of a release of ``n`` queries is
+            smaller by ``sqrt(n)``.
+        around_predictions: whether ballots are read as what differs from a student's predictions
+            (rounded).
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
@@ -65,8 +75,13 @@ class ClippedVotes(Aggregator):
         """The ballots, and the predictions that they are read around."""
         return frozenset({"ballots", "predictions"} if self.around_predictions else {"ballots"})
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_clipped)
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        return GaussianEvent(
+            neighboring_relation=self.relation_of(relation),
+            noise_multiplier=self.multiplier_clipped,
+        )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         ballots, mask = ballots_of(votes), np.ones(votes.counts.shape, dtype=np.bool_)
@@ -82,7 +97,9 @@ class ClippedVotes(Aggregator):
         if (median_share := bisection.share(sigma_unclipped)) <= MEDIAN_SHARE:
             share_spent, clip = median_share, bisection.median(sizes, generator)
         sigma = sigma_unclipped / math.sqrt(1 - share_spent) * math.sqrt(min(2 * clip, mask.size))
-        noisy = add_gaussian(clipped_sums(votes, guess, sizes, clip), sigma=sigma, generator=generator)
+        noisy = add_gaussian(
+            clipped_sums(votes, guess, sizes, clip), sigma=sigma, generator=generator
+        )
         counts = np.where(guess > 0, votes.num_teachers - noisy, noisy)
         labels = (2 * counts > votes.num_teachers).astype(np.uint8)
         return Release(labels, mask, noisy_counts=counts, noise_std=sigma)
@@ -137,7 +154,8 @@ def noisy_median(
 ) -> float:
     """Return the candidate found by bisection: half of the voters, noise aside, have ballots of its size or less.
 
-    At most ``ceil(log2 m)`` comparisons with noise of ``sigma``, each of which one voter moves by one at most.
+    At most ``ceil(log2 m)`` comparisons with noise of ``sigma``, each of which one voter moves by
+    one at most.
 
     Args:
         sizes: ``[V]``, sizes of ballots, of which those of nothing may be left out.
@@ -174,7 +192,8 @@ def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
 def clipped_sums(votes: Votes, guess: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
     """Return the sums ``[Q, C]`` over teachers of what differs from ``guess``, ballots clipped to ``sqrt(clip)``.
 
-    Exact multiples of ``2^-20``, in whatever order they are added up: `factors_of` says by what ballots are scaled.
+    Exact multiples of ``2^-20``, in whatever order they are added up: `factors_of` says by what
+    ballots are scaled.
     """
     ballots, counts = ballots_of(votes), votes.counts.astype(np.float64)
     sums = np.where(guess > 0, votes.num_teachers - counts, counts)
@@ -189,7 +208,8 @@ def clipped_sums(votes: Votes, guess: UInt8Array, sizes: IntArray, clip: int) ->
 def factors_of(sizes: IntArray, clip: int) -> FloatArray:
     """Return the factors that scale ballots of ``sizes`` ``[n]`` above ``clip``: ``sqrt(clip / size)``, rounded down.
 
-    The squared norm of a scaled ballot, ``size factor^2``, is at most ``clip``, with no rounding error.
+    The squared norm of a scaled ballot, ``size factor^2``, is at most ``clip``, with no rounding
+    error.
     """
     distinct_sizes, which = np.unique(sizes, return_inverse=True)
     # integers of any length: the product is beyond 64 bits where ballots are long

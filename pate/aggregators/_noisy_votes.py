@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from pate._validation import expect_positive
-from pate._votes import Panel, Votes
+from pate._validation import require_positive
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release
@@ -21,23 +21,29 @@ from pate.mechanisms._exact_normal import add_gaussian
 class NoisyVotes(Aggregator):
     """Add Gaussian noise to the count of every label: Binary voting, and the noisy counts themselves.
 
-    Choose it if teachers disagree or the budget is small, and a student learns from many samples: the soft counts are
-    unbiased however large the noise. Every query is answered; the cost grows with the number of labels. With a
-    ``min_lead`` and hard labels it withholds labels that are in doubt, one by one: choose that if the student cannot
-    use soft counts and a wrong label hurts more than a missing one.
+    Choose it if teachers disagree or the budget is small, and a student learns from many samples:
+        the soft counts are
+    unbiased however large the noise. Every query is answered; the cost grows with the number of
+    labels. With a ``min_lead`` and hard labels it withholds labels that are in doubt, one by one:
+    choose that if the student cannot use soft counts and a wrong label hurts more than a missing
+    one.
 
-    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
-    ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels, withheld ones and soft
-    counts cost the same: all follow from the noisy counts and the number of teachers, which is public (Dziedzic et al.
-    (2023), Binary voting; with a ``min_lead`` the Gaussian mechanism of GNMax of Papernot et al. (2018) with a public
-    threshold in place of the maximum).
+    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD
+        and
+    ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels,
+        withheld ones and soft
+    counts cost the same: all follow from the noisy counts and the number of teachers, which is
+        public (Dziedzic et al.
+    (2023), Binary voting; with a ``min_lead`` the Gaussian mechanism of GNMax of Papernot et al.
+    (2018) with a public threshold in place of the maximum).
 
     Args:
         sigma_votes: standard deviation of the noise on each count, in votes.
         neighboring_relation: the relation under which the cost is stated first.
         soft: whether the noisy counts are released with the labels.
-        min_lead: number of votes by which a noisy count must exceed half of the teachers for the label to be given, or
-            fall short of it for the label to be denied, at least 0: a public constant. Other labels are withheld.
+        min_lead: number of votes by which a noisy count must exceed half of the teachers for the
+            label to be given, or fall short of it for the label to be denied, at least 0: a public
+            constant. Other labels are withheld.
 
     Raises:
         ValueError: on a deviation that is not positive or ``min_lead < 0``.
@@ -52,25 +58,35 @@ class NoisyVotes(Aggregator):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.min_lead != 0:
-            expect_positive(min_lead=self.min_lead)
+            require_positive(min_lead=self.min_lead)
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        noise_multiplier = self.sigma_votes / math.sqrt(panel.num_labels)
-        return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=noise_multiplier)
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        noise_multiplier = self.sigma_votes / math.sqrt(shape.num_labels)
+        return GaussianEvent(
+            neighboring_relation=self.relation_of(relation), noise_multiplier=noise_multiplier
+        )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         half = votes.num_teachers / 2
         margins = add_gaussian(votes.counts - half, sigma=self.sigma_votes, generator=generator)
         leading = margins > self.min_lead
-        mask = leading | (margins <= -self.min_lead) if self.min_lead else np.ones(leading.shape, dtype=np.bool_)
+        mask = (
+            leading | (margins <= -self.min_lead)
+            if self.min_lead
+            else np.ones(leading.shape, dtype=np.bool_)
+        )
         if not self.soft:
             return Release(leading.astype(np.uint8), mask)
         noisy_counts = margins + half
         if self.min_lead:
             noisy_counts[~mask] = 0.0
-        return Release(leading.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
+        return Release(
+            leading.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes
+        )
 
-    def most_answered(self, panel: Panel) -> float:
+    def most_answered(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on a label have it given or denied."""
-        margins = np.array([panel.num_teachers / 2, -panel.num_teachers / 2])
+        margins = np.array([shape.num_teachers / 2, -shape.num_teachers / 2])
         return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())

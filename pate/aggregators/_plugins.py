@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from pate._validation import expect
+from pate._validation import require
 from pate.aggregators._base import Aggregator
 from pate.aggregators._clipped_votes import ClippedVotes
 from pate.aggregators._listed import LimitedDomainTopK, TopStableTopK
@@ -48,7 +48,8 @@ def load_plugins() -> dict[str, type[Aggregator]]:
     """Return the aggregators that installed packages declare in the group ``pate.aggregators``, imported, by name.
 
     Raises:
-        ValueError: where an entry point is not an aggregator under the name of its class, or has the name of another.
+        ValueError: where an entry point is not an aggregator under the name of its class, or has
+            the name of another.
     """
     aggregators = {cls.__name__: cls for cls in OWN}
     for entry in entry_points(group=GROUP):
@@ -56,12 +57,22 @@ def load_plugins() -> dict[str, type[Aggregator]]:
         try:
             cls = entry.load()
         except (ImportError, AttributeError) as error:
-            raise ValueError(f"Expected an Aggregator {place}, got {entry.value}: {error}") from None
-        expect(isinstance(cls, type) and issubclass(cls, Aggregator), f"an Aggregator {place}", object=cls)
+            raise ValueError(
+                f"Expected an Aggregator {place}, got {entry.value}: {error}"
+            ) from None
+        require(
+            isinstance(cls, type) and issubclass(cls, Aggregator),
+            f"an Aggregator {place}",
+            object=cls,
+        )
         # classes go by their own names in settings
-        expect(entry.name == cls.__name__, f"the name of the class, {cls.__name__}, {place}", name=entry.name)
+        require(
+            entry.name == cls.__name__,
+            f"the name of the class, {cls.__name__}, {place}",
+            name=entry.name,
+        )
         namesake = aggregators.setdefault(entry.name, cls)
-        expect(
+        require(
             namesake is cls,
             f"one aggregator {entry.name}, that of {namesake.__module__}",
             another=entry.value,

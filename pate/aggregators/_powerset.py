@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._typing import IntArray, UInt8Array
-from pate._validation import expect
+from pate._validation import require
 from pate._voters import blocks
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, ballots_of
@@ -28,13 +28,14 @@ MOST_LABELS = 64
 class Powerset(Aggregator):
     """Release the set of labels that the most teachers voted for as a whole, with Gumbel noise on all 2^C sets.
 
-    Choose it if there are few labels that occur together, so that many teachers cast the very same ballot. Every query
-    is answered, possibly by a set that nobody voted for.
+    Choose it if there are few labels that occur together, so that many teachers cast the very same
+    ballot. Every query is answered, possibly by a set that nobody voted for.
 
-    Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote that another gains,
-    so the counts of the sets move within a window of 2 votes under REPLACE_RECORD, and under ADD_REMOVE_TEACHER too,
-    as a teacher that takes no part counts for the empty set (Dziedzic et al. (2023), Powerset voting, with Gumbel in
-    place of Gaussian noise).
+    Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote
+        that another gains,
+    so the counts of the sets move within a window of 2 votes under REPLACE_RECORD, and under
+    ADD_REMOVE_TEACHER too, as a teacher that takes no part counts for the empty set (Dziedzic et
+    al. (2023), Powerset voting, with Gumbel in place of Gaussian noise).
 
     Args:
         scale_powerset: scale of the Gumbel noise, in votes.
@@ -53,13 +54,17 @@ class Powerset(Aggregator):
         """The ballots, which are the sets that are voted for."""
         return frozenset({"ballots"})
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        _expect_codes(panel.num_labels)
-        return BoundedRangeEvent(neighboring_relation=self.relation_of(relation), eta=2 / self.scale_powerset)
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        _require_codes(shape.num_labels)
+        return BoundedRangeEvent(
+            neighboring_relation=self.relation_of(relation), eta=2 / self.scale_powerset
+        )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         ballots = ballots_of(votes)
-        _expect_codes(votes.num_labels)
+        _require_codes(votes.num_labels)
         chosen = np.empty(votes.num_queries, dtype=np.uint64)
         for rows in blocks(len(chosen), ballots[:1].size):
             codes = np.sort(_encode(ballots[rows]), axis=1)
@@ -68,15 +73,16 @@ class Powerset(Aggregator):
         return Release(labels, np.ones(labels.shape, dtype=np.bool_))
 
 
-def _expect_codes(num_labels: int) -> None:
+def _require_codes(num_labels: int) -> None:
     """Raise ``ValueError`` unless a set of labels fits into an integer."""
-    expect(num_labels <= MOST_LABELS, f"num_labels <= {MOST_LABELS}", num_labels=num_labels)
+    require(num_labels <= MOST_LABELS, f"num_labels <= {MOST_LABELS}", num_labels=num_labels)
 
 
 def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:
     """Choose a set for each row of sorted ballots ``[Q, T]``: n votes give a set the weight ``exp(n / scale)``.
 
-    Each set has 1 of that as one of all sets, and those that somebody voted for have the rest beside.
+    Each set has 1 of that as one of all sets, and those that somebody voted for have the rest
+    beside.
     """
     first = np.ones(codes.shape, dtype=np.bool_)
     first[:, 1:] = codes[:, 1:] != codes[:, :-1]
@@ -106,7 +112,9 @@ def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Ge
         return Proposals(picked.places[:, None], log_chances, chance)
 
     columns = draw(log_rates, propose, generator, flip=False)[:, 0]
-    any_set = generator.integers(0, 2**num_labels - 1, size=len(codes), dtype=np.uint64, endpoint=True)
+    any_set = generator.integers(
+        0, 2**num_labels - 1, size=len(codes), dtype=np.uint64, endpoint=True
+    )
     return np.where(columns > 0, codes[np.arange(len(codes)), columns - 1], any_set)
 
 

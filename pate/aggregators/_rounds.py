@@ -9,8 +9,8 @@ import numpy as np
 
 from pate._linear import LinearStudent, fit_linear, linear_student_of
 from pate._typing import FloatArray
-from pate._validation import expect
-from pate._votes import Panel, Votes
+from pate._validation import require
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import ComposedEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, features_of
@@ -20,25 +20,29 @@ from pate.aggregators._base import Aggregator, Need, Release, features_of
 class Rounds(Aggregator):
     """Release the same queries in rounds: each round sees the predictions of a student of the rounds before it.
 
-    Choose it wherever the queries have features: a student of a cheap first round is right on most entries, and a
-    mechanism that pays only for what differs from it makes the rest of the budget go further. With ``--target_epsilon``
-    and nothing else this is what `pate label` does: `ClippedVotes` for a quarter of the budget, then `ClippedVotes`
-    around the student of these for the rest.
+    Choose it wherever the queries have features: a student of a cheap first round is right on most
+        entries, and a
+    mechanism that pays only for what differs from it makes the rest of the budget go further. With
+    ``--target_epsilon`` and nothing else this is what `pate label` does: `ClippedVotes` for a
+    quarter of the budget, then `ClippedVotes` around the student of these for the rest.
 
-    Noisy counts of all rounds are averaged by the inverse of their variances. A round that releases no counts, or not
-    all entries, or answers of a linear model, stands for itself.
+    Noisy counts of all rounds are averaged by the inverse of their variances. A round that releases
+    no counts, or not all entries, or answers of a linear model, stands for itself.
 
-    Privacy: the adaptive composition of all rounds, under REPLACE_RECORD and ADD_REMOVE_TEACHER as each of them says,
-    which is reserved before the first. A student is made of what was released and of public features alone, so that it
-    costs nothing (Dwork & Roth (2014), Proposition 2.1); a later round that is asked around its predictions may choose
-    them as it likes.
+    Privacy: the adaptive composition of all rounds, under REPLACE_RECORD and ADD_REMOVE_TEACHER as
+        each of them says,
+    which is reserved before the first. A student is made of what was released and of public
+    features alone, so that it costs nothing (Dwork & Roth (2014), Proposition 2.1); a later round
+    that is asked around its predictions may choose them as it likes.
 
     Args:
-        rounds: the aggregators in their order, for the same relation. Those after the first may need predictions.
+        rounds: the aggregators in their order, for the same relation. Those after the first may
+            need predictions.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: without a round, if a round is for another relation, or if the first needs predictions.
+        ValueError: without a round, if a round is for another relation, or if the first needs
+            predictions.
     """
 
     rounds: tuple[Aggregator, ...]
@@ -46,18 +50,24 @@ class Rounds(Aggregator):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "rounds", tuple(self.rounds))
-        expect(self.rounds, "at least one round", rounds=self.rounds)
+        require(self.rounds, "at least one round", rounds=self.rounds)
         for i, aggregator in enumerate(self.rounds):
             relation, setting = aggregator.neighboring_relation, f"rounds[{i}].neighboring_relation"
             same = relation is self.neighboring_relation
-            expect(same, f"rounds for {self.neighboring_relation.value}", **{setting: relation.value})
+            require(
+                same, f"rounds for {self.neighboring_relation.value}", **{setting: relation.value}
+            )
         first, asked = type(self.rounds[0]).__name__, self.rounds[0].needs
-        expect("predictions" not in asked, "a first round that needs no predictions", rounds_0=first)
+        require(
+            "predictions" not in asked, "a first round that needs no predictions", rounds_0=first
+        )
 
     @property
     def noise(self) -> dict[str, float]:
         return {
-            f"rounds[{i}].{name}": scale for i, part in enumerate(self.rounds) for name, scale in part.noise.items()
+            f"rounds[{i}].{name}": scale
+            for i, part in enumerate(self.rounds)
+            for name, scale in part.noise.items()
         }
 
     @property
@@ -68,12 +78,14 @@ class Rounds(Aggregator):
         student = frozenset[Need]({"features"} if len(self.rounds) > 1 else ())
         return student.union(*(part.needs for part in self.rounds)) - {"predictions"}
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
         """Describe the cost of one query in all rounds; ``tier`` is that of the last."""
         resolved = self.relation_of(relation)
         *before, last = self.rounds
-        events = [aggregator.event(panel, resolved) for aggregator in before]
-        return ComposedEvent(events=(*events, last.event(panel, resolved, tier)))
+        events = [aggregator.event(shape, resolved) for aggregator in before]
+        return ComposedEvent(events=(*events, last.event(shape, resolved, tier)))
 
     def scaled(self, factor: float) -> Self:
         return replace(self, rounds=tuple(part.scaled(factor) for part in self.rounds))
@@ -84,13 +96,17 @@ class Rounds(Aggregator):
         first, *following = self.rounds
         release = first.aggregate(votes, generator=generator)
         for aggregator in following:
-            predictions = student_of(release, features_of(votes), votes.num_teachers).predict(features_of(votes))
-            answers = aggregator.aggregate(replace(votes, predictions=predictions), generator=generator)
+            predictions = student_of(release, features_of(votes), votes.num_teachers).predict(
+                features_of(votes)
+            )
+            answers = aggregator.aggregate(
+                replace(votes, predictions=predictions), generator=generator
+            )
             release = combined(release, answers, votes.num_teachers)
         return release
 
-    def most_answered(self, panel: Panel) -> float:
-        return min(part.most_answered(panel) for part in self.rounds)
+    def most_answered(self, shape: VoteShape) -> float:
+        return min(part.most_answered(shape) for part in self.rounds)
 
 
 def student_of(release: Release, features: FloatArray, num_teachers: int) -> LinearStudent:
@@ -108,15 +124,18 @@ def student_of(release: Release, features: FloatArray, num_teachers: int) -> Lin
         return linear_student_of(features, release.noisy_counts * share, release.labels)
     if release.noisy_counts is None or release.noise_std is None:
         return fit_linear(features, release.labels, release.mask)
-    return fit_linear(features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share)
+    return fit_linear(
+        features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share
+    )
 
 
 def combined(earlier: Release, release: Release, num_teachers: int) -> Release:
     """Return a release combined with an earlier one of the same queries: counts averaged by their noise.
 
-    The later one stands alone unless both have noisy counts of all entries. One of several tiers never has: a screen
-    that confirms a student writes the student's opinion beside the counts. Nor has a linear model, whose answers have
-    no noise of their own.
+    The later one stands alone unless both have noisy counts of all entries. One of several tiers
+        never has: a screen
+    that confirms a student writes the student's opinion beside the counts. Nor has a linear model,
+    whose answers have no noise of their own.
     """
     before, after = _all_counts(earlier), _all_counts(release)
     if before is None or after is None:

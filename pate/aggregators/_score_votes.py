@@ -12,19 +12,26 @@ from scipy.special import expit
 
 from pate._linear import departures, link, shrunk_means
 from pate._typing import BoolArray, FloatArray
-from pate._validation import expect, expect_positive
+from pate._validation import require, require_positive
 from pate._voters import Geometry, Question, Voters
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, features_of, voters_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
 from pate.mechanisms._exact_normal import add_gaussian
 
-_DOUBLINGS, _CANDIDATES = 4, 48  # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
-_COUNT_SHARE = 0.02  # of the budget, which the number of voters takes: later rounds hardly depend on it
+_DOUBLINGS, _CANDIDATES = (
+    4,
+    48,
+)  # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
+_COUNT_SHARE = (
+    0.02  # of the budget, which the number of voters takes: later rounds hardly depend on it
+)
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
-_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))  # of a slope's prior variance to the least noise
+_RATIOS = np.concatenate(
+    ([0.0], np.geomspace(1e-3, 1e7, 41))
+)  # of a slope's prior variance to the least noise
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
 _NOISELESS_ROUNDS = 8
 _SIGNIFICANT = 3.0  # standard deviations: hardly ever worse than a constant, whichever of many labels and releases
@@ -34,40 +41,47 @@ _SIGNIFICANT = 3.0  # standard deviations: hardly ever worse than a constant, wh
 class ScoreVotes(Aggregator):
     """Release linear answers to all queries, learnt from clipped sums of voters' moments with Gaussian noise.
 
-    Choose it wherever queries have features, and voters are many, down to one for each record, or have scores to give:
-    a score ranks where a vote of a small teacher is always no, and the noise is that of as many numbers as there are
-    directions, whatever the number of queries. What it learns is linear in the features. It is private linear learning
-    by votes.
+    Choose it wherever queries have features, and voters are many, down to one for each record, or
+    have scores to give: a score ranks where a vote of a small teacher is always no, and the noise
+    is that of as many numbers as there are directions, whatever the number of queries. What it
+    learns is linear in the features. It is private linear learning by votes.
 
-    A ballot is a voter's mean product of weighed public coordinates and of what its labels, or scores, differ from the
-    student of the rounds before, which is public. In each round ballots are clipped in L2 at 1.2 times their median
-    norm, found by bisection among powers of ``2^(1/4)``, and added up. What the student explains of public
-    samples is added back, so that a round estimates the moments without bias as far as public samples are like private
-    ones; rounds are combined by precision. The student is the posterior mean of all rounds under a Gaussian prior,
-    whose size is the most likely one of the label and, as one label more, of all labels. The next round gives each
-    direction the share of a ballot's norm by which the posterior is not shrunk there; the first gives the share that
-    ridge regression with a penalty of the mean variance would leave.
+    A ballot is a voter's mean product of weighed public coordinates and of what its labels, or
+    scores, differ from the student of the rounds before, which is public. In each round ballots are
+    clipped in L2 at 1.2 times their median norm, found by bisection among powers of ``2^(1/4)``,
+    and added up. What the student explains of public samples is added back, so that a round
+    estimates the moments without bias as far as public samples are like private ones; rounds are
+    combined by precision. The student is the posterior mean of all rounds under a Gaussian prior,
+    whose size is the most likely one of the label and, as one label more, of all labels. The next
+    round gives each direction the share of a ballot's norm by which the posterior is not shrunk
+    there; the first gives the share that ridge regression with a penalty of the mean variance would
+    leave.
 
-    The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the features (it is
-    ``linear``), so that a linear student of them is that function itself, and decisions: a label departs from its
-    constant answer only if what is gained on public samples is expected to be three posterior standard deviations.
+    The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
+    features (it is ``linear``), so that a linear student of them is that function itself, and
+    decisions: a label departs from its constant answer only if what is gained on public samples is
+    expected to be three posterior standard deviations.
 
-    Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3), whose squared inverse
-    multipliers add up to ``num_queries / multiplier_scores^2`` for a batch of any size. Under REPLACE_RECORD one voter
-    changes its ballot, which moves a comparison by one and the clipped sum by at most twice the clip; sums are exact.
-    Under ADD_REMOVE_TEACHER an absent voter counts as zero after the centring, so that the sum moves by the clip alone;
-    the dearer figure is charged for both. The number of voters, where it is private, is counted first, with noise: one
-    voter moves it by one. Sums are divided by this count, and all else is computed from noisy sums and public features
-    (Dwork & Roth (2014), Proposition 2.1).
+    Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
+        whose squared inverse
+    multipliers add up to ``num_queries / multiplier_scores^2`` for a batch of any size. Under
+    REPLACE_RECORD one voter changes its ballot, which moves a comparison by one and the clipped sum
+    by at most twice the clip; sums are exact. Under ADD_REMOVE_TEACHER an absent voter counts as
+    zero after the centring, so that the sum moves by the clip alone; the dearer figure is charged
+    for both. The number of voters, where it is private, is counted first, with noise: one voter
+    moves it by one. Sums are divided by this count, and all else is computed from noisy sums and
+    public features (Dwork & Roth (2014), Proposition 2.1).
 
     Args:
-        multiplier_scores: noise multiplier of one query. That of a release of ``n`` queries is smaller by ``sqrt(n)``.
-        rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up to 1, and what
-            rounding leaves is divided out.
+        multiplier_scores: noise multiplier of one query. That of a release of ``n`` queries is
+            smaller by ``sqrt(n)``.
+        rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up
+            to 1, and what rounding leaves is divided out.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a multiplier or share that is not positive, or shares that do not add up to 1.
+        ValueError: on a multiplier or share that is not positive, or shares that do not add up to
+            1.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("multiplier_scores",)
@@ -79,17 +93,21 @@ class ScoreVotes(Aggregator):
         super().__post_init__()
         object.__setattr__(self, "rounds", tuple(self.rounds))
         for i, share in enumerate(self.rounds):
-            expect_positive(**{f"rounds[{i}]": share})
-        expect(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
+            require_positive(**{f"rounds[{i}]": share})
+        require(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
 
     @property
     def needs(self) -> frozenset[Need]:
         """Features, of which answers are a function, and voters, who are asked in every round."""
         return frozenset({"features", "voters"})
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
         """Describe the cost of one query."""
-        return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_scores)
+        return GaussianEvent(
+            neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_scores
+        )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Answer a batch of queries, which is paid for by all of them."""
@@ -97,20 +115,32 @@ class ScoreVotes(Aggregator):
         shape = votes.counts.shape
         mask = np.ones(shape, dtype=np.bool_)
         if not mask.size:
-            return Release(np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), linear=True)
+            return Release(
+                np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), linear=True
+            )
         *_, (learner, _, _) = released(self, voters, len(mask), generator)
         answers, labels = learner.answers(features)
-        return Release(labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, linear=True)
+        return Release(
+            labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, linear=True
+        )
 
 
 def released(
     aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
 ) -> Iterator[tuple[Learner, Question, NoisySum]]:
     """Yield the student after each round, what the round asked and the sum that it released: all that is drawn."""
-    noise_multiplier, count = aggregator.multiplier_scores / math.sqrt(num_queries), float(voters.num_voters)
-    left, num_independent = 1.0, math.inf  # of models: what is learnt is their mean, whatever they rest on
+    noise_multiplier, count = (
+        aggregator.multiplier_scores / math.sqrt(num_queries),
+        float(voters.num_voters),
+    )
+    left, num_independent = (
+        1.0,
+        math.inf,
+    )  # of models: what is learnt is their mean, whatever they rest on
     if voters.num_private is not None:
-        count = noisy_count(voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator)
+        count = noisy_count(
+            voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator
+        )
         left, num_independent = 1 - _COUNT_SHARE, count
     learner = Learner(voters.geometry, voters.num_labels, num_independent)
     all_shares = math.fsum(aggregator.rounds)
@@ -123,7 +153,10 @@ def released(
 
 
 def learned_without_noise(voters: Voters) -> Learner:
-    """Return the student of sums that are neither clipped nor noisy. PRIVATE, for references alone."""
+    """Return the student of sums that are neither clipped nor noisy.
+
+    PRIVATE, for references alone.
+    """
     private = voters.num_private
     count = float(voters.num_voters if private is None else max(1, private))
     learner = Learner(voters.geometry, voters.num_labels, math.inf if private is None else count)
@@ -149,26 +182,35 @@ class NoisySum(NamedTuple):
 def noisy_count(num_private: int, noise_multiplier: float, generator: np.random.Generator) -> float:
     """Return a noisy number of voters, which one of them moves by one, and at least twice the deviation of its noise.
 
-    A sum is divided by it: if noise may be all that was counted, a smaller number would make much of noise.
+    A sum is divided by it: if noise may be all that was counted, a smaller number would make much
+        of noise.
     """
-    noisy = add_gaussian(np.array([float(num_private)]), sigma=noise_multiplier, generator=generator)
+    noisy = add_gaussian(
+        np.array([float(num_private)]), sigma=noise_multiplier, generator=generator
+    )
     return max(float(noisy[0]), 2 * noise_multiplier)
 
 
 def noisy_sum(
-    voters: Voters, question: Question, count: float, noise_multiplier: float, generator: np.random.Generator
+    voters: Voters,
+    question: Question,
+    count: float,
+    noise_multiplier: float,
+    generator: np.random.Generator,
 ) -> NoisySum:
     """Return a noisy sum of clipped ballots: a Gaussian mechanism of the ``noise_multiplier``, the clip included.
 
-    About a ``count`` of voters is expected. The clip is sought from the least norm that is worth it on. Comparisons
-    take a twentieth of the budget or, so that their noise stays within a sixth of the voters, up to a quarter; if it is
-    then more than a third of them, nothing is clipped.
+    About a ``count`` of voters is expected. The clip is sought from the least norm that is worth it
+    on. Comparisons take a twentieth of the budget or, so that their noise stays within a sixth of
+    the voters, up to a quarter; if it is then more than a third of them, nothing is clipped.
     """
     largest, paid = question.largest_norm, 0.0
     candidates = largest * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
     candidates = candidates[np.append(candidates[1:] > voters.least_norm(question), True)]
     steps, clip = math.ceil(math.log2(len(candidates))), largest
-    cheap, dear = (noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE))
+    cheap, dear = (
+        noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE)
+    )
     sigma = min(cheap, max(dear, count / MEDIAN_ERRORS))
     if steps and sigma <= count / 3:
         norms = voters.norms(question)
@@ -195,7 +237,11 @@ class Learner:
         ridge = (variances / (variances + variances.mean())) ** 2
         self._ridge = self._shares = ridge / ridge.sum()
         self._constant = _CONSTANT[1]
-        self._levels, self._slopes, self._errors = np.zeros(num_labels), np.zeros(shape), np.zeros(shape)
+        self._levels, self._slopes, self._errors = (
+            np.zeros(num_labels),
+            np.zeros(shape),
+            np.zeros(shape),
+        )
         self._precision, self._weighted = np.zeros(shape[0]), np.zeros(shape)
         self._level_precision, self._level_weighted = 0.0, np.zeros(num_labels)
         self._evidence = np.zeros(num_labels)
@@ -214,14 +260,17 @@ class Learner:
         """Add the noisy mean ``[R + 1, C]`` of the ballots on a question, with noise of a ``deviation``."""
         samples, variances = self._geometry.samples, self._geometry.variances
         explained, weights = question.predictions(samples), question.weights
-        # the moments of labels: of what differs from the student, and of the student itself on public samples
+        # the moments of labels: of what differs from the student, and of the student itself on
+        # public samples
         moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
         slopes = (mean[:-1] / weights[:, None] + moments) / variances[:, None]
         precision = (weights * variances / deviation) ** 2
         self._weighted += slopes * precision[:, None]
         self._precision += precision
         level_precision = (question.constant / deviation) ** 2
-        self._level_weighted += (mean[-1] / question.constant + explained.mean(axis=0)) * level_precision
+        self._level_weighted += (
+            mean[-1] / question.constant + explained.mean(axis=0)
+        ) * level_precision
         self._level_precision += level_precision
         self._infer()
 
@@ -239,13 +288,16 @@ class Learner:
         variances = self._geometry.variances
         lowest = 0.5 / len(self._geometry.samples)
         levels = self._level_weighted / self._level_precision
-        self._levels = shrunk_means(levels, np.full(len(levels), 1 / self._level_precision)).clip(lowest, 1 - lowest)
+        self._levels = shrunk_means(levels, np.full(len(levels), 1 / self._level_precision)).clip(
+            lowest, 1 - lowest
+        )
         drawn = self._levels * (1 - self._levels) / self._num_independent / variances[:, None]
         noise = 1 / self._precision[:, None] + drawn
         estimates = self._weighted / self._precision[:, None]
         shrinkage, self._evidence = _shrinkage(estimates, noise)
         self._slopes, self._errors = estimates * shrinkage, shrinkage * noise
-        # a direction's share for what is kept there, beside that of the first round: the rest goes to the constant
+        # a direction's share for what is kept there, beside that of the first round: the rest goes
+        # to the constant
         wanted = shrinkage.mean(axis=1) + self._ridge
         self._shares = wanted / wanted.sum()
         self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
@@ -253,15 +305,17 @@ class Learner:
     def _departing(self, samples: FloatArray, logits: FloatArray) -> tuple[BoolArray, BoolArray]:
         """Return which labels ``[C]`` a constant answer gives, and which may be decided by their model.
 
-        A decision of a model gains ``|2 p - 1|`` over the opposite one in expectation. The linear answers say how
-        uncertain the sum is, by the posterior of slopes and levels.
+        A decision of a model gains ``|2 p - 1|`` over the opposite one in expectation. The linear
+        answers say how uncertain the sum is, by the posterior of slopes and levels.
         """
         level_error = 1 / self._level_precision
         above = np.asarray(self._levels - _SIGNIFICANT * math.sqrt(level_error) > 0.5)
         differ = (logits > 0) != above
         gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
         along = samples.T @ differ
-        squares = 4 * ((along**2 * self._errors).sum(axis=0) + differ.sum(axis=0) ** 2 * level_error)
+        squares = 4 * (
+            (along**2 * self._errors).sum(axis=0) + differ.sum(axis=0) ** 2 * level_error
+        )
         enough = gains >= _SIGNIFICANT * np.sqrt(squares)
         # a prior that is found by noise is sure of itself: the label's own evidence says more
         evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
@@ -271,12 +325,14 @@ class Learner:
 def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return by what estimates ``[R, C]`` with ``noise`` variances are shrunk, and what speaks for slopes ``[C]``.
 
-    A label's slopes have a Gaussian prior, whose variance is the most likely one, among ratios to the least noise,
-    where the mean log-likelihood of all labels counts as that of one label more. For slopes speaks twice the gain in
-    the label's own log-likelihood over slopes of 0.
+    A label's slopes have a Gaussian prior, whose variance is the most likely one, among ratios to
+    the least noise, where the mean log-likelihood of all labels counts as that of one label more.
+    For slopes speaks twice the gain in the label's own log-likelihood over slopes of 0.
     """
     squares, priors = estimates**2, _RATIOS * noise.min()
-    losses = np.array([(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors])
+    losses = np.array(
+        [(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors]
+    )
     chosen = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
     evidence = losses[0] - losses[chosen, np.arange(len(chosen))]
     return priors[chosen] / (priors[chosen] + noise), evidence

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from pate._typing import BoolArray
-from pate._validation import expect, expect_count
-from pate._votes import Panel, Votes
+from pate._validation import require, require_count
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, predictions_of
@@ -31,10 +31,14 @@ class Screen(Aggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
+        require(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
         relation, expected = self.answers.neighboring_relation, self.neighboring_relation
         same = relation is expected
-        expect(same, f"answers for {expected.value}, as the screen", neighboring_relation=relation.value)
+        require(
+            same,
+            f"answers for {expected.value}, as the screen",
+            neighboring_relation=relation.value,
+        )
 
     @property
     def noise(self) -> dict[str, float]:
@@ -50,21 +54,23 @@ class Screen(Aggregator):
         (sigma,) = super().noise.values()
         return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=sigma)
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
         """Describe the cost of one query: of the screen alone in tier 0, else with tier ``tier - 1`` of ``answers``."""
         resolved = self.relation_of(relation)
         if tier is not None:
-            expect_count(0, tier=tier)
+            require_count(0, tier=tier)
         if tier == 0:
             return self.screen_event(resolved)
-        answer = self.answers.event(panel, resolved, None if tier is None else tier - 1)
+        answer = self.answers.event(shape, resolved, None if tier is None else tier - 1)
         return ComposedEvent(events=(self.screen_event(resolved), answer))
 
     def scaled(self, factor: float) -> Self:
         return replace(super().scaled(factor), answers=self.answers.scaled(factor))
 
-    def most_answered(self, panel: Panel) -> float:
-        return self.answers.most_answered(panel)
+    def most_answered(self, shape: VoteShape) -> float:
+        return self.answers.most_answered(shape)
 
     def _ask(self, votes: Votes, passed: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty.
@@ -89,11 +95,13 @@ class Screen(Aggregator):
 class ConfidentScreen(Screen):
     """Pass on to ``answers`` only the queries on which the teachers are confident.
 
-    Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused costs the screen alone.
+    Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused
+        costs the screen alone.
 
-    Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of sensitivity 1 under
-    REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on (Papernot et al.
-    (2018), Confident-GNMax, at the exact cost of its released bit).
+    Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of
+        sensitivity 1 under
+    REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on
+    (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released bit).
 
     Args:
         answers: the aggregator that answers, for the same relation.
@@ -115,39 +123,47 @@ class ConfidentScreen(Screen):
         distances = np.abs(votes.counts - votes.num_teachers / 2)
         # a mean is compared as a sum, which is exact
         mean = self.over == "mean"
-        certain, num = (distances.sum(axis=1), distances.shape[1]) if mean else (distances.min(axis=1), 1)
+        certain, num = (
+            (distances.sum(axis=1), distances.shape[1]) if mean else (distances.min(axis=1), 1)
+        )
         sigma, threshold = num * self.sigma_confident, num * self.threshold_confident
-        return self._ask(votes, exceeds(certain, threshold, sigma=sigma, generator=generator), generator)
+        return self._ask(
+            votes, exceeds(certain, threshold, sigma=sigma, generator=generator), generator
+        )
 
-    def most_answered(self, panel: Panel) -> float:
+    def most_answered(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on all labels pass the screen, and get an answer."""
-        passed = ndtr((panel.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
-        return float(passed) * super().most_answered(panel)
+        passed = ndtr((shape.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
+        return float(passed) * super().most_answered(shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InteractiveScreen(Screen):
     """Pass on to ``answers`` only the queries on which the teachers contradict a student; confirm it on the others.
 
-    Choose it to improve a student that was trained on an earlier release: if the teachers agree with it, its own
+    Choose it to improve a student that was trained on an earlier release: if the teachers agree
+        with it, its own
     confident predictions become labels, at the price of the screen alone.
 
-    Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the distances
-    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then
-    that of ``answers`` if the query is passed on (Papernot et al. (2018), Interactive-GNMax, at the exact cost of its
-    released bit).
+    Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the
+        distances
+    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on (Papernot et al.
+    (2018), Interactive-GNMax, at the exact cost of its released bit).
 
     Args:
         answers: the aggregator that answers, for the same relation.
         sigma_interactive: standard deviation of the noise on the screen, in votes.
-        threshold_interactive: the noisy distance from the student at which a query is answered, in votes.
-        min_confidence: the least probability, of a label or of its absence, at which a prediction is confirmed.
+        threshold_interactive: the noisy distance from the student at which a query is answered, in
+            votes.
+        min_confidence: the least probability, of a label or of its absence, at which a prediction
+            is confirmed.
         over: ``mean`` over the labels, or ``worst``, the one most contradicted.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a deviation that is not positive, ``min_confidence`` outside [1/2, 1], or ``answers`` for another
-            relation.
+        ValueError: on a deviation that is not positive, ``min_confidence`` outside [1/2, 1], or
+            ``answers`` for another relation.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_interactive",)
@@ -158,7 +174,11 @@ class InteractiveScreen(Screen):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(0.5 <= self.min_confidence <= 1, "0.5 <= min_confidence <= 1", min_confidence=self.min_confidence)
+        require(
+            0.5 <= self.min_confidence <= 1,
+            "0.5 <= min_confidence <= 1",
+            min_confidence=self.min_confidence,
+        )
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -167,10 +187,14 @@ class InteractiveScreen(Screen):
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         predictions = predictions_of(votes)
-        expected = np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20  # distances and their sums are exact
+        expected = (
+            np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20
+        )  # distances and their sums are exact
         distances = np.abs(votes.counts - expected)
         mean = self.over == "mean"
-        contradicted, num = (distances.sum(axis=1), distances.shape[1]) if mean else (distances.max(axis=1), 1)
+        contradicted, num = (
+            (distances.sum(axis=1), distances.shape[1]) if mean else (distances.max(axis=1), 1)
+        )
         sigma, threshold = num * self.sigma_interactive, num * self.threshold_interactive
         passed = exceeds(contradicted, threshold, sigma=sigma, generator=generator)
         release = self._ask(votes, passed, generator)

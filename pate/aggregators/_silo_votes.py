@@ -8,40 +8,47 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate._validation import expect, expect_count
-from pate._votes import Panel, Votes
+from pate._validation import require, require_count
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import ComposedEvent, Event, FailureEvent, GaussianEvent, PartiesEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release
-from pate.mechanisms._noise_shares import decode, expect_room, failure, share_sigma, summand
+from pate.mechanisms._noise_shares import decode, failure, require_room, share_sigma, summand
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiloVotes(Aggregator):
     """Release noisy counts of all labels, where each silo adds a share of the noise to the counts of its teachers.
 
-    Choose it if no party may see the votes of all silos: it releases what `NoisyVotes` does, from masked counts that
+    Choose it if no party may see the votes of all silos: it releases what `NoisyVotes` does, from
+        masked counts that
     `pate silo` sends and `pate label --silos` adds up.
 
-    Each silo knows the share that it drew, and subtracts it from the sum. So there are two figures. The cost, which
-    targets and budgets are met by, is the cost to ``colluding`` silos that put their shares together, if ``dropouts``
-    others never send theirs. To everybody else (`Event.to_world`) the noise is ``sqrt((silos - dropouts) / (silos -
-    colluding - dropouts))`` times as wide.
+    Each silo knows the share that it drew, and subtracts it from the sum. So there are two figures.
+    The cost, which targets and budgets are met by, is the cost to ``colluding`` silos that put
+    their shares together, if ``dropouts`` others never send theirs. To everybody else
+    (`Event.to_world`) the noise is ``sqrt((silos - dropouts) / (silos - colluding - dropouts))``
+    times as wide.
 
-    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
-    ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and silo (docs/privacy.md,
-    "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians instead).
+    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD
+        and
+    ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and silo
+    (docs/privacy.md, "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians
+    instead).
 
     Args:
-        sigma_silos: standard deviation of the noise that the honest silos add together to each count, in votes.
+        sigma_silos: standard deviation of the noise that the honest silos add together to each
+            count, in votes.
         silos: number of silos, at least 2.
-        colluding: number of silos that may put together what they drew, or tell the server; at least 1.
+        colluding: number of silos that may put together what they drew, or tell the server; at
+            least 1.
         dropouts: number of silos that may fail to send their counts.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to take part and to
-            tell nobody, or so many that may drop out that a server could open a sum with less noise.
+        ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to
+            take part and to tell nobody, or so many that may drop out that a server could open a
+            sum with less noise.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
@@ -53,15 +60,20 @@ class SiloVotes(Aggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(2, silos=self.silos)
-        expect_count(1, colluding=self.colluding)  # a silo knows what it drew itself
-        expect_count(0, dropouts=self.dropouts)
+        require_count(2, silos=self.silos)
+        require_count(1, colluding=self.colluding)  # a silo knows what it drew itself
+        require_count(0, dropouts=self.dropouts)
         enough = f"one of {self.silos} silos that neither colludes nor drops out"
-        expect(self.num_honest >= 1, enough, colluding=self.colluding, dropouts=self.dropouts)
+        require(self.num_honest >= 1, enough, colluding=self.colluding, dropouts=self.dropouts)
         # a server could show each silo another list of those in the sum, and open a part of it
-        whole = self.dropouts * (self.dropouts + 1) < self.silos - self.colluding or self.num_honest == 1
-        safe = "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough"
-        expect(whole, safe, silos=self.silos, colluding=self.colluding, dropouts=self.dropouts)
+        whole = (
+            self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
+            or self.num_honest == 1
+        )
+        safe = (
+            "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough"
+        )
+        require(whole, safe, silos=self.silos, colluding=self.colluding, dropouts=self.dropouts)
 
     @property
     def num_honest(self) -> int:
@@ -78,14 +90,16 @@ class SiloVotes(Aggregator):
         """The standard deviation of the noise to whoever knows none of the shares, in votes."""
         return self.share_sigma * math.sqrt(self.silos - self.dropouts)
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        expect_room(panel.num_teachers, sigma=self.share_sigma)
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        require_room(shape.num_teachers, sigma=self.share_sigma)
         stated = self.relation_of(relation)
-        delta = panel.num_labels * failure(self.silos)
+        delta = shape.num_labels * failure(self.silos)
         failing = FailureEvent(neighboring_relation=stated, delta=delta, tail="constant")
 
         def release(sigma: float) -> Event:
-            multiplier = sigma / math.sqrt(panel.num_labels)
+            multiplier = sigma / math.sqrt(shape.num_labels)
             noise = GaussianEvent(neighboring_relation=stated, noise_multiplier=multiplier)
             return ComposedEvent(events=(noise, failing))
 
@@ -97,7 +111,9 @@ class SiloVotes(Aggregator):
             # as silos would, but with the counts in one hand
             total, num_shares = np.zeros(votes.counts.shape, dtype=np.uint64), self.silos
             for silo in range(self.silos):
-                total += summand(votes.counts if silo == 0 else 0 * votes.counts, self.share_sigma, generator)
+                total += summand(
+                    votes.counts if silo == 0 else 0 * votes.counts, self.share_sigma, generator
+                )
         else:
             total, num_shares = votes.total.open()
         noisy_counts = decode(total, self.share_sigma, num_shares)

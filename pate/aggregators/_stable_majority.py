@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
 from pate.mechanisms._stability import StabilityTest
@@ -20,12 +20,15 @@ _SHIFT = 1  # votes by which one teacher moves a distance from a tie, under eith
 class StableMajority(MechanismAggregator[StabilityTest]):
     """Release the majority of every label if the least certain of them is far from a tie.
 
-    Choose it if teachers agree on all labels of a sample: a query costs a single test, however many labels there are,
+    Choose it if teachers agree on all labels of a sample: a query costs a single test, however many
+        labels there are,
     about half of `StableTopK`. If one label is in doubt, the query is not answered.
 
-    Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the least of the distances
-    ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. A majority may turn
-    only within that distance. The test works on distances in votes, multiples of 1/2 up to ``T / 2``.
+    Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the
+        least of the distances
+    ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. A
+    majority may turn only within that distance. The test works on distances in votes, multiples of
+    1/2 up to ``T / 2``.
 
     Args:
         sigma_majority: standard deviation of the noise of the test, in votes.
@@ -41,15 +44,21 @@ class StableMajority(MechanismAggregator[StabilityTest]):
     sigma_majority: float
     delta_majority: float
 
-    def mechanism(self, panel: Panel) -> StabilityTest:
-        # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps of the event
-        return replace(super().mechanism(panel), num_teachers=panel.num_teachers // 2, shift=_SHIFT, window=_SHIFT)
+    def mechanism(self, shape: VoteShape) -> StabilityTest:
+        # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps
+        # of the event
+        return replace(
+            super().mechanism(shape),
+            num_teachers=shape.num_teachers // 2,
+            shift=_SHIFT,
+            window=_SHIFT,
+        )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         leads = 2 * votes.counts.astype(np.int64) - votes.num_teachers
-        passed = self.mechanism(votes.panel)(np.abs(leads).min(axis=1) / 2, generator=generator)
+        passed = self.mechanism(votes.shape)(np.abs(leads).min(axis=1) / 2, generator=generator)
         return Release.of_rows(leads > 0, passed)
 
-    def most_answered(self, panel: Panel) -> float:
+    def most_answered(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on all labels pass the test."""
-        return float(self.mechanism(panel).probability(panel.num_teachers / 2))
+        return float(self.mechanism(shape).probability(shape.num_teachers / 2))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Release
@@ -22,34 +22,41 @@ from pate.mechanisms._stable_top_k import FixedTopKMechanism, StableTopKMechanis
 class StableTopK(MechanismAggregator[StableTopKMechanism]):
     """Release the exact set of the k most voted labels, k chosen by the widest noisy gap, if that gap is stable.
 
-    Choose it if samples have many labels and the teachers agree: the cost of a query does not grow with the number of
-    labels. A query whose gap is narrow is not answered, unless most teachers give none or all of the labels.
+    Choose it if samples have many labels and the teachers agree: the cost of a query does not grow
+        with the number of
+    labels. A query whose gap is narrow is not answered, unless most teachers give none or all of
+    the labels.
 
-    Privacy: an ``eta``-bounded-range choice (Gumbel noise on gaps that move within a window of 2 votes under
-    ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed with a Gaussian
-    propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the exact cost of its released bit).
-    Majorities for none and for all move as gaps do; made for REPLACE_RECORD, they move by 2 under both relations, and
-    so the cost is that of REPLACE_RECORD under both. Other noise costs what `pate.mechanisms.GapChoice` and
-    `pate.mechanisms.LaplaceStabilityTest` say. With Gaussian noise in the choice, as in the experiments of the paper,
-    it costs far more than with Gumbel noise of the same standard deviation: what is proven is a `GaussianNoisyMaxEvent`
-    of C + 1 gaps (C - 1 without the empty and the full set). We know no theorem for the smaller cost in their Table 2.
+    Privacy: an ``eta``-bounded-range choice (Gumbel noise on gaps that move within a window of 2
+        votes under
+    ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed with a
+    Gaussian propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the exact
+    cost of its released bit). Majorities for none and for all move as gaps do; made for
+    REPLACE_RECORD, they move by 2 under both relations, and so the cost is that of REPLACE_RECORD
+    under both. Other noise costs what `pate.mechanisms.GapChoice` and
+    `pate.mechanisms.LaplaceStabilityTest` say. With Gaussian noise in the choice, as in the
+    experiments of the paper, it costs far more than with Gumbel noise of the same standard
+    deviation: what is proven is a `GaussianNoisyMaxEvent` of C + 1 gaps (C - 1 without the empty
+    and the full set). We know no theorem for the smaller cost in their Table 2.
 
     Args:
         scale_gap: scale of the noise on the gaps, in votes.
-        sigma_test: standard deviation of the noise of the stability test, or its scale if it is ``laplace``, in votes.
+        sigma_test: standard deviation of the noise of the stability test, or its scale if it is
+            ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test, paid by every query.
         neighboring_relation: the relation that the test protects.
-        allow_empty: whether no label, and all labels, are possible answers, by majority; the paper leaves them out.
+        allow_empty: whether no label, and all labels, are possible answers, by majority; the paper
+            leaves them out.
         noise_law: noise on the gaps, one of those of `pate.mechanisms.GapChoice`.
         test_law: noise of the test, ``gaussian`` or ``laplace``.
-        regularizer: public numbers, one more than labels, added to the gaps below 0, 1, .. labels; minus infinity
-            rules a k out.
-        kbar: largest number of labels given, if the labels themselves are not public: those of rank beyond
-            ``kbar + 1`` have no influence.
+        regularizer: public numbers, one more than labels, added to the gaps below 0, 1, .. labels;
+            minus infinity rules a k out.
+        kbar: largest number of labels given, if the labels themselves are not public: those of rank
+            beyond ``kbar + 1`` have no influence.
 
     Raises:
-        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), an unknown noise, a
-            regularizer that is NaN or plus infinity, or ``kbar < 1``.
+        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), an
+            unknown noise, a regularizer that is NaN or plus infinity, or ``kbar < 1``.
     """
 
     names: ClassVar[Mapping[str, str]] = {"noise_law": "noise", "test_law": "test_noise"}
@@ -66,14 +73,16 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.regularizer is not None:
-            object.__setattr__(self, "regularizer", tuple(float(value) for value in self.regularizer))
+            object.__setattr__(
+                self, "regularizer", tuple(float(value) for value in self.regularizer)
+            )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
+        return Release.of_rows(*self.mechanism(votes.shape)(votes.counts, generator=generator))
 
-    def most_answered(self, panel: Panel) -> float:
+    def most_answered(self, shape: VoteShape) -> float:
         """Return the probability that the widest gap of all passes its test."""
-        mechanism = self.mechanism(panel)
+        mechanism = self.mechanism(shape)
         return float(mechanism.test.probability(mechanism.widest_gap))
 
 
@@ -81,13 +90,15 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
 class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
     """Release a set of exactly k labels, most of them by a stable gap near k and the rest by peeling.
 
-    Choose it if k is public and the teachers nearly agree on the k labels. If they do not, `Canonical` has no test that
-    could fail.
+    Choose it if k is public and the teachers nearly agree on the k labels. If they do not,
+    `Canonical` has no test that could fail.
 
-    Privacy: the choice of a gap and the test of `StableTopK`, then one bounded-range choice (counts that move within a
-    window of 1 vote under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD) for every label that is peeled, k at most: a
-    query costs the rounds that it took (Zhu & Wang (2022), Algorithm 3). With ``fallback`` a query that fails the test
-    is answered by k rounds of peeling (line 5 there): every query is answered.
+    Privacy: the choice of a gap and the test of `StableTopK`, then one bounded-range choice (counts
+        that move within a
+    window of 1 vote under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD) for every label that is
+    peeled, k at most: a query costs the rounds that it took (Zhu & Wang (2022), Algorithm 3). With
+    ``fallback`` a query that fails the test is answered by k rounds of peeling (line 5 there):
+    every query is answered.
 
     Args:
         k: number of labels of every sample.
@@ -99,11 +110,12 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
         neighboring_relation: the relation that the test protects.
         allow_empty: whether the gap may lie above all labels or below all of them.
         fallback: whether queries that fail the test are answered by peeling k labels from all.
-        peel_by_root: whether r rounds of peeling have noise of ``scale_peel_fixed sqrt(r / k)``: they cost about what k
-            rounds do.
+        peel_by_root: whether r rounds of peeling have noise of ``scale_peel_fixed sqrt(r / k)``:
+            they cost about what k rounds do.
 
     Raises:
-        ValueError: on noise that is not positive, ``delta_test_fixed`` outside (0, 1), ``k < 1`` or ``pull < 0``.
+        ValueError: on noise that is not positive, ``delta_test_fixed`` outside (0, 1), ``k < 1`` or
+            ``pull < 0``.
     """
 
     names: ClassVar[Mapping[str, str]] = {
@@ -123,14 +135,20 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
     fallback: bool = False
     peel_by_root: bool = False
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
         """Describe the cost of one query for which ``tier`` labels are peeled, k if None."""
-        return self.mechanism(panel).event(self.relation_of(relation), tier)
+        return self.mechanism(shape).event(self.relation_of(relation), tier)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        members, passed, rounds = self.mechanism(votes.panel)(votes.counts, generator=generator)
+        members, passed, rounds = self.mechanism(votes.shape)(votes.counts, generator=generator)
         return Release.of_rows(members, passed | self.fallback, rounds)
 
-    def most_answered(self, panel: Panel) -> float:
+    def most_answered(self, shape: VoteShape) -> float:
         """Return the probability that the widest gap of all passes its test, or 1 with a fallback."""
-        return 1.0 if self.fallback else float(self.mechanism(panel).test.probability(panel.num_teachers))
+        return (
+            1.0
+            if self.fallback
+            else float(self.mechanism(shape).test.probability(shape.num_teachers))
+        )

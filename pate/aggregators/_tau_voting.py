@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import expect, expect_positive
+from pate._validation import require, require_positive
 from pate._voters import blocks
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, ballots_of, predictions_of
@@ -19,36 +19,42 @@ from pate.mechanisms._exact_normal import add_gaussian
 
 Norm = Literal["l2", "l1"]
 
-_BITS = 30  # of the factors by which ballots are scaled: sums over 2^23 teachers are exact in float64
+_BITS = (
+    30  # of the factors by which ballots are scaled: sums over 2^23 teachers are exact in float64
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TauVoting(Aggregator):
     """Scale every ballot down to a norm of at most tau, add them up, and add Gaussian noise.
 
-    Choose it if most ballots have few labels, or few that differ from a public student's predictions: the noise
-    depends on tau, not on the number of labels. Ballots of a larger norm are scaled down, so the soft counts are too
-    low.
+    Choose it if most ballots have few labels, or few that differ from a public student's
+    predictions: the noise depends on tau, not on the number of labels. Ballots of a larger norm are
+    scaled down, so the soft counts are too low.
 
-    Privacy: a Gaussian mechanism on the clipped sums. Its L2 sensitivity is the largest norm of a clipped ballot under
-    ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD, taken exactly over all ballots: at most
-    ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2 norm (Dziedzic et al. (2023), tau voting). Around predictions
-    it is that of REPLACE_RECORD under both: a teacher that takes no part differs from the student in every label that
-    the student gives, so that any two clipped ballots may be neighbors.
+    Privacy: a Gaussian mechanism on the clipped sums. Its L2 sensitivity is the largest norm of a
+        clipped ballot under
+    ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD, taken exactly over all
+        ballots: at most
+    ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2 norm (Dziedzic et al. (2023), tau voting).
+    Around predictions it is that of REPLACE_RECORD under both: a teacher that takes no part differs
+    from the student in every label that the student gives, so that any two clipped ballots may be
+    neighbors.
 
     Args:
         tau: the largest norm of a ballot.
         sigma_tau: standard deviation of the noise on each sum, in votes.
-        threshold_tau: the noisy sum above which a label is given, in votes: a public constant, such as half the
-            number of teachers.
+        threshold_tau: the noisy sum above which a label is given, in votes: a public constant, such
+            as half the number of teachers.
         norm: ``l2`` or ``l1``, the norm that is clipped.
         neighboring_relation: the relation under which the cost is stated first.
-        around_predictions: whether ballots are read as what differs from the student's predictions (rounded), a label
-            keeping its prediction unless ``threshold_tau`` teachers differ.
+        around_predictions: whether ballots are read as what differs from the student's predictions
+            (rounded), a label keeping its prediction unless ``threshold_tau`` teachers differ.
         soft: whether the noisy counts are released with the labels.
 
     Raises:
-        ValueError: on a norm, threshold or deviation that is not positive, or another name of a norm.
+        ValueError: on a norm, threshold or deviation that is not positive, or another name of a
+            norm.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_tau",)
@@ -62,18 +68,22 @@ class TauVoting(Aggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_positive(tau=self.tau, threshold_tau=self.threshold_tau)
-        expect(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
+        require_positive(tau=self.tau, threshold_tau=self.threshold_tau)
+        require(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
 
     @property
     def needs(self) -> frozenset[Need]:
         """The ballots, and the predictions that they are read around."""
         return frozenset({"ballots", "predictions"} if self.around_predictions else {"ballots"})
 
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
         resolved = self.relation_of(relation)
-        sensitivity = self.sensitivity(panel.num_labels, resolved)
-        return GaussianEvent(neighboring_relation=resolved, noise_multiplier=self.sigma_tau / sensitivity)
+        sensitivity = self.sensitivity(shape.num_labels, resolved)
+        return GaussianEvent(
+            neighboring_relation=resolved, noise_multiplier=self.sigma_tau / sensitivity
+        )
 
     def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
         """Return the largest L2 distance by which one teacher can move the clipped sums."""
@@ -82,7 +92,8 @@ class TauVoting(Aggregator):
         squares = sizes * weights**2
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER and not self.around_predictions:
             return math.sqrt(float(squares.max()))
-        # two ballots differ most where they share no label: without those, the larger weighs no less in the others
+        # two ballots differ most where they share no label: without those, the larger weighs no
+        # less in the others
         disjoint = sizes[:, None] + sizes <= num_labels
         return math.sqrt(float((squares[:, None] + squares)[disjoint].max()))
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from pate._runs.files import read_arrays
 from pate._typing import Float32Array, IntArray
-from pate._validation import as_float32, expect, expect_distinct
+from pate._validation import as_float32, require, require_distinct
 from pate.data._checks import as_text, check_labels, select_labels
 from pate.data._records import ArrayFeatures, Features, blocks_of
-from pate.data._table import Table, TableSource, expect_fractions, split_by_hash
+from pate.data._table import Table, TableSource, require_fractions, split_by_hash
 from pate.data.features import FeatureMap
 
 OPTIONAL = ("ids", "split", "group", "label_names")
@@ -30,21 +30,25 @@ _GIVE_IDS = "given once, when they are collected, such as uuid.uuid4().hex"
 class Arrays(TableSource):
     """An ``.npz`` file with ``X`` ``[N, ...]``, ``Y`` ``[N, C]`` (0/1 or -1/1) and ``ids`` ``[N]``.
 
-    An id names a record for good: it is assigned once, when the records are collected, and stays when others come and
-    go. Row numbers do not: removing a record would renumber all later ones and so affect all teachers.
+    An id names a record for good: it is assigned once, when the records are collected, and stays
+        when others come and
+    go. Row numbers do not: removing a record would renumber all later ones and so affect all
+        teachers.
 
-    Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (the person to whom a record
+    Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (the person
+        to whom a record
     belongs), ``label_names`` ``[C]``.
 
     Args:
         path: the file.
         labels: names of the labels to learn; None for all.
-        public_fraction: share of public records, if the file has no ``split`` and a hash of the id is to decide. There
-            is no default, because anybody may see the features of public records.
+        public_fraction: share of public records, if the file has no ``split`` and a hash of the id
+            is to decide. There is no default, because anybody may see the features of public
+            records.
         test_fraction: share of test records, likewise.
         features: a public map of the features.
-        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids, like those of a
-            register: a row number changes when an earlier record is removed.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
+            like those of a register: a row number changes when an earlier record is removed.
     """
 
     def __init__(
@@ -58,29 +62,40 @@ class Arrays(TableSource):
         permanent_ids: bool = False,
     ) -> None:
         super().__init__(path, labels, features, permanent_ids=permanent_ids)
-        expect_fractions(public_fraction, test_fraction)
+        require_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction
 
     def _read_table(self) -> Table:
         arrays, source = read_arrays(self.path, ("X", "Y"), OPTIONAL, mapped=("X",)), self.path.name
-        features, labels = _finite_features(arrays["X"], source=source), check_labels(arrays["Y"], source=source)
+        features, labels = (
+            _finite_features(arrays["X"], source=source),
+            check_labels(arrays["Y"], source=source),
+        )
         num, num_labels = labels.shape
         default_names = np.array([f"label_{j}" for j in range(num_labels)])
         names = as_text(arrays.get("label_names", default_names), name="label_names")
-        expect(len(names) == num_labels, f"{num_labels} label_names in {source}", label_names=len(names))
-        expect("ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
+        require(
+            len(names) == num_labels,
+            f"{num_labels} label_names in {source}",
+            label_names=len(names),
+        )
+        require("ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
         ids = as_text(arrays["ids"])
         groups = as_text(arrays["group"], name="group") if "group" in arrays else None
-        expect_distinct(f"ids of {source}", ids.tolist())
+        require_distinct(f"ids of {source}", ids.tolist())
         split = arrays.get("split")
         if split is None:
-            split = split_by_hash(ids if groups is None else groups, *self._fractions, source=source)
+            split = split_by_hash(
+                ids if groups is None else groups, *self._fractions, source=source
+            )
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
-        expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown)
+        require(
+            not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown
+        )
         rows = {"ids": ids, "split": split} | ({} if groups is None else {"group": groups})
-        expect(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
+        require(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
         sizes = {"X": features.shape[0]} | {name: len(column) for name, column in rows.items()}
-        expect(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
+        require(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
         columns = select_labels(names.tolist(), self._wanted, source=source)
         return Table(
             features=features,
@@ -95,8 +110,8 @@ class Arrays(TableSource):
 class _StoredFeatures(Features):
     """Rows of an array that stays in its file.
 
-    The rows of a role are read when they are needed, and those selected of them, such as a chunk's, at once. What is
-    sent to another process takes its values along.
+    The rows of a role are read when they are needed, and those selected of them, such as a chunk's,
+    at once. What is sent to another process takes its values along.
     """
 
     def __init__(self, values: np.memmap[Any, Any], rows: IntArray | None = None) -> None:
@@ -112,7 +127,9 @@ class _StoredFeatures(Features):
         assert isinstance(file, mmap.mmap)
         values = np.empty((rows.size, *self.shape[1:]), dtype=np.float32)
         for start in range(0, rows.size, _ROWS):
-            values[start : start + _ROWS] = as_float32(self._values[rows.ravel()[start : start + _ROWS]])
+            values[start : start + _ROWS] = as_float32(
+                self._values[rows.ravel()[start : start + _ROWS]]
+            )
             file.madvise(mmap.MADV_DONTNEED)
         return values.reshape(*rows.shape, *self.shape[1:])
 
@@ -130,33 +147,42 @@ class _StoredFeatures(Features):
 class CelebAAttributes(TableSource):
     """CelebA's attribute table without the pictures: some attributes predicted from the others.
 
-    It is a tabular task, not image classification. The official split gives the roles; groups are identities; ids are
-    the official names of the images, such as ``000001.jpg``.
+    It is a tabular task, not image classification. The official split gives the roles; groups are
+    identities; ids are the official names of the images, such as ``000001.jpg``.
 
     Args:
-        path: an ``.npz`` with ``attr`` ``[N, 40]``, ``partition`` ``[N]`` (0 train, 1 validation, 2 test),
-            ``identity`` ``[N]`` and ``attr_names`` ``[40]``; and ``ids`` ``[N]`` unless it is the official table, all
-            202,599 rows in their official order.
+        path: an ``.npz`` with ``attr`` ``[N, 40]``, ``partition`` ``[N]`` (0 train, 1 validation, 2
+            test), ``identity`` ``[N]`` and ``attr_names`` ``[40]``; and ``ids`` ``[N]`` unless it
+            is the official table, all 202,599 rows in their official order.
         labels: the attributes to learn; all others are the features.
         features: a public map of the features.
     """
 
-    def __init__(self, path: Path, *, labels: list[str], features: FeatureMap | None = None) -> None:
+    def __init__(
+        self, path: Path, *, labels: list[str], features: FeatureMap | None = None
+    ) -> None:
         super().__init__(path, labels, features)
 
     def _read_table(self) -> Table:
         source = self.path.name
         table = read_arrays(self.path, ("attr", "partition", "identity", "attr_names"), ("ids",))
         if "ids" not in table:
-            _expect_official(table["partition"], source=source)
+            _require_official(table["partition"], source=source)
             table["ids"] = np.char.mod("%06d.jpg", np.arange(1, len(table["partition"]) + 1))
         shapes = {name: table[name].shape[:1] for name in ("attr", "partition", "identity", "ids")}
-        expect(len(set(shapes.values())) == 1, f"as many rows in every array of {source}", **shapes)
-        expect_distinct(f"ids of {source}", as_text(table["ids"]).tolist())
+        require(
+            len(set(shapes.values())) == 1, f"as many rows in every array of {source}", **shapes
+        )
+        require_distinct(f"ids of {source}", as_text(table["ids"]).tolist())
         names = as_text(table["attr_names"], name="attr_names")
         columns = select_labels(names.tolist(), self._wanted, source=source)
         others = np.setdiff1d(np.arange(len(names)), columns)
-        expect(others.size > 0, "attributes left as features", labels=len(columns), attributes=len(names))
+        require(
+            others.size > 0,
+            "attributes left as features",
+            labels=len(columns),
+            attributes=len(names),
+        )
         attributes = check_labels(table["attr"], source=source)
         return Table(
             features=ArrayFeatures(attributes[:, others].astype(np.float32) * 2 - 1),
@@ -176,15 +202,17 @@ def _finite_features(values: NDArray[Any], *, source: str) -> Features:
         else ArrayFeatures(np.ascontiguousarray(as_float32(values, what=f"features in {source}")))
     )
     blocks = (features[rows] for rows in blocks_of(features, range(features.shape[0])))
-    bad = sum(int((~np.isfinite(block).reshape(len(block), -1).all(axis=1)).sum()) for block in blocks)
-    expect(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
+    bad = sum(
+        int((~np.isfinite(block).reshape(len(block), -1).all(axis=1)).sum()) for block in blocks
+    )
+    require(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
     return features
 
 
-def _expect_official(partition: NDArray[Any], *, source: str) -> None:
+def _require_official(partition: NDArray[Any], *, source: str) -> None:
     """Raise ``ValueError`` unless a table's rows are CelebA's official ones, in their order."""
     official = np.repeat(list(_OFFICIAL), list(_OFFICIAL.values()))
-    expect(
+    require(
         np.array_equal(partition, official),
         f"the official {len(official)} rows in {source}, whose numbers are those of the images, or ids of its own,"
         f" {_GIVE_IDS}",

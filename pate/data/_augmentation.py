@@ -8,17 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pate._validation import expect
+from pate._validation import require
 
 Transforms = Sequence[Callable[[Tensor], Tensor]]
 """Each alters one picture ``[channels, height, width]``, as those of ``torchvision.transforms.v2`` do."""
 
 
-def expect_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[int]) -> None:
+def require_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[int]) -> None:
     """Raise ``ValueError`` if records that are not pictures are to be augmented."""
     fits = not augment or len(input_shape) == 3
-    expect(
-        fits, "records of shape [channels, height, width] for augment, after any feature map", shape=tuple(input_shape)
+    require(
+        fits,
+        "records of shape [channels, height, width] for augment, after any feature map",
+        shape=tuple(input_shape),
     )
 
 
@@ -35,7 +37,11 @@ def augmented(pictures: Tensor, augment: Transforms, *seeds: int) -> Tensor:
         altered = [_altered(picture, augment) for picture in pictures]
     shape = tuple(pictures.shape[1:])
     for picture in altered:
-        expect(picture.shape == shape, f"augment that leaves pictures in shape {shape}", shape=tuple(picture.shape))
+        require(
+            picture.shape == shape,
+            f"augment that leaves pictures in shape {shape}",
+            shape=tuple(picture.shape),
+        )
     return torch.stack(altered).to(pictures.dtype)
 
 

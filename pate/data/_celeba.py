@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pate._typing import UInt8Array
-from pate._validation import expect, expect_distinct
+from pate._validation import require, require_distinct
 from pate.data._checks import check_labels, select_labels
 from pate.data._images import ImageFiles
 from pate.data._table import PictureFolder, Table
@@ -21,9 +21,10 @@ _ATTRIBUTES = "list_attr_celeba"
 class CelebA(PictureFolder):
     """A folder in CelebA's format.
 
-    ``img_align_celeba/`` holds the pictures, or a folder of that name in it; ``list_attr_celeba.txt`` the attributes
-    (-1/1 or 0/1, with or without its count line), or ``list_attr_celeba.csv``, separated by commas and with a heading
-    for the pictures; ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test);
+    ``img_align_celeba/`` holds the pictures, or a folder of that name in it;
+    ``list_attr_celeba.txt`` the attributes (-1/1 or 0/1, with or without its count line), or
+    ``list_attr_celeba.csv``, separated by commas and with a heading for the pictures;
+    ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test);
     ``identity_CelebA.txt`` or ``.csv``, if there is one, the person on each picture.
 
     Args:
@@ -34,18 +35,23 @@ class CelebA(PictureFolder):
     """
 
     def __init__(
-        self, root: Path, *, size: int = 64, labels: list[str] | None = None, features: FeatureMap | None = None
+        self,
+        root: Path,
+        *,
+        size: int = 64,
+        labels: list[str] | None = None,
+        features: FeatureMap | None = None,
     ) -> None:
         super().__init__(root, size, labels, features)
 
     def _read_table(self) -> Table:
         names, pictures, values = self._attributes()
         roles, identities = self._roles(), self._find("identity_CelebA")
-        _expect_all("a partition", pictures, roles)
+        _require_all("a partition", pictures, roles)
         groups = None
         if identities is not None:
             persons = _pairs(identities)
-            _expect_all("an identity", pictures, persons)
+            _require_all("an identity", pictures, persons)
             groups = np.array([persons[picture] for picture in pictures])
         columns = select_labels(names, self._wanted, source=self._file(_ATTRIBUTES).name)
         folder = self._folder
@@ -65,16 +71,24 @@ class CelebA(PictureFolder):
         if lines and lines[0].strip().isdigit():
             lines = lines[1:]
         by_comma = "," if path.suffix == ".csv" else None
-        head, *rows = [[word.strip() for word in line.split(by_comma)] for line in lines if line.strip()] or [[]]
+        head, *rows = [
+            [word.strip() for word in line.split(by_comma)] for line in lines if line.strip()
+        ] or [[]]
         names = head[1:] if by_comma else head
-        expect(names and rows, f"attribute names and rows in {path}", names=len(names), rows=len(rows))
+        require(
+            names and rows, f"attribute names and rows in {path}", names=len(names), rows=len(rows)
+        )
         for row in rows:
-            expect(len(row) == len(names) + 1, f"{len(names)} values per row of {path.name}", row=" ".join(row)[:80])
+            require(
+                len(row) == len(names) + 1,
+                f"{len(names)} values per row of {path.name}",
+                row=" ".join(row)[:80],
+            )
         try:
             values = np.array([row[1:] for row in rows], dtype=np.int64)
         except ValueError as error:
             raise ValueError(f"Expected whole numbers in {path} ({error})") from None
-        expect_distinct(f"pictures of {path.name}", (row[0] for row in rows))
+        require_distinct(f"pictures of {path.name}", (row[0] for row in rows))
         return names, [row[0] for row in rows], check_labels(values, source=path.name)
 
     def _roles(self) -> dict[str, int]:
@@ -84,13 +98,13 @@ class CelebA(PictureFolder):
             if role.isdigit():  # the csv has a line of headings
                 roles[name] = int(role)
         unknown = sorted(set(roles.values()) - {0, 1, 2})
-        expect(not unknown, f"partitions 0, 1 or 2 in {path.name}", partitions=unknown)
+        require(not unknown, f"partitions 0, 1 or 2 in {path.name}", partitions=unknown)
         return roles
 
     @property
     def _folder(self) -> Path:
         folder = self.root / "img_align_celeba"
-        expect(folder.is_dir(), "a folder of pictures", path=str(folder))
+        require(folder.is_dir(), "a folder of pictures", path=str(folder))
         if (folder / folder.name).is_dir():  # as some archives are packed
             folder /= folder.name
         return folder
@@ -102,15 +116,15 @@ class CelebA(PictureFolder):
 
     def _file(self, name: str) -> Path:
         path = self._find(name)
-        expect(path is not None, f"{name}.txt in the folder, or {name}.csv", root=str(self.root))
+        require(path is not None, f"{name}.txt in the folder, or {name}.csv", root=str(self.root))
         assert path is not None
         return path
 
 
-def _expect_all(what: str, pictures: list[str], known: Mapping[str, Any]) -> None:
+def _require_all(what: str, pictures: list[str], known: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` unless each of ``pictures`` is among ``known``."""
     missing = [picture for picture in pictures if picture not in known]
-    expect(not missing, f"{what} for every picture", missing=missing[:3])
+    require(not missing, f"{what} for every picture", missing=missing[:3])
 
 
 def _pairs(path: Path) -> dict[str, str]:
@@ -118,7 +132,7 @@ def _pairs(path: Path) -> dict[str, str]:
     for line in path.read_text().splitlines():
         words = line.replace(",", " ").split()
         if words:
-            expect(len(words) == 2, f"two columns in {path.name}", line=line[:80])
-            expect(words[0] not in pairs, f"each picture once in {path.name}", twice=words[0])
+            require(len(words) == 2, f"two columns in {path.name}", line=line[:80])
+            require(words[0] not in pairs, f"each picture once in {path.name}", twice=words[0])
             pairs[words[0]] = words[1]
     return pairs

@@ -9,61 +9,79 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate._typing import IntArray, StrArray, UInt8Array
-from pate._validation import expect, expect_distinct
+from pate._validation import require, require_distinct
 
 
 def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
     """Return ids, groups or names ``[N]`` as strings, as wide as the longest of them, independently of other roles.
 
-    Raises ``ValueError`` unless all are texts or all are integers: 7 and 7.0 would be two ids of one record.
+    Raises ``ValueError`` unless all are texts or all are integers: 7 and 7.0 would be two ids of
+        one record.
     """
     array = np.asarray(values)
-    expect(array.ndim == 1, f"{name} of shape [N]", shape=array.shape)
+    require(array.ndim == 1, f"{name} of shape [N]", shape=array.shape)
     items = array.tolist()
     types = sorted({type(item).__name__ for item in items})
-    expect(types in ([], ["int"], ["str"]), f"{name} that are texts or integers", types=types)
+    require(types in ([], ["int"], ["str"]), f"{name} that are texts or integers", types=types)
     return np.array(items, dtype=np.str_)
 
 
 def are_row_numbers(ids: Sequence[StrArray]) -> bool:
     """Return whether ids number the rows of one table from 0, 1 or 2 on, upwards or downwards; 0.0 is a 0.
 
-    Fewer than three ids show no order, and are taken for names. Two is the first row of a spreadsheet with a header.
+    Fewer than three ids show no order, and are taken for names. Two is the first row of a
+    spreadsheet with a header.
 
     Args:
         ids: the ids of each role, in the order of its records.
     """
     names = [[name.removesuffix(".0") for name in part.tolist()] for part in ids]
     every = [name for part in names for name in part]
-    if len(every) < 3 or not all(name.isascii() and name.isdigit() and len(name) < 19 for name in every):
+    if len(every) < 3 or not all(
+        name.isascii() and name.isdigit() and len(name) < 19 for name in every
+    ):
         return False
     numbers = [np.array(part, dtype=np.int64) for part in names if part]
     first, last = min(part.min() for part in numbers), max(part.max() for part in numbers)
     steps = np.concatenate([np.diff(part) for part in numbers])
     in_order = (steps > 0).all() or (steps < 0).all()
-    return bool(in_order and first in (0, 1, 2) and last - first + 1 == len(np.unique(np.concatenate(numbers))))
+    return bool(
+        in_order
+        and first in (0, 1, 2)
+        and last - first + 1 == len(np.unique(np.concatenate(numbers)))
+    )
 
 
 def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
-    """Return labels ``[N, C]`` as uint8 in {0, 1}, from 0/1 or -1/1. Raises ``ValueError`` on any other value."""
+    """Return labels ``[N, C]`` as uint8 in {0, 1}, from 0/1 or -1/1.
+
+    Raises ``ValueError`` on any other value.
+    """
     labels = np.asarray(labels)
-    expect(labels.ndim == 2 and labels.shape[1] > 0, f"labels of shape [N, C] in {source}", shape=labels.shape)
+    require(
+        labels.ndim == 2 and labels.shape[1] > 0,
+        f"labels of shape [N, C] in {source}",
+        shape=labels.shape,
+    )
     values = np.unique(labels)
     signed = bool((values == -1).any())
     allowed = (-1, 1) if signed else (0, 1)
     wrong = [value.item() for value in values if value not in allowed]
-    expect(not wrong, f"labels among {allowed} in {source}", values=wrong[:5])
+    require(not wrong, f"labels among {allowed} in {source}", values=wrong[:5])
     positive: UInt8Array = (labels == 1).astype(np.uint8)
     return positive
 
 
 def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source: str) -> IntArray:
-    """Return the columns of the ``wanted`` names, or all if None. Raises ``ValueError`` on an unknown or second one."""
-    expect_distinct(f"label names of {source}", names)
+    """Return the columns of the ``wanted`` names, or all if None.
+
+    Raises ``ValueError`` on an unknown or second one.
+    """
+    require_distinct(f"label names of {source}", names)
     if wanted is None:
         return np.arange(len(names))
-    expect(wanted, "at least one label", labels=list(wanted))
+    require(wanted, "at least one label", labels=list(wanted))
     unknown = sorted(set(wanted) - set(names))
-    expect(not unknown, f"names of labels among {', '.join(names)} ({source})", unknown=unknown)
-    expect_distinct("label names", wanted)
+    require(not unknown, f"names of labels among {', '.join(names)} ({source})", unknown=unknown)
+    require_distinct("label names", wanted)
     return np.array([list(names).index(name) for name in wanted])

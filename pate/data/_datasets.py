@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from pate._typing import Float32Array, UInt8Array
-from pate._validation import as_float32, expect, expect_count, expect_label_names
+from pate._validation import as_float32, require, require_count, require_label_names
 from pate.data._checks import check_labels
 from pate.data._images import Pictures, squared
 from pate.data._records import FeatureMap, Features, Records, Role
@@ -27,7 +27,10 @@ Key = int | str
 """A position in an item that is a tuple, a key of one that is a mapping, or the name of a column of the data set."""
 
 
-_SPLITS = (("private", "public", "test"), ("train", "validation", "test"))  # in the order of the roles
+_SPLITS = (
+    ("private", "public", "test"),
+    ("train", "validation", "test"),
+)  # in the order of the roles
 
 
 class Items(Protocol):
@@ -44,17 +47,22 @@ class Items(Protocol):
 class Keys:
     """Where in an item its parts are.
 
-    A name is looked for as a column of the data set (``column_names``), then as an attribute of it with a value for
-    each item, such as ``filename`` of torchvision's CelebA, then as a key of each item.
+    A name is looked for as a column of the data set (``column_names``), then as an attribute of it
+    with a value for each item, such as ``filename`` of torchvision's CelebA, then as a key of each
+    item.
 
     Args:
         features: a picture (PIL), a text, or numbers of any shape, the same for all.
-        labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns; or the number of the one label that is true.
-        ids: the record's own id, which stays when other records come and go; a row number does not, and is refused.
+        labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns; or the number of the one label
+            that is true.
+        ids: the record's own id, which stays when other records come and go; a row number does not,
+            and is refused.
         groups: whose record it is; None if nothing says so.
-        size: pictures are cut to their central square and resized to this many pixels; numbers are taken as they are.
+        size: pictures are cut to their central square and resized to this many pixels; numbers are
+            taken as they are.
         num_features: texts are hashed to so many columns, as `TextTable` does.
-        permanent_ids: whether numbers from 0 or 1 on, in the order of the items, are permanent ids after all.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the items, are permanent ids
+            after all.
     """
 
     features: Key = 0
@@ -66,8 +74,8 @@ class Keys:
     permanent_ids: bool = False
 
     def __post_init__(self) -> None:
-        expect_count(8, size=self.size)
-        expect_count(2, num_features=self.num_features)
+        require_count(8, size=self.size)
+        require_count(2, num_features=self.num_features)
 
 
 class ItemFeatures(Features):
@@ -92,8 +100,13 @@ class ItemFeatures(Features):
         for place, item in enumerate(index.ravel().tolist()):
             read = self._read(item)
             same = read.shape == values.shape[1:]
-            expect(same, f"features of shape {values.shape[1:]} in all items", item=item, shape=read.shape)
-            expect(np.isfinite(read).all(), "finite features in all items", item=item)
+            require(
+                same,
+                f"features of shape {values.shape[1:]} in all items",
+                item=item,
+                shape=read.shape,
+            )
+            require(np.isfinite(read).all(), "finite features in all items", item=item)
             values[place] = read
         return values.reshape(*index.shape, *self.shape[1:])
 
@@ -107,7 +120,8 @@ class ItemPictures(Pictures):
     Args:
         items: the data set.
         keys: where its pictures are.
-        keep: whether pictures that were read are kept in memory for the next time, if they are not too many.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not
+            too many.
     """
 
     def __init__(self, items: Items, keys: Keys, *, keep: bool = True) -> None:
@@ -116,7 +130,12 @@ class ItemPictures(Pictures):
 
     def picture(self, row: int) -> UInt8Array:
         value = _part(self._items[row], self._keys.features)
-        expect(isinstance(value, Image.Image), "a picture in all items", item=row, type=type(value).__name__)
+        require(
+            isinstance(value, Image.Image),
+            "a picture in all items",
+            item=row,
+            type=type(value).__name__,
+        )
         return squared(value.convert("RGB"), self.size)
 
     def once(self) -> ItemPictures:
@@ -129,18 +148,23 @@ class _Datasets(DataSource):
     Args:
         label_names: names of the labels.
         keys: where the parts of an item are.
-        ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+            itself.
         features: a public map of the features.
     """
 
     _datasets: Mapping[Role, Any]
 
     def __init__(
-        self, label_names: Sequence[str], keys: Keys, ledger: Path | str | None, features: FeatureMap | None
+        self,
+        label_names: Sequence[str],
+        keys: Keys,
+        ledger: Path | str | None,
+        features: FeatureMap | None,
     ) -> None:
         super().__init__(features=features, permanent_ids=keys.permanent_ids)
-        expect(label_names, "names of the labels", label_names=list(label_names))
-        expect_label_names("label names", label_names)
+        require(label_names, "names of the labels", label_names=list(label_names))
+        require_label_names("label names", label_names)
         self._label_names = tuple(label_names)
         self._keys = keys
         self._ledger = None if ledger is None else located(ledger)
@@ -162,8 +186,12 @@ class _Datasets(DataSource):
     def _read(self, role: Role) -> Records:
         items, keys = self._datasets[role], self._keys
         sized = hasattr(items, "__len__") and hasattr(items, "__getitem__")
-        expect(sized, f"a data set of {role.value} records that are read by index", type=type(items).__name__)
-        expect(len(items) > 0, f"at least one {role.value} record", records=0)
+        require(
+            sized,
+            f"a data set of {role.value} records that are read by index",
+            type=type(items).__name__,
+        )
+        require(len(items) > 0, f"at least one {role.value} record", records=0)
         columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
         groups = [] if keys.groups is None else [keys.groups]
         values = _values(items, [*columns, keys.ids, *groups])
@@ -172,10 +200,16 @@ class _Datasets(DataSource):
         table = np.stack(labels, axis=1) if isinstance(keys.labels, list) else labels[0]
         if table.ndim == 1:  # classes: which of the labels is true
             classes = np.arange(len(self._label_names))
-            expect(np.isin(table, classes).all(), f"classes in 0..{len(classes) - 1}", role=role.value)
+            require(
+                np.isin(table, classes).all(), f"classes in 0..{len(classes) - 1}", role=role.value
+            )
             table = (table[:, None] == classes).astype(np.uint8)
         checked = check_labels(table, source=f"the {role.value} records")
-        expect(checked.shape[1] == len(self._label_names), f"{len(self._label_names)} labels", labels=checked.shape[1])
+        require(
+            checked.shape[1] == len(self._label_names),
+            f"{len(self._label_names)} labels",
+            labels=checked.shape[1],
+        )
         return Records(
             features=_features_of(items, keys),
             labels=checked,
@@ -197,7 +231,8 @@ def _features_of(items: Items, keys: Keys) -> Features:
 class TorchDatasets(_Datasets):
     """Map-style data sets of torch, one for each role, whose items are tuples or mappings.
 
-    An item must be the same whenever it is read: transforms that draw something belong to training (``augment``).
+    An item must be the same whenever it is read: transforms that draw something belong to training
+        (``augment``).
 
     Args:
         private: the records to be protected.
@@ -205,7 +240,8 @@ class TorchDatasets(_Datasets):
         test: the records that a student is judged by.
         label_names: names of the labels.
         keys: where the parts of an item are; None for ``(features, labels, id)``.
-        ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+            itself.
         features: a public map of the features.
     """
 
@@ -227,14 +263,18 @@ class TorchDatasets(_Datasets):
 class HuggingFace(_Datasets):
     """Data sets of Hugging Face, such as the splits that ``load_dataset`` or ``load_from_disk`` returns.
 
-    Nothing of that package is imported: whatever has ``column_names``, a length and items by number will do.
+    Nothing of that package is imported: whatever has ``column_names``, a length and items by number
+        will do.
 
     Args:
-        splits: the data set of each role, ``private``, ``public`` and ``test``; or ``train``, ``validation`` and
-            ``test``, where training is on private records and validation has the public ones.
+        splits: the data set of each role, ``private``, ``public`` and ``test``; or ``train``,
+            ``validation`` and ``test``, where training is on private records and validation has the
+            public ones.
         keys: the columns of features, labels, ids and groups.
-        label_names: names of the labels; None where ``keys.labels`` are columns, or one column that names its classes.
-        ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
+        label_names: names of the labels; None where ``keys.labels`` are columns, or one column that
+            names its classes.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+            itself.
         features: a public map of the features.
     """
 
@@ -249,21 +289,31 @@ class HuggingFace(_Datasets):
     ) -> None:
         usual = next((names for names in _SPLITS if set(names) <= set(splits)), None)
         expected = "splits named private, public and test, or train, validation and test"
-        expect(usual is not None, expected, splits=list(splits))
+        require(usual is not None, expected, splits=list(splits))
         assert usual is not None
         datasets = {role: splits[name] for role, name in zip(Role, usual, strict=True)}
-        names = keys.labels if label_names is None and isinstance(keys.labels, list) else label_names
+        names = (
+            keys.labels if label_names is None and isinstance(keys.labels, list) else label_names
+        )
         if names is None and isinstance(keys.labels, str):
             columns = getattr(datasets[Role.PUBLIC], "features", None) or {}
             names = getattr(columns.get(keys.labels), "names", None)
-        expect(names is not None, "label_names, or the names of columns as keys.labels", labels=keys.labels)
+        require(
+            names is not None,
+            "label_names, or the names of columns as keys.labels",
+            labels=keys.labels,
+        )
         assert names is not None
         for role in Role:
             columns = list(getattr(datasets[role], "column_names", []))
             labels = keys.labels if isinstance(keys.labels, list) else [keys.labels]
             required = [keys.features, *labels, keys.ids, keys.groups]
             unknown = [key for key in required if key is not None and key not in columns]
-            expect(not unknown, f"columns among {', '.join(columns)} of the {role.value} split", unknown=unknown)
+            require(
+                not unknown,
+                f"columns among {', '.join(columns)} of the {role.value} split",
+                unknown=unknown,
+            )
         super().__init__(names, keys, ledger, features)
         self._datasets = datasets
 
@@ -277,7 +327,8 @@ class LightningData(_Datasets):
         module: the data module; it is prepared and set up when its data are first read.
         label_names: names of the labels.
         keys: where the parts of an item are; None for ``(features, labels, id)``.
-        ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+            itself.
         features: a public map of the features.
     """
 
@@ -305,7 +356,11 @@ class LightningData(_Datasets):
             Role.TEST: module.test_dataloader(),
         }
         for role, loader in loaders.items():
-            expect(hasattr(loader, "dataset"), f"one loader of {role.value} records", loader=type(loader).__name__)
+            require(
+                hasattr(loader, "dataset"),
+                f"one loader of {role.value} records",
+                loader=type(loader).__name__,
+            )
         return {role: loader.dataset for role, loader in loaders.items()}
 
 
@@ -319,7 +374,9 @@ def _values(items: Items, keys: Sequence[Key]) -> list[list[Any]]:
         elif isinstance(key, str) and hasattr(items, key):
             values[key] = [*getattr(items, key)]
             same = len(values[key]) == len(items)
-            expect(same, f"as many values in `{key}` as items, {len(items)}", values=len(values[key]))
+            require(
+                same, f"as many values in `{key}` as items, {len(items)}", values=len(values[key])
+            )
     rest = [key for key in keys if key not in values]
     if rest:
         parts = [[_part(items[row], key) for key in rest] for row in range(len(items))]
@@ -331,7 +388,13 @@ def _part(item: Any, key: Key) -> Any:
     try:
         return item[key]
     except (KeyError, IndexError, TypeError):
-        parts = list(item) if isinstance(item, Mapping) else f"{len(item)} parts" if isinstance(item, tuple) else item
+        parts = (
+            list(item)
+            if isinstance(item, Mapping)
+            else f"{len(item)} parts"
+            if isinstance(item, tuple)
+            else item
+        )
         raise ValueError(f"Expected {key!r} in each item, got {str(parts)[:80]}") from None
 
 

@@ -11,13 +11,16 @@ import numpy as np
 from PIL import Image
 
 from pate._typing import BoolArray, Float32Array, IntArray, UInt8Array
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import Features
 
 # Pictures of a role that take less than this when decoded are read once and kept.
 _KEEP_BYTES = 2 * 2**30
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
-"""Formats of pictures, by Pillow's names. A file is one of these whatever its name says: others may start a program."""
+"""Formats of pictures, by Pillow's names.
+
+A file is one of these whatever its name says: others may start a program.
+"""
 
 
 class Pictures(Features):
@@ -26,7 +29,8 @@ class Pictures(Features):
     Args:
         num: how many there are.
         size: pictures are cut to their central square and resized to this many pixels.
-        keep: whether pictures that were read are kept in memory for the next time, if they are not too many.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not
+            too many.
     """
 
     def __init__(self, num: int, size: int, *, keep: bool) -> None:
@@ -38,7 +42,10 @@ class Pictures(Features):
 
     @abstractmethod
     def picture(self, row: int) -> UInt8Array:
-        """Return one picture as uint8 ``[3, size, size]``. Raises ``ValueError`` if it is not readable."""
+        """Return one picture as uint8 ``[3, size, size]``.
+
+        Raises ``ValueError`` if it is not readable.
+        """
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -65,7 +72,8 @@ class ImageFiles(Pictures):
     Args:
         paths: the files.
         size: pictures are cut to their central square and resized to this many pixels.
-        keep: whether pictures that were read are kept in memory for the next time, if they are not too many.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not
+            too many.
     """
 
     def __init__(self, paths: list[Path], size: int, *, keep: bool = True) -> None:
@@ -82,14 +90,16 @@ class ImageFiles(Pictures):
         return ImageFiles(self.paths, self.size, keep=False)
 
     def identity(self) -> str:
-        return repr([(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths])
+        return repr(
+            [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths]
+        )
 
 
-def expect_distinct_files(paths: Iterable[Path]) -> None:
+def require_distinct_files(paths: Iterable[Path]) -> None:
     """Raise ``ValueError`` if two names lead to one file, which would be two records.
 
-    They do by a link, or where a file system takes upper and lower case for the same. Files that are not there are left
-    to whoever reads them: those of another role may lie elsewhere.
+    They do by a link, or where a file system takes upper and lower case for the same. Files that
+    are not there are left to whoever reads them: those of another role may lie elsewhere.
     """
     first: dict[tuple[int, int], Path] = {}
     for path in paths:
@@ -98,13 +108,15 @@ def expect_distinct_files(paths: Iterable[Path]) -> None:
         except OSError:
             continue
         other = first.setdefault((stat.st_dev, stat.st_ino), path)
-        expect(other is path, "a file of its own for each picture", one_file=(str(other), str(path)))
+        require(
+            other is path, "a file of its own for each picture", one_file=(str(other), str(path))
+        )
 
 
 def read_image(path: Path, size: int) -> UInt8Array:
     """Read one picture as uint8 ``[3, size, size]``, its central square resized."""
     # one who reads a pipe waits for ever
-    expect(path.is_file(), "a readable picture, in a file", path=str(path))
+    require(path.is_file(), "a readable picture, in a file", path=str(path))
     try:
         with Image.open(path, formats=FORMATS) as image:
             picture = image.convert("RGB")
@@ -120,5 +132,7 @@ def squared(picture: Image.Image, size: int) -> UInt8Array:
     side = min(width, height)
     if (width, height) != (size, size):
         left, top = (width - side) // 2, (height - side) // 2
-        picture = picture.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+        picture = picture.resize(
+            (size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side)
+        )
     return np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1)

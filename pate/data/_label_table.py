@@ -12,13 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from pate._typing import Float32Array
-from pate._validation import expect
+from pate._validation import require
 from pate.data._checks import select_labels
 from pate.data._records import Features, Role
 from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
 
 _GROUPS = ("group", "identity")
-_SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {str(n): n for n in SPLIT_OF_ROLE.values()}
+_SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
+    str(n): n for n in SPLIT_OF_ROLE.values()
+}
 _ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
 _LABEL = {"0": 0, "1": 1, "-1": 0}
 
@@ -41,13 +43,16 @@ class Columns:
         return [*self.values]
 
     def numbers(self, names: Sequence[str], path: Path) -> Float32Array:
-        """Return the numbers ``[N, len(names)]`` in columns of ``path``. Raises ``ValueError`` if one is not finite."""
+        """Return the numbers ``[N, len(names)]`` in columns of ``path``.
+
+        Raises ``ValueError`` if one is not finite.
+        """
         numbers = np.empty((len(self.lines), len(names)), dtype=np.float32)
         for place, name in enumerate(names):
             for row, text in enumerate(self.values[name]):
                 number = _finite(text)
                 what = f"a finite number in column `{name}` of {path}"
-                expect(number is not None, what, line=self.lines[row], value=text)
+                require(number is not None, what, line=self.lines[row], value=text)
                 numbers[row, place] = number
         return numbers
 
@@ -58,7 +63,9 @@ def _finite(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and abs(number) <= float(np.finfo(np.float32).max) else None
+    return (
+        number if math.isfinite(number) and abs(number) <= float(np.finfo(np.float32).max) else None
+    )
 
 
 def read_label_table(
@@ -77,7 +84,8 @@ def read_label_table(
         path: the file.
         wanted: names of the labels to learn; None for all.
         fractions: shares of public and of test records, where the file has no ``split``.
-        features: makes the features of all records from the columns that are neither labels nor roles nor groups.
+        features: makes the features of all records from the columns that are neither labels nor
+            roles nor groups.
         identity: the column of the ids.
         content: columns that features are made of, among which may be that of the ids.
         normal: maps ids that name one record to the same text.
@@ -89,24 +97,24 @@ def read_label_table(
     table = read_columns(path, required)
     head, lines, columns = table.names, table.lines, table.values
     columns[identity] = [name and normal(name) for name in columns[identity]]
-    _expect_unique(columns[identity], lines, identity, path)
+    _require_unique(columns[identity], lines, identity, path)
     unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
-    _expect_no_misspelling(unnamed, required, wanted is None, path)
+    _require_no_misspelling(unnamed, required, wanted is None, path)
     group = next((name for name in _GROUPS if name in head), None)
     others = [name for name in head if name not in (*required, "split", group)]
-    expect(others, f"a column of labels in {path}", columns=head)
+    require(others, f"a column of labels in {path}", columns=head)
     chosen = [others[place] for place in select_labels(others, wanted, source=path.name)]
 
     def numbers(name: str, codes: dict[str, int], what: str) -> list[int]:
         for line, value in zip(lines, columns[name], strict=True):
-            expect(value in codes, f"{what} in column `{name}` of {path}", line=line, value=value)
+            require(value in codes, f"{what} in column `{name}` of {path}", line=line, value=value)
         return [codes[value] for value in columns[name]]
 
     labels = np.array([numbers(name, _LABEL, "0 or 1") for name in chosen], dtype=np.uint8)
     ids, groups = np.array(columns[identity]), None
     if group is not None:
         for line, value in zip(lines, columns[group], strict=True):
-            expect(value, f"a value in column `{group}` of {path}", line=line, value=value)
+            require(value, f"a value in column `{group}` of {path}", line=line, value=value)
         groups = np.array(columns[group])
     if "split" in head:
         split = np.array(numbers("split", _SPLIT, "private, public or test"))
@@ -114,7 +122,9 @@ def read_label_table(
         split = split_by_hash(ids if groups is None else groups, *fractions, source=str(path))
     used = {"split", group, *chosen}
     return Table(
-        features=features(Columns({name: columns[name] for name in head if name not in used}, lines)),
+        features=features(
+            Columns({name: columns[name] for name in head if name not in used}, lines)
+        ),
         names=chosen,
         labels=np.ascontiguousarray(labels.T),
         ids=ids,
@@ -124,27 +134,43 @@ def read_label_table(
 
 
 def read_columns(path: Path, required: Sequence[str]) -> Columns:
-    """Return the columns of a CSV file. Raises ``ValueError`` if one that is required is missing."""
-    expect(path.is_file(), "a CSV file of labels", missing=str(path))
+    """Return the columns of a CSV file.
+
+    Raises ``ValueError`` if one that is required is missing.
+    """
+    require(path.is_file(), "a CSV file of labels", missing=str(path))
     try:
         # some programs begin their files with a byte order mark
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
-            numbered = [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+            numbered = [
+                (reader.line_num, [value.strip() for value in row]) for row in reader if row
+            ]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"Expected a CSV file in UTF-8, got {path} ({error})") from None
     head = numbered[0][1] if numbered else []
     for name in required:
-        expect(name in head, f"a column `{name}` in {path}, between commas", columns=head)
-    expect(len(set(head)) == len(head) and all(head), f"columns of {path} with names that are unique", columns=head)
-    expect(len(numbered) > 1, f"lines below the headings of {path}", lines=0)
+        require(name in head, f"a column `{name}` in {path}, between commas", columns=head)
+    require(
+        len(set(head)) == len(head) and all(head),
+        f"columns of {path} with names that are unique",
+        columns=head,
+    )
+    require(len(numbered) > 1, f"lines below the headings of {path}", lines=0)
     for line, row in numbered[1:]:
-        expect(len(row) == len(head), f"{len(head)} values in each line of {path}", line=line, values=len(row))
+        require(
+            len(row) == len(head),
+            f"{len(head)} values in each line of {path}",
+            line=line,
+            values=len(row),
+        )
     columns = {name: [row[place] for _, row in numbered[1:]] for place, name in enumerate(head)}
     return Columns(columns, [line for line, _ in numbered[1:]])
 
 
-def _expect_no_misspelling(columns: dict[str, list[str]], required: Sequence[str], labels: bool, path: Path) -> None:
+def _require_no_misspelling(
+    columns: dict[str, list[str]], required: Sequence[str], labels: bool, path: Path
+) -> None:
     """Raise ``ValueError`` if a column that was not requested looks like a misspelt special column.
 
     Args:
@@ -156,15 +182,32 @@ def _expect_no_misspelling(columns: dict[str, list[str]], required: Sequence[str
     special = (*required, "split", *_GROUPS)
     for name in columns.keys() - set(special):
         meant = get_close_matches(name.lower(), special, n=1, cutoff=_ALIKE)
-        roles = "split" not in columns and not labels and set(columns[name]) <= {role.value for role in Role}
-        expect(not meant and not roles, f"a column `{meant[0] if meant else 'split'}` of {path}", column=name)
-    expect(not set(_GROUPS) <= columns.keys(), f"one column among {', '.join(_GROUPS)} in {path}", columns=_GROUPS)
+        roles = (
+            "split" not in columns
+            and not labels
+            and set(columns[name]) <= {role.value for role in Role}
+        )
+        require(
+            not meant and not roles,
+            f"a column `{meant[0] if meant else 'split'}` of {path}",
+            column=name,
+        )
+    require(
+        not set(_GROUPS) <= columns.keys(),
+        f"one column among {', '.join(_GROUPS)} in {path}",
+        columns=_GROUPS,
+    )
 
 
-def _expect_unique(ids: Sequence[str], lines: Sequence[int], identity: str, path: Path) -> None:
+def _require_unique(ids: Sequence[str], lines: Sequence[int], identity: str, path: Path) -> None:
     first: dict[str, int] = {}
     for line, name in zip(lines, ids, strict=True):
-        expect(name, f"a value in column `{identity}` in each line of {path}", line=line, **{identity: name})
+        require(
+            name,
+            f"a value in column `{identity}` in each line of {path}",
+            line=line,
+            **{identity: name},
+        )
         once = f"each `{identity}` once in {path}"
-        expect(name not in first, once, **{identity: name}, lines=(first.get(name), line))
+        require(name not in first, once, **{identity: name}, lines=(first.get(name), line))
         first[name] = line

@@ -6,30 +6,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._typing import Float32Array, IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate.data._label_table import Columns, read_label_table
 from pate.data._records import ArrayFeatures, FeatureMap
-from pate.data._table import Table, TableSource, expect_fractions
+from pate.data._table import Table, TableSource, require_fractions
 
 
 class NumberTable(TableSource):
     """A CSV file of numbers and labels.
 
-    The file has a line of headings and a line for each record. The column ``id`` holds the record's id, given once and
-    kept for good. ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or ``identity``
-    whose record it is; both may be missing. The columns that ``labels`` names are 0 or 1, or -1 and 1; all others are
-    features. Features are finite numbers: code a category as a column of 0 and 1 for each value that there can be.
+    The file has a line of headings and a line for each record. The column ``id`` holds the record's
+    id, given once and kept for good. ``split`` gives its role (``private``, ``public``, ``test``,
+    or 0, 1, 2), ``group`` or ``identity`` whose record it is; both may be missing. The columns that
+    ``labels`` names are 0 or 1, or -1 and 1; all others are features. Features are finite numbers:
+    code a category as a column of 0 and 1 for each value that there can be.
 
     Args:
         path: the file.
         labels: names of the columns to learn.
         columns: names of the features; None for all columns that are left.
-        public_fraction: share of public records, if there is no ``split`` and a hash of the group, or else of the id,
-            is to decide. There is no default: public records are seen by anybody.
+        public_fraction: share of public records, if there is no ``split`` and a hash of the group,
+            or else of the id, is to decide. There is no default: public records are seen by
+            anybody.
         test_fraction: share of test records, likewise.
         features: a public map of the features.
-        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids, like those of a
-            register: a row number changes when an earlier record is removed.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
+            like those of a register: a row number changes when an earlier record is removed.
     """
 
     def __init__(
@@ -44,20 +46,29 @@ class NumberTable(TableSource):
         permanent_ids: bool = False,
     ) -> None:
         super().__init__(path, labels, features, permanent_ids=permanent_ids)
-        expect_fractions(public_fraction, test_fraction)
+        require_fractions(public_fraction, test_fraction)
         both = sorted(set(labels) & set(columns or ()))
-        expect(not both, "columns that are labels or features", both=both)
+        require(not both, "columns that are labels or features", both=both)
         self._columns = columns
         self._fractions = public_fraction, test_fraction
 
     def _read_table(self) -> Table:
         return read_label_table(
-            self.path, self._wanted, self._fractions, self._features, identity="id", content=self._columns or ()
+            self.path,
+            self._wanted,
+            self._fractions,
+            self._features,
+            identity="id",
+            content=self._columns or (),
         )
 
     def _features(self, columns: Columns) -> NumberColumns:
-        names = [name for name in columns.names if name != "id"] if self._columns is None else self._columns
-        expect(names, f"a column of numbers in {self.path}", columns=0)
+        names = (
+            [name for name in columns.names if name != "id"]
+            if self._columns is None
+            else self._columns
+        )
+        require(names, f"a column of numbers in {self.path}", columns=0)
         return NumberColumns(columns.numbers(names, self.path), names)
 
 

@@ -8,25 +8,28 @@ from posixpath import normpath
 from pate.data._images import ImageFiles
 from pate.data._label_table import read_label_table
 from pate.data._source import located
-from pate.data._table import PictureFolder, Table, expect_fractions
+from pate.data._table import PictureFolder, Table, require_fractions
 from pate.data.features import FeatureMap
 
 
 class PictureTable(PictureFolder):
     """A folder of pictures with a CSV file of their labels.
 
-    The file has a line of headings and a line for each picture. The column ``file`` names the picture, in the folder or
-    below it, and so is its id: it stays when other pictures come and go. ``split`` gives its role (``private``,
-    ``public``, ``test``, or 0, 1, 2), ``group`` or ``identity`` whose picture it is; both may be missing. All other
-    columns are labels: 0 or 1, or -1 and 1.
+    The file has a line of headings and a line for each picture. The column ``file`` names the
+    picture, in the folder or below it, and so is its id: it stays when other pictures come and go.
+    ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
+    ``identity`` whose picture it is; both may be missing. All other columns are labels: 0 or 1, or
+    -1 and 1.
 
     Args:
         root: the folder.
         table: the CSV file, in the folder unless its path is absolute.
         size: pictures are cut to their central square and resized to this many pixels.
-        labels: names of the columns to learn; None for all labels. Columns that are not named may hold anything.
-        public_fraction: share of public pictures, if there is no ``split`` and a hash of the group, or else of the
-            file's name, is to decide. There is no default: public pictures are seen by anybody.
+        labels: names of the columns to learn; None for all labels. Columns that are not named may
+            hold anything.
+        public_fraction: share of public pictures, if there is no ``split`` and a hash of the group,
+            or else of the file's name, is to decide. There is no default: public pictures are seen
+            by anybody.
         test_fraction: share of test pictures, likewise.
         features: a public map of the pictures.
     """
@@ -43,7 +46,7 @@ class PictureTable(PictureFolder):
         features: FeatureMap | None = None,
     ) -> None:
         super().__init__(root, size, labels, features)
-        expect_fractions(public_fraction, test_fraction)
+        require_fractions(public_fraction, test_fraction)
         self.path = self.root / located(table)
         self._fractions = public_fraction, test_fraction
 
@@ -52,7 +55,9 @@ class PictureTable(PictureFolder):
             self.path,
             self._wanted,
             self._fractions,
-            lambda columns: ImageFiles([self.root / name for name in columns.values["file"]], self.size, keep=False),
+            lambda columns: ImageFiles(
+                [self.root / name for name in columns.values["file"]], self.size, keep=False
+            ),
             identity="file",
             content=("file",),
             normal=normpath,  # `./a.jpg` and `a.jpg` are one picture

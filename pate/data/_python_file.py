@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pate._own_code import SOURCES
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import FeatureMap, Records, Role
 from pate.data._source import DataSource, located
 
@@ -21,7 +21,8 @@ class PythonFile(DataSource):
 
     Args:
         path: the file.
-        name: the class in it, or a function that returns a source, such as `pate.data.TorchDatasets`.
+        name: the class in it, or a function that returns a source, such as
+            `pate.data.TorchDatasets`.
         settings: the arguments of either.
         features: a public map of the features; None for that of the source.
     """
@@ -42,17 +43,27 @@ class PythonFile(DataSource):
     @cached_property
     def source(self) -> DataSource:
         """The source that is made of the settings."""
-        expect(self.path.is_file(), "a file of Python", path=str(self.path))
+        require(self.path.is_file(), "a file of Python", path=str(self.path))
         make = getattr(_module(self.path), self.name, None)
-        expect(callable(make), f"a subclass of pate.data.DataSource in {self.path}, or a function", name=self.name)
+        require(
+            callable(make),
+            f"a subclass of pate.data.DataSource in {self.path}, or a function",
+            name=self.name,
+        )
         assert callable(make)
         try:
             signature(make).bind(**self._settings)
         except TypeError as error:
-            raise ValueError(f"Expected settings of {self.name} in {self.path}, got {error}") from None
+            raise ValueError(
+                f"Expected settings of {self.name} in {self.path}, got {error}"
+            ) from None
         source = make(**self._settings)
         is_source = isinstance(source, DataSource)
-        expect(is_source, f"a pate.data.DataSource from {self.name} in {self.path}", type=type(source).__name__)
+        require(
+            is_source,
+            f"a pate.data.DataSource from {self.name} in {self.path}",
+            type=type(source).__name__,
+        )
         assert isinstance(source, DataSource)
         return source
 
@@ -84,8 +95,8 @@ def _module(path: Path) -> Any:
     spec = spec_from_file_location(f"{SOURCES}{path.stem}", path)
     assert spec is not None and spec.loader is not None, "a file of Python has a loader"
     module = module_from_spec(spec)
-    # dataclasses look up their module while they are made; afterwards it is removed, so that objects are pickled by
-    # value: workers could not import it
+    # dataclasses look up their module while they are made; afterwards it is removed, so that
+    # objects are pickled by value: workers could not import it
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)

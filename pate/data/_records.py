@@ -15,7 +15,7 @@ import numpy as np
 from pate._runs import Stream
 from pate._settings import Described
 from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
-from pate._validation import as_float32, expect, expect_distinct
+from pate._validation import as_float32, require, require_distinct
 from pate.data._checks import as_text
 
 Unit = Literal["record", "group"]
@@ -30,7 +30,10 @@ class Role(StrEnum):
     PRIVATE = "private"
     """Records on which teachers are trained. Everything computed from them is PRIVATE."""
     PUBLIC = "public"
-    """Samples on which teachers vote. Their features are public; their labels, if known, are not used."""
+    """Samples on which teachers vote.
+
+    Their features are public; their labels, if known, are not used.
+    """
     TEST = "test"
     """Held-out records with true labels, on which a student is evaluated."""
 
@@ -38,8 +41,8 @@ class Role(StrEnum):
 class Features(ABC):
     """Features of ``N`` records, read when they are needed.
 
-    A subclass implements `shape` and `__getitem__`. Features are read in blocks or batches, never as a whole, except by
-    feature maps that say so.
+    A subclass implements `shape` and `__getitem__`. Features are read in blocks or batches, never
+    as a whole, except by feature maps that say so.
     """
 
     @property
@@ -66,7 +69,8 @@ class Features(ABC):
     def identity(self) -> str | None:
         """Return a text that identifies the features; None (the default) if only their values do.
 
-        It allows to identify files without reading them, for example by names, sizes and modification times.
+        It allows to identify files without reading them, for example by names, sizes and
+        modification times.
         """
         return None
 
@@ -118,10 +122,15 @@ def values_of(features: Features, rows: range) -> Stream:
     """Return the values of consecutive ``rows`` as bytes, read in blocks while they are hashed."""
     row_bytes = 4 * prod(features.shape[1:])
     blocks = (features[index] for index in blocks_of(features, rows))
-    return Stream(len(rows) * row_bytes, (np.ascontiguousarray(block, dtype=np.float32).data for block in blocks))
+    return Stream(
+        len(rows) * row_bytes,
+        (np.ascontiguousarray(block, dtype=np.float32).data for block in blocks),
+    )
 
 
-def blocks_of(features: Features, rows: range, *, block_bytes: int | None = None) -> Iterator[IntArray]:
+def blocks_of(
+    features: Features, rows: range, *, block_bytes: int | None = None
+) -> Iterator[IntArray]:
     """Yield consecutive ``rows`` in blocks whose features take at most ``block_bytes``, 16 MiB by default."""
     row_bytes = 4 * prod(features.shape[1:])
     step = max(1, (_BLOCK_BYTES if block_bytes is None else block_bytes) // max(row_bytes, 1))
@@ -135,9 +144,10 @@ class Records:
     Attributes:
         features: ``[N, ...]`` float32, read by index; an array is wrapped.
         labels: ``[N, C]`` in {0, 1}.
-        ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its record: it stays when
-            other records come and go, and so is never a row number.
-        groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person; None if unknown.
+        ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its
+            record: it stays when other records come and go, and so is never a row number.
+        groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person;
+            None if unknown.
     """
 
     features: Features
@@ -153,9 +163,17 @@ class Records:
         sizes = {"features": self.features.shape[0], "ids": len(self.ids)}
         if self.groups is not None:
             sizes["groups"] = len(self.groups)
-        expect(self.labels.ndim == 2 and self.labels.shape[1] > 0, "labels of shape [N, C]", shape=self.labels.shape)
-        expect(set(sizes.values()) == {len(self.labels)}, "as many features, ids and groups as labels", **sizes)
-        expect_distinct("record ids", self.ids.tolist())
+        require(
+            self.labels.ndim == 2 and self.labels.shape[1] > 0,
+            "labels of shape [N, C]",
+            shape=self.labels.shape,
+        )
+        require(
+            set(sizes.values()) == {len(self.labels)},
+            "as many features, ids and groups as labels",
+            **sizes,
+        )
+        require_distinct("record ids", self.ids.tolist())
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -168,7 +186,7 @@ class Records:
         if unit == "record":
             return self.ids
         where = "groups of the private records (`group` in an .npz or a CSV file, identity_CelebA.txt in a folder)"
-        expect(self.groups is not None, where, unit=unit)
+        require(self.groups is not None, where, unit=unit)
         assert self.groups is not None
         return self.groups
 
@@ -177,7 +195,9 @@ class FeatureMap(Described, ABC):
     """A map of features fitted on the public samples alone, so that it reveals nothing about private records."""
 
     by_rows: ClassVar[bool] = False
-    """Whether a record is mapped to the same bits whichever others are mapped with it. Private records are then mapped
+    """Whether a record is mapped to the same bits whichever others are mapped with it.
+
+    Private records are then mapped
     teacher by teacher, and not all at once by each of several workers."""
 
     @abstractmethod

@@ -17,7 +17,7 @@ import numpy as np
 
 from pate._runs import digest
 from pate._settings import Described
-from pate._validation import expect, expect_label_names
+from pate._validation import require, require_label_names
 from pate.data._checks import are_row_numbers
 from pate.data._records import Features, MappedFeatures, Records, Role, as_features, values_of
 from pate.data.features import FeatureMap
@@ -26,12 +26,13 @@ from pate.data.features import FeatureMap
 class DataSource(Described, ABC):
     """One source of records in the three roles of `Role`.
 
-    Write a subclass whose arguments are the paths and options of the source, and name it by class path in
-    ``data.yaml``. Only the stages `teachers` read the private records. `pate.testing.SourceContract` tests a
-    subclass.
+    Write a subclass whose arguments are the paths and options of the source, and name it by class
+    path in ``data.yaml``. Only the stages `teachers` read the private records.
+    `pate.testing.SourceContract` tests a subclass.
 
     Args:
-        features: a public map of the raw features, applied for teachers and student alike; None for the raw features.
+        features: a public map of the raw features, applied for teachers and student alike; None for
+            the raw features.
         permanent_ids: what `permanent_ids` is.
     """
 
@@ -65,7 +66,8 @@ class DataSource(Described, ABC):
     def permanent_ids(self) -> bool:
         """Whether ids such as 0, 1, 2 in the order of the records are permanent, like those of a register.
 
-        False (the default) if they would be row numbers, which change when a record goes: teachers refuse them.
+        False (the default) if they would be row numbers, which change when a record goes: teachers
+        refuse them.
         """
         return self._permanent_ids
 
@@ -92,22 +94,29 @@ class DataSource(Described, ABC):
             self._records[role] = records
         return self._records[role]
 
-    def expect_distinct(self) -> None:
+    def require_distinct(self) -> None:
         """Read the labels and ids of all roles.
 
         Raises:
-            ValueError: if a label name occurs twice, or an id in two roles: a record could be private and published; or
-                if private records have row numbers for ids, unless these are said to be permanent.
+            ValueError: if a label name occurs twice, or an id in two roles: a record could be
+                private and published; or if private records have row numbers for ids, unless these
+                are said to be permanent.
         """
-        expect_label_names("label names", self.label_names)
+        require_label_names("label names", self.label_names)
         ids = {role: (self._records.get(role) or self._raw(role)).ids for role in Role}
         for one, other in combinations(Role, 2):
             shared = np.intersect1d(ids[one], ids[other])
-            expect(shared.size == 0, f"{other} samples that are no {one} records", shared_ids=shared[:3].tolist())
+            require(
+                shared.size == 0,
+                f"{other} samples that are no {one} records",
+                shared_ids=shared[:3].tolist(),
+            )
         tables = [(), (Role.PUBLIC,), (Role.TEST,), (Role.PUBLIC, Role.TEST)]
-        numbered = any(are_row_numbers([ids[role] for role in (Role.PRIVATE, *others)]) for others in tables)
+        numbered = any(
+            are_row_numbers([ids[role] for role in (Role.PRIVATE, *others)]) for others in tables
+        )
         requirement = "ids that stay when another record is removed, as row numbers do not"
-        expect(
+        require(
             self.permanent_ids or not numbered,
             f"{requirement}; permanent_ids=True says that these do",
             ids="0, 1, 2, ...",
@@ -138,7 +147,12 @@ class DataSource(Described, ABC):
             return raw
         rows = np.flatnonzero(~np.isin(raw.ids, list(self._left_out)))
         groups = None if raw.groups is None else raw.groups[rows]
-        return Records(features=raw.features.select(rows), labels=raw.labels[rows], ids=raw.ids[rows], groups=groups)
+        return Records(
+            features=raw.features.select(rows),
+            labels=raw.labels[rows],
+            ids=raw.ids[rows],
+            groups=groups,
+        )
 
     @property
     def num_labels(self) -> int:
@@ -152,7 +166,10 @@ class DataSource(Described, ABC):
 
 
 def located(path: Path | str) -> Path:
-    """Return a path with its environment variables expanded. Raises ``ValueError`` if one is not set."""
+    """Return a path with its environment variables expanded.
+
+    Raises ``ValueError`` if one is not set.
+    """
     filled = os.path.expandvars(path)
-    expect("$" not in filled, "the environment variables of a path to be set", path=str(path))
+    require("$" not in filled, "the environment variables of a path to be set", path=str(path))
     return Path(filled).expanduser()

@@ -12,8 +12,8 @@ from zlib import crc32
 import numpy as np
 
 from pate._typing import IntArray, StrArray, UInt8Array
-from pate._validation import expect, expect_count, expect_open_unit
-from pate.data._images import ImageFiles, expect_distinct_files
+from pate._validation import require, require_count, require_in_open_unit_interval
+from pate.data._images import ImageFiles, require_distinct_files
 from pate.data._records import FeatureMap, Features, Records, Role
 from pate.data._source import DataSource, located
 
@@ -83,7 +83,7 @@ class TableSource(DataSource):
     def load(self, role: Role) -> Records:
         table = self._table
         rows = np.flatnonzero(table.split == SPLIT_OF_ROLE[role])
-        expect(rows.size > 0, f"at least one {role.value} record in {self.path}", records=0)
+        require(rows.size > 0, f"at least one {role.value} record in {self.path}", records=0)
         return Records(
             features=table.features.select(rows),
             labels=table.labels[rows],
@@ -102,9 +102,11 @@ class PictureFolder(TableSource):
         features: a public map of the pictures.
     """
 
-    def __init__(self, root: Path, size: int, labels: Sequence[str] | None, features: FeatureMap | None) -> None:
+    def __init__(
+        self, root: Path, size: int, labels: Sequence[str] | None, features: FeatureMap | None
+    ) -> None:
         super().__init__(root, labels, features)
-        expect_count(8, size=size)
+        require_count(8, size=size)
         self.root, self.size = self.path, size
 
     @property
@@ -115,29 +117,33 @@ class PictureFolder(TableSource):
     def load(self, role: Role) -> Records:
         pictures = self._table.features
         assert isinstance(pictures, ImageFiles)
-        expect_distinct_files(pictures.paths)
+        require_distinct_files(pictures.paths)
         records = super().load(role)
         assert isinstance(records.features, ImageFiles)
         absent = [str(path) for path in records.features.paths if not path.is_file()]
-        expect(not absent, f"a picture for every row of {self.path}", missing=absent[:3])
+        require(not absent, f"a picture for every row of {self.path}", missing=absent[:3])
         return records
 
 
-def expect_fractions(public_fraction: float | None, test_fraction: float) -> None:
+def require_fractions(public_fraction: float | None, test_fraction: float) -> None:
     """Raise ``ValueError`` unless these shares leave some records private."""
     public = {} if public_fraction is None else {"public_fraction": public_fraction}
-    expect_open_unit(**public, test_fraction=test_fraction)
+    require_in_open_unit_interval(**public, test_fraction=test_fraction)
     total = (public_fraction or 0.0) + test_fraction
-    expect(total < 1, "public_fraction + test_fraction < 1", total=total)
+    require(total < 1, "public_fraction + test_fraction < 1", total=total)
 
 
-def split_by_hash(groups: StrArray, public_fraction: float | None, test_fraction: float, *, source: str) -> IntArray:
+def split_by_hash(
+    groups: StrArray, public_fraction: float | None, test_fraction: float, *, source: str
+) -> IntArray:
     """Split by a public hash of the group or id, so that no record affects another's role and no group is divided.
 
     Raises ``ValueError`` unless somebody said which share of ``source`` is public.
     """
     needed = f"split in {source}, or public_fraction, the share of records that a hash makes public"
-    expect(public_fraction is not None, needed, public_fraction=None)
+    require(public_fraction is not None, needed, public_fraction=None)
     assert public_fraction is not None
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
-    return np.where(places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0))
+    return np.where(
+        places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0)
+    )

@@ -9,34 +9,36 @@ from typing import Any
 import numpy as np
 
 from pate._typing import Float32Array, IntArray
-from pate._validation import expect_count
+from pate._validation import require_count
 from pate.data._label_table import read_label_table
 from pate.data._records import FeatureMap, Features
-from pate.data._table import Table, TableSource, expect_fractions
+from pate.data._table import Table, TableSource, require_fractions
 
 
 class TextTable(TableSource):
     """A CSV file of texts and their labels.
 
-    The file has a line of headings and a line for each text. The column ``text`` holds the text, in quotes where it has
-    commas or line breaks, and ``id`` its id, given once and kept for good. ``split`` gives its role (``private``,
-    ``public``, ``test``, or 0, 1, 2), ``group`` or ``identity`` whose text it is; both may be missing. All other
-    columns are labels: 0 or 1, or -1 and 1.
+    The file has a line of headings and a line for each text. The column ``text`` holds the text, in
+    quotes where it has commas or line breaks, and ``id`` its id, given once and kept for good.
+    ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
+    ``identity`` whose text it is; both may be missing. All other columns are labels: 0 or 1, or -1
+    and 1.
 
-    Features are counts of words, hashed to a number of columns and divided by their length (scikit-learn's
-    ``HashingVectorizer``, with the extra ``sklearn``). There is no vocabulary: one that is read off private texts
-    would tell their words.
+    Features are counts of words, hashed to a number of columns and divided by their length
+    (scikit-learn's ``HashingVectorizer``, with the extra ``sklearn``). There is no vocabulary: one
+    that is read off private texts would tell their words.
 
     Args:
         path: the file.
         num_features: number of columns, at least 2. Words share one where there are many more.
-        labels: names of the columns to learn; None for all labels. Columns that are not named may hold anything.
-        public_fraction: share of public texts, if there is no ``split`` and a hash of the group, or else of the id, is
-            to decide. There is no default: public texts are seen by anybody.
+        labels: names of the columns to learn; None for all labels. Columns that are not named may
+            hold anything.
+        public_fraction: share of public texts, if there is no ``split`` and a hash of the group, or
+            else of the id, is to decide. There is no default: public texts are seen by anybody.
         test_fraction: share of test texts, likewise.
         features: a public map of the features; None for those that have been described.
-        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids, like those of a
-            register: a row number changes when an earlier record is removed.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
+            like those of a register: a row number changes when an earlier record is removed.
     """
 
     def __init__(
@@ -51,8 +53,8 @@ class TextTable(TableSource):
         permanent_ids: bool = False,
     ) -> None:
         super().__init__(path, labels, features, permanent_ids=permanent_ids)
-        expect_fractions(public_fraction, test_fraction)
-        expect_count(2, num_features=num_features)
+        require_fractions(public_fraction, test_fraction)
+        require_count(2, num_features=num_features)
         self.num_features = num_features
         self._fractions = public_fraction, test_fraction
 
@@ -98,5 +100,7 @@ def hashed(texts: Sequence[str], num_features: int) -> Any:
     try:
         from sklearn.feature_extraction.text import HashingVectorizer
     except ImportError:
-        raise ValueError("Expected scikit-learn, which hashes words: pip install 'pate[sklearn]'") from None
+        raise ValueError(
+            "Expected scikit-learn, which hashes words: pip install 'pate[sklearn]'"
+        ) from None
     return HashingVectorizer(n_features=num_features, dtype=np.float32).transform(texts)

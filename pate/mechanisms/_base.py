@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
-from pate._validation import expect_count, expect_positive
+from pate._validation import require_count, require_positive
 from pate.accounting._events import BoundedRangeEvent, Event, PureDPEvent, RepeatedEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._noise import Noise
-from pate.mechanisms._ranking import Rows, as_rows, expect_within
+from pate.mechanisms._ranking import Rows, as_rows, require_within
 
 Checks: TypeAlias = Mapping[str, Callable[..., None]]
 """Of fields by name: functions that raise ``ValueError`` on a value that is passed to them by keyword."""
@@ -27,8 +27,9 @@ Released_co = TypeVar("Released_co", covariant=True)
 class Mechanism(ABC, Generic[Released_co]):
     """A private mechanism: call it with scores and a generator to select; `event` describes the cost of a call.
 
-    Subclasses are frozen keyword-only dataclasses whose parameters are checked once, on construction. Every constant
-    on which the cost depends is a field, so that a cost always belongs to the mechanism that ran.
+    Subclasses are frozen keyword-only dataclasses whose parameters are checked once, on
+    construction. Every constant on which the cost depends is a field, so that a cost always belongs
+    to the mechanism that ran.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ()
@@ -44,7 +45,7 @@ class Mechanism(ABC, Generic[Released_co]):
         cls.checks = {field: check for checks in inherited for field, check in checks.items()}
 
     def __post_init__(self) -> None:
-        expect_positive(**{name: getattr(self, name) for name in self.noise_parameters})
+        require_positive(**{name: getattr(self, name) for name in self.noise_parameters})
         for field, check in self.checks.items():
             check(**{field: getattr(self, field)})
 
@@ -62,7 +63,9 @@ class Mechanism(ABC, Generic[Released_co]):
 
     def scaled(self, factor: float) -> Self:
         """Return the same mechanism with ``factor`` times its noise."""
-        return replace(self, **{name: factor * getattr(self, name) for name in self.noise_parameters})
+        return replace(
+            self, **{name: factor * getattr(self, name) for name in self.noise_parameters}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +73,10 @@ class ScoreMechanism(Mechanism[Released_co]):
     """A mechanism on scores of any sensitivity.
 
     Attributes:
-        sensitivity: the most by which one score changes between neighbors, 1 for votes and counts of users. Under
-            ADD_REMOVE_TEACHER, where one teacher (or user) takes part or does not, all scores change in one direction.
-            Scales of noise are in the unit of the scores, whatever the sensitivity.
+        sensitivity: the most by which one score changes between neighbors, 1 for votes and counts
+            of users. Under ADD_REMOVE_TEACHER, where one teacher (or user) takes part or does not,
+            all scores change in one direction. Scales of noise are in the unit of the scores,
+            whatever the sensitivity.
 
     Raises:
         ValueError: on ``sensitivity <= 0``.
@@ -82,7 +86,7 @@ class ScoreMechanism(Mechanism[Released_co]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_positive(sensitivity=self.sensitivity)
+        require_positive(sensitivity=self.sensitivity)
 
     def window(self, relation: NeighboringRelation) -> float:
         """Return the width of the window within which all scores move together, in their unit."""
@@ -98,12 +102,12 @@ class TopKMechanism(ScoreMechanism[IntArray]):
         scale: scale of the noise, in the unit of the scores (votes).
 
     Raises:
-        ValueError: on ``k < 1``, ``scale <= 0``, ``sensitivity <= 0`` or, if there is a choice of noise, an unknown
-            one.
+        ValueError: on ``k < 1``, ``scale <= 0``, ``sensitivity <= 0`` or, if there is a choice of
+            noise, an unknown one.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-    checks: ClassVar[Checks] = {"k": partial(expect_count, 1)}
+    checks: ClassVar[Checks] = {"k": partial(require_count, 1)}
     spare: ClassVar[int] = 0
     """The least number of items that must be left out."""
 
@@ -117,7 +121,7 @@ class TopKMechanism(ScoreMechanism[IntArray]):
             ValueError: on scores that are not finite numbers, or too few for k.
         """
         rows, single = as_rows(scores)
-        expect_within(rows.shape[1], spare=self.spare, k=self.k)
+        require_within(rows.shape[1], spare=self.spare, k=self.k)
         chosen = self._select(rows, generator)
         return chosen[0] if single else chosen
 
@@ -126,11 +130,13 @@ class TopKMechanism(ScoreMechanism[IntArray]):
         """Select from scores ``[B, d]``; return indices ``[B, k]``."""
 
 
-def choice_event(relation: NeighboringRelation, *, eta: float, noise: Noise, count: int = 1) -> Event:
+def choice_event(
+    relation: NeighboringRelation, *, eta: float, noise: Noise, count: int = 1
+) -> Event:
     """Describe ``count`` choices of the largest noisy score, whose scores move within ``eta`` times the noise scale.
 
-    One choice is ``eta``-bounded range with Gumbel noise (Durfee & Rogers (2019); Dong, Durfee & Rogers (2020)) and
-    ``eta``-pure DP with any other law of noise (Shekelyan & Loukides (2022)).
+    One choice is ``eta``-bounded range with Gumbel noise (Durfee & Rogers (2019); Dong, Durfee &
+    Rogers (2020)) and ``eta``-pure DP with any other law of noise (Shekelyan & Loukides (2022)).
     """
     choice: Event = (
         BoundedRangeEvent(neighboring_relation=relation, eta=eta)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._events import Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import ScoreMechanism, TopKMechanism
@@ -23,9 +23,10 @@ from pate.mechanisms._ranking import Rows, as_rows
 class OneShotLaplace(TopKMechanism):
     """Release the k largest scores with Laplace noise, in order (Qiao, Su & Zhang (2021), Algorithm 1).
 
-    Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. Relative
-    to the largest noisy score that is left out, each of the k moves by at most w, which changes the density of its
-    noise by at most a factor of ``exp(w / scale)``: this covers the order too.
+    Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under
+        REPLACE_RECORD. Relative
+    to the largest noisy score that is left out, each of the k moves by at most w, which changes the
+    density of its noise by at most a factor of ``exp(w / scale)``: this covers the order too.
 
     Args:
         k: length of the list, 1..d.
@@ -36,22 +37,25 @@ class OneShotLaplace(TopKMechanism):
         return one_shot(rows, self.k, self.scale, "laplace", generator)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        return PureDPEvent(neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale))
+        return PureDPEvent(
+            neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale)
+        )
 
 
 def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
     """Return the scale at which Qiao et al. (2021), Theorem 2.2, claim (epsilon, delta) for `OneShotLaplace`.
 
-    It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction (REPLACE_RECORD). The
-    theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale the event of `OneShotLaplace` is pure
-    ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger statement up to ``k = 16 log(d / delta)``.
+    It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction
+    (REPLACE_RECORD). The theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale
+    the event of `OneShotLaplace` is pure ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger
+    statement up to ``k = 16 log(d / delta)``.
 
     Raises:
         ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
     """
-    expect_count(1, k=k, num_items=num_items)
-    expect_positive(epsilon=epsilon)
-    expect_open_unit(delta=delta)
+    require_count(1, k=k, num_items=num_items)
+    require_positive(epsilon=epsilon)
+    require_in_open_unit_interval(delta=delta)
     return 8 * math.sqrt(k * math.log(num_items / delta)) / epsilon
 
 
@@ -61,7 +65,8 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
 
     The law is that of real numbers, rounded to a public grid of at least ``scale / 2^20``.
 
-    Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more than one vote.
+    Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more
+        than one vote.
 
     Args:
         num_items: the number of scores d, at least 1.
@@ -78,7 +83,7 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(1, num_items=self.num_items)
+        require_count(1, num_items=self.num_items)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FloatArray:
         """Return noisy ``scores``, float64 of their shape, ``[num_items]`` or ``[B, num_items]``.
@@ -87,24 +92,31 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
             ValueError: on scores that are not finite numbers, or not ``num_items`` of them.
         """
         rows, single = as_rows(scores)
-        expect(rows.shape[1] == self.num_items, f"{self.num_items} scores", num_items=rows.shape[1])
+        require(
+            rows.shape[1] == self.num_items, f"{self.num_items} scores", num_items=rows.shape[1]
+        )
         # in one dimension the law of the cube is Laplace's
-        noisy = add_cube(rows.reshape(-1, 1), scale=self.scale, generator=generator).reshape(rows.shape)
+        noisy = add_cube(rows.reshape(-1, 1), scale=self.scale, generator=generator).reshape(
+            rows.shape
+        )
         return noisy[0] if single else noisy
 
     def event(self, relation: NeighboringRelation) -> Event:
-        return PureDPEvent(neighboring_relation=relation, epsilon=self.num_items * self.sensitivity / self.scale)
+        return PureDPEvent(
+            neighboring_relation=relation, epsilon=self.num_items * self.sensitivity / self.scale
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GammaCounts(ScoreMechanism[FloatArray]):
     """Release every score with noise of density proportional to ``exp(-max_i abs(z_i) / scale)``.
 
-    The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2015), Theorem 4.1): a radius from a
-    gamma law of shape d + 1, and a uniform point of the cube. The law is that of real numbers, rounded to a public grid
-    of at least ``scale / 2^20``.
+    The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2015), Theorem
+    4.1): a radius from a gamma law of shape d + 1, and a uniform point of the cube. The law is that
+    of real numbers, rounded to a public grid of at least ``scale / 2^20``.
 
-    Privacy: pure DP of ``1 / scale`` under both relations for any d, because no count moves by more than one vote.
+    Privacy: pure DP of ``1 / scale`` under both relations for any d, because no count moves by more
+        than one vote.
 
     Args:
         scale: scale of the noise, in votes.

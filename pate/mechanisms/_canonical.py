@@ -1,14 +1,15 @@
 """The canonical mechanism: a choice among all subsets of size k, at the cost of a single choice for any k.
 
-Shekelyan & Loukides (2022). The utility of a subset is
-``gamma * (its smallest score) - (1 - gamma) * (the largest score left out)``. With ranks from 1, all subsets
-with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are out) have the same
-utility; there are ``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself. So a class (h, t) is drawn
-first, and then a uniform member of it.
+Shekelyan & Loukides (2022). The utility of a subset is ``gamma * (its smallest score) - (1 - gamma)
+* (the largest score left out)``. With ranks from 1, all subsets with the same head h (ranks 1..h
+are in, h + 1 is out) and tail t (t is in, all beyond are out) have the same utility; there are
+``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself. So a class (h, t) is drawn first, and
+then a uniform member of it.
 
-The two losses differ in the top-k alone. The best score outside it is that of rank k + 1, and with this score, as the
-formula says, the top-k is credited with its lead over the next item: the loss "lead" is ours. The paper takes the score
-of rank k for it (Algorithm 1, Lemma A.23), so that no loss is below 0 at ``gamma = 1/2``: the loss "published".
+The two losses differ in the top-k alone. The best score outside it is that of rank k + 1, and with
+this score, as the formula says, the top-k is credited with its lead over the next item: the loss
+"lead" is ours. The paper takes the score of rank k for it (Algorithm 1, Lemma A.23), so that no
+loss is below 0 at ``gamma = 1/2``: the loss "published".
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import TopKMechanism, choice_event
 from pate.mechanisms._canonical_law import ClassProbabilities, log_counts, log_factorials
 from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
-from pate.mechanisms._noise import expect_noise
-from pate.mechanisms._ranking import REACH, ROWS, Rows, as_rows, distances, expect_within, rank
+from pate.mechanisms._noise import require_noise
+from pate.mechanisms._ranking import REACH, ROWS, Rows, as_rows, distances, rank, require_within
 
 Sampler = tuple[Callable[[IntArray], Proposals], float]
 CanonicalNoise = Literal["gumbel", "exponential"]
 CanonicalLoss = Literal["lead", "published"]
 
-_TABLE = 1 << 16  # largest table of classes that is evaluated in full for every row of a batch: none has e^352 subsets
+_TABLE = (
+    1 << 16
+)  # largest table of classes that is evaluated in full for every row of a batch: none has e^352 subsets
 _GRID = 13  # points of the first envelope
 
 
@@ -46,19 +49,22 @@ class CanonicalMechanism(TopKMechanism):
     """Choose one subset among all subsets of size k; it is released in ascending order of index.
 
     Gumbel noise: with probability proportional to ``exp(u / scale)`` for the utility
-    ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip over all subsets with
-    the same utility.
+    ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip
+    over all subsets with the same utility.
 
-    The mechanism is that of Shekelyan & Loukides (2022), whose loss gives the top-k no credit for its lead over the
-    next item: with ``loss="published"`` the last term of u(S) is the larger of ``max_{not S} x`` and the k-th largest
-    score. That changes the utility of the top-k alone, and for the worse: at the same cost it is less likely, unless
-    ``gamma = 1``, where both are one. ``loss="lead"`` is ours.
+    The mechanism is that of Shekelyan & Loukides (2022), whose loss gives the top-k no credit for
+    its lead over the next item: with ``loss="published"`` the last term of u(S) is the larger of
+    ``max_{not S} x`` and the k-th largest score. That changes the utility of the top-k alone, and
+    for the worse: at the same cost it is less likely, unless ``gamma = 1``, where both are one.
+    ``loss="lead"`` is ours.
 
-    Privacy: for any k, gamma and loss a single choice of ``w / scale``, bounded range with Gumbel noise and pure DP
-    with exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. All scores move within
-    a window of width w, and with them the smallest score of a subset, the largest left out, and the k-th largest. So
-    the utilities of all subsets move together within ``gamma`` times that window minus ``1 - gamma`` times it, which
-    has width w (the argument of Shekelyan & Loukides (2022), which holds for both losses).
+    Privacy: for any k, gamma and loss a single choice of ``w / scale``, bounded range with Gumbel
+        noise and pure DP
+    with exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. All
+    scores move within a window of width w, and with them the smallest score of a subset, the
+    largest left out, and the k-th largest. So the utilities of all subsets move together within
+    ``gamma`` times that window minus ``1 - gamma`` times it, which has width w (the argument of
+    Shekelyan & Loukides (2022), which holds for both losses).
 
     Args:
         k: size of the subset, 1..d-1.
@@ -68,7 +74,8 @@ class CanonicalMechanism(TopKMechanism):
         loss: ``lead`` (ours) or ``published``.
 
     Raises:
-        ValueError: on ``k < 1``, ``scale <= 0``, ``gamma`` outside [0, 1], an unknown noise or an unknown loss.
+        ValueError: on ``k < 1``, ``scale <= 0``, ``gamma`` outside [0, 1], an unknown noise or an
+            unknown loss.
     """
 
     spare: ClassVar[int] = 1
@@ -79,9 +86,13 @@ class CanonicalMechanism(TopKMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
-        expect_noise(CanonicalNoise, noise=self.noise)
-        expect(self.loss in get_args(CanonicalLoss), f"a loss among {get_args(CanonicalLoss)}", loss=self.loss)
+        require(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
+        require_noise(CanonicalNoise, noise=self.noise)
+        require(
+            self.loss in get_args(CanonicalLoss),
+            f"a loss among {get_args(CanonicalLoss)}",
+            loss=self.loss,
+        )
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
@@ -103,12 +114,13 @@ class CanonicalMechanism(TopKMechanism):
         """Return the exact law of the class that is drawn with Gumbel noise from one row of scores ``[d]``.
 
         Raises:
-            ValueError: on scores that are not one row of more than k finite numbers, or with exponential noise.
+            ValueError: on scores that are not one row of more than k finite numbers, or with
+                exponential noise.
         """
         rows, single = as_rows(scores)
-        expect(single, "one row of scores of shape [d]", shape=rows.shape)
-        expect_within(rows.shape[1], spare=self.spare, k=self.k)
-        expect(self.noise == "gumbel", "Gumbel noise", noise=self.noise)
+        require(single, "one row of scores of shape [d]", shape=rows.shape)
+        require_within(rows.shape[1], spare=self.spare, k=self.k)
+        require(self.noise == "gumbel", "Gumbel noise", noise=self.noise)
         below = self._ranked(rows)[1]
         return ClassProbabilities(self._head_terms(below)[0], self._tail_terms(below)[0])
 
@@ -180,7 +192,8 @@ class CanonicalMechanism(TopKMechanism):
     ) -> Proposals:
         """Propose classes ``[n, 2]``, head and rank of the tail from 0; ``share`` is the chance of each.
 
-        The head is -1 where the tail alone counts: in the top-k, and in all classes with ``gamma = 1``.
+        The head is -1 where the tail alone counts: in the top-k, and in all classes with ``gamma =
+        1``.
         """
 
         def loss(place: int) -> Fraction:
@@ -200,13 +213,17 @@ class CanonicalMechanism(TopKMechanism):
     def _draw_row(self, below: FloatArray, generator: np.random.Generator) -> IntArray:
         """Draw one subset as ranks from 0, ``[k]``."""
         k = self.k
-        propose, log_rate = (self._tail_sampler if self.gamma == 1 else self._class_sampler)(below, generator)
+        propose, log_rate = (self._tail_sampler if self.gamma == 1 else self._class_sampler)(
+            below, generator
+        )
         flip = self.noise == "exponential"
         head, tail = draw(np.array([log_rate]), propose, generator, flip=flip)[0].tolist()
         if tail < k:
             return np.arange(k)
         # 0..head-1, some of head+1..tail-1, and tail
-        body = generator.choice(tail - head - 1, size=k - 1 - max(head, 0), replace=False) + head + 1
+        body = (
+            generator.choice(tail - head - 1, size=k - 1 - max(head, 0), replace=False) + head + 1
+        )
         return np.concatenate((np.arange(max(head, 0)), body, [tail]))
 
     def _tail_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
@@ -217,7 +234,9 @@ class CanonicalMechanism(TopKMechanism):
         k = self.k
         factorial = log_factorials(below.size)
         losses = below[k - 1 :] / self.scale
-        log_masses = factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1] - losses
+        log_masses = (
+            factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1] - losses
+        )
         largest = float(log_masses.max())
         masses = np.exp(log_masses - largest)
         cumulative = cumulative_weights(masses[None])
@@ -228,17 +247,19 @@ class CanonicalMechanism(TopKMechanism):
             place = picked.places
             log_chances = log_masses[place] - picked.log_shares - log_rate
             classes = np.array([[-1, k - 1 + place[0]]])
-            return self._proposals(classes, log_chances, [below], np.array([log_rate]), picked.share, losses[place])
+            return self._proposals(
+                classes, log_chances, [below], np.array([log_rate]), picked.share, losses[place]
+            )
 
         return propose, log_rate
 
     def _class_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
         """Propose classes by bounds on the masses of the tails, in O(d + 15 k).
 
-        Summed over heads, the mass of tail t is the exponential of a term of t plus
-        ``g(t) = logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the exponential of
-        minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between two of its points lies
-        above it.
+        Summed over heads, the mass of tail t is the exponential of a term of t plus ``g(t) =
+        logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the exponential of
+        minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between two of its
+        points lies above it.
         """
         k = self.k
         num_items = below.size
@@ -259,7 +280,9 @@ class CanonicalMechanism(TopKMechanism):
         grid = np.unique(np.rint(np.geomspace(1, num_items - k, _GRID)).astype(np.int64)) + k
         values = coupling(grid)
         while True:
-            log_masses = np.append(0.0, tail_terms + np.interp(tails, grid, values))  # the top-k has log mass 0
+            log_masses = np.append(
+                0.0, tail_terms + np.interp(tails, grid, values)
+            )  # the top-k has log mass 0
             largest = float(log_masses.max())
             masses = np.exp(log_masses - largest)
             # halve the stretches that matter, unless no chord lies well above the curve there
@@ -309,7 +332,8 @@ def _members(head: IntArray, tail: IntArray, k: int, generator: np.random.Genera
     chosen = np.empty((head.size, k), dtype=np.int64)
     chosen[:, -1] = tail
     for place in range(k - 1):
-        # Floyd's sampling of the ranks between head and tail: a rank drawn twice gives way to the last one allowed
+        # Floyd's sampling of the ranks between head and tail: a rank drawn twice gives way to the
+        # last one allowed
         last = tail - k + place + 1
         drawn = generator.integers(head + 1, np.maximum(last, head + 1), endpoint=True)
         repeated = (chosen[:, :place] == drawn[:, None]).any(axis=1)

@@ -1,10 +1,11 @@
 """The law of the canonical mechanism: which ranks the set that it chooses begins to miss, and where it ends.
 
-All sets with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are out) are equally
-likely; there are ``binom(t - h - 2, k - h - 1)`` of them, and their weight is a product of a term of h and one of t.
-Where the term of h is the same for all heads, as with ``gamma = 1``, the sums over heads are binomials themselves, and
-everything here takes O(d) time and memory. Otherwise sums take O(k) time for each tail that can matter, in blocks of a
-few megabytes: at k = 1,000 of 18,000 items some hundred tails do.
+All sets with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are
+out) are equally likely; there are ``binom(t - h - 2, k - h - 1)`` of them, and their weight is a
+product of a term of h and one of t. Where the term of h is the same for all heads, as with ``gamma
+= 1``, the sums over heads are binomials themselves, and everything here takes O(d) time and memory.
+Otherwise sums take O(k) time for each tail that can matter, in blocks of a few megabytes: at k =
+1,000 of 18,000 items some hundred tails do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate.mechanisms._utility import good_bounds, great_bounds
 
 _BLOCK = 1 << 18  # entries of a table of classes that are summed at once
@@ -71,7 +72,9 @@ class ClassProbabilities:
     @cached_property
     def classes(self) -> FloatArray:
         """``[k, d - k]``: probability of head h and tail ``t = k + 1 + column``."""
-        log_masses = self.log_tails[None, :] + self.log_heads[:, None] + log_counts(self.num_items, self.k)
+        log_masses = (
+            self.log_tails[None, :] + self.log_heads[:, None] + log_counts(self.num_items, self.k)
+        )
         log_masses -= self._log_total
         return np.exp(log_masses, out=log_masses)
 
@@ -81,8 +84,10 @@ class ClassProbabilities:
         Raises:
             ValueError: unless ``0 <= head <= k <= tail <= d``.
         """
-        expect(0 <= head <= self.k, f"0 <= head <= {self.k}", head=head)
-        expect(self.k <= tail <= self.num_items, f"{self.k} <= tail <= {self.num_items}", tail=tail)
+        require(0 <= head <= self.k, f"0 <= head <= {self.k}", head=head)
+        require(
+            self.k <= tail <= self.num_items, f"{self.k} <= tail <= {self.num_items}", tail=tail
+        )
         return self._within(head, tail)
 
     @cached_property
@@ -92,10 +97,14 @@ class ClassProbabilities:
         if not self._heads_are_equal:
             at = np.unique(np.rint(np.geomspace(1, columns.size, _GRID)).astype(np.int64)) - 1
             head_sums = self._log_head_sums(0, at)
-            # but for its own term, the mass of tail t is a sum over h of (t-h-2)! / (t-2)! with constant factors, each
-            # the exponential of a convex function of t: so its logarithm is convex, and a chord lies above it
+            # but for its own term, the mass of tail t is a sum over h of (t-h-2)! / (t-2)! with
+            # constant factors, each the exponential of a convex function of t: so its logarithm is
+            # convex, and a chord lies above it
             bound = self._log_tail_factors(columns) + np.interp(columns, at, head_sums)
-            columns = columns[bound > max(0.0, float((self._log_tail_factors(at) + head_sums).max())) - _NEGLIGIBLE]
+            columns = columns[
+                bound
+                > max(0.0, float((self._log_tail_factors(at) + head_sums).max())) - _NEGLIGIBLE
+            ]
         return _log_sum(np.append(self._log_masses(0, columns), 0.0))
 
     @property
@@ -115,7 +124,11 @@ class ClassProbabilities:
         if self._heads_are_equal:
             # of the t - 1 ranks before t all but the first are free to be chosen, whatever the head
             factorial, tails = log_factorials(self.num_items), columns + self.k + 1
-            counts = factorial[tails - 1 - first] - factorial[self.k - 1 - first] - factorial[tails - self.k]
+            counts = (
+                factorial[tails - 1 - first]
+                - factorial[self.k - 1 - first]
+                - factorial[tails - self.k]
+            )
             flat: FloatArray = counts + self.log_tails[columns] + self.log_heads[0]
             return flat
         return self._log_head_sums(first, columns) + self._log_tail_factors(columns)
@@ -123,7 +136,9 @@ class ClassProbabilities:
     def _log_tail_factors(self, columns: IntArray) -> FloatArray:
         """Return the factor ``(t-2)! / (t-k-1)!`` of a tail's weight and what the tail adds to it, logarithms."""
         factorial, tails = log_factorials(self.num_items), columns + self.k + 1
-        factors: FloatArray = self.log_tails[columns] + factorial[tails - 2] - factorial[tails - self.k - 1]
+        factors: FloatArray = (
+            self.log_tails[columns] + factorial[tails - 2] - factorial[tails - self.k - 1]
+        )
         return factors
 
     def _log_head_sums(self, first: int, columns: IntArray) -> FloatArray:
@@ -162,5 +177,7 @@ def log_counts(num_items: int, k: int) -> FloatArray:
     factorial = log_factorials(num_items)
     heads: IntArray = np.arange(k)[:, None]
     tails: IntArray = np.arange(k + 1, num_items + 1)[None, :]
-    counts: FloatArray = factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
+    counts: FloatArray = (
+        factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
+    )
     return counts

@@ -1,8 +1,8 @@
 """Choices by the largest noisy scores, of the exact law: noise has all its digits wherever an order hangs on them.
 
-Noise is a quantile of a uniform number, of which float64 knows 53 binary digits. Where two keys are so close that
-rounding or the digits that follow could change their order, more digits are drawn, and quantiles are bounded by decimal
-numbers whose operations and logarithm are rounded correctly.
+Noise is a quantile of a uniform number, of which float64 knows 53 binary digits. Where two keys are
+so close that rounding or the digits that follow could change their order, more digits are drawn,
+and quantiles are bounded by decimal numbers whose operations and logarithm are rounded correctly.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate.mechanisms._exact_normal import Lazy
 from pate.mechanisms._intervals import Interval, log_of, negative, precise
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._ranking import NEAR, k_smallest
 
 EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by more than 2^-33
-# Elsewhere they move it by 2^-32 at most, for any law; logarithms are taken to err by less than 2^-40 of their value,
-# 2^12 times what numpy promises; and both keys of a pair err.
+# Elsewhere they move it by 2^-32 at most, for any law; logarithms are taken to err by less than
+# 2^-40 of their value, 2^12 times what numpy promises; and both keys of a pair err.
 _MARGIN = 2.0**-28
 _LARGEST = 1e300  # noise is less than a thousand scales, and has to be finite
 
@@ -42,15 +42,16 @@ def smallest(
     """Return the indices ``[B, k]`` of the k smallest of ``below - scale noise``, ascending.
 
     Args:
-        below: ``[B, d]``, how far scores lie below some rank; minus infinity comes first, infinity last, whatever the
-            noise.
+        below: ``[B, d]``, how far scores lie below some rank; minus infinity comes first, infinity
+            last, whatever the noise.
         k: how many are chosen.
         noise: the law.
-        scale: its scale, of a shape that broadcasts against ``below``; a negative one turns noise round, and one of a
-            row at most is 0: a row without noise is sorted, not chosen from.
+        scale: its scale, of a shape that broadcasts against ``below``; a negative one turns noise
+            round, and one of a row at most is 0: a row without noise is sorted, not chosen from.
         generator: source of the noise.
-        exact: returns what was clipped and rounded in ``below``, for a row and a place, but for a number that all of
-            the row have in common: what lies far below 0 is ordered by it. None if that order does not matter.
+        exact: returns what was clipped and rounded in ``below``, for a row and a place, but for a
+            number that all of the row have in common: what lies far below 0 is ordered by it. None
+            if that order does not matter.
         tails: ``[B, d]``, the first 53 binary digits of the uniform numbers; drawn if None.
 
     Raises:
@@ -58,9 +59,9 @@ def smallest(
     """
     scales = np.atleast_2d(np.asarray(scale, dtype=np.float64))
     largest = float(np.abs(scales).max(initial=0))
-    expect(largest <= _LARGEST, f"a scale of noise <= {_LARGEST:g}", scale=largest)
+    require(largest <= _LARGEST, f"a scale of noise <= {_LARGEST:g}", scale=largest)
     zeros = int(np.count_nonzero(scales == 0, axis=1).max(initial=0))
-    expect(zeros <= (scales.shape[1] > 1), "noise on all of a row but one at most", zeros=zeros)
+    require(zeros <= (scales.shape[1] > 1), "noise on all of a row but one at most", zeros=zeros)
     widest = np.broadcast_to(np.abs(scales).max(axis=1, keepdims=True), (len(below), 1))
     tails = generator.random(below.shape) if tails is None else tails
     with np.errstate(divide="ignore", invalid="ignore"):  # of tails of 0, which are decided below
@@ -111,7 +112,9 @@ def _in_order(
     changed = list(values)
     while True:
         for at in changed:
-            low, high = sorted(scales[at] * bound for bound in _quantile_of(tails[at], noise, generator))
+            low, high = sorted(
+                scales[at] * bound for bound in _quantile_of(tails[at], noise, generator)
+            )
             bounds[at] = values[at] - high, values[at] - low
         order = sorted(values, key=bounds.__getitem__)
         close = [(at, after) for at, after in pairwise(order) if bounds[at][1] >= bounds[after][0]]
@@ -122,7 +125,9 @@ def _in_order(
             tails[at].extend(generator)
 
 
-def _quantile_of(tail: Lazy, noise: Noise, generator: np.random.Generator) -> tuple[Fraction, Fraction]:
+def _quantile_of(
+    tail: Lazy, noise: Noise, generator: np.random.Generator
+) -> tuple[Fraction, Fraction]:
     """Return bounds on the noise that is exceeded with the probability ``tail``, of which more digits may be drawn."""
     while True:
         with precise(tail.length):

@@ -1,8 +1,9 @@
 """Noise of density ``exp(-max_i abs(z_i) / scale)``, of the exact law: rounded as if it had all its digits.
 
-A radius of the gamma law of shape d + 1, which is the sum of d + 1 exponential numbers, times a uniform point of the
-cube (Hardt & Talwar (2010)). All are functions of uniform numbers, of which floats hold 53 binary digits; where these
-and the logarithm leave a rounding open, further digits are drawn.
+A radius of the gamma law of shape d + 1, which is the sum of d + 1 exponential numbers, times a
+uniform point of the cube (Hardt & Talwar (2010)). All are functions of uniform numbers, of which
+floats hold 53 binary digits; where these and the logarithm leave a rounding open, further digits
+are drawn.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from pate.mechanisms._ranking import Rows, with_noise
 def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> FloatArray:
     """Return scores ``[B, d]`` with noise, each row with its own, rounded to a grid of at least ``scale / 2^20``.
 
-    The law is exactly that of real numbers, scores with noise, each of which is rounded to the nearest multiple of a
-    power of two that follows from ``scale``, and then to float64.
+    The law is exactly that of real numbers, scores with noise, each of which is rounded to the
+    nearest multiple of a power of two that follows from ``scale``, and then to float64.
     """
     on_grid, beyond, grid = split(rows, scale)
     steps = scale / grid
@@ -32,25 +33,36 @@ def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> Flo
         radius = -np.log(tails).sum(axis=1, keepdims=True)
         moved = steps * radius * (2 * places - 1) + beyond
         nearest = np.rint(moved)
-        # logarithms, as for choices by noisy scores, and the digits that are not drawn; sum and product err by far less
+        # logarithms, as for choices by noisy scores, and the digits that are not drawn; sum and
+        # product err by far less
         error = radius * 2.0**-38 + (2.0**-51 / tails).sum(axis=1, keepdims=True)
         doubtful = ~(np.abs(moved - nearest) < 0.5 - steps * error)
     for row in np.flatnonzero(doubtful.any(axis=1)).tolist():
         waits = [Lazy.of(tail) for tail in tails[row]]
         for item in np.flatnonzero(doubtful[row]).tolist():
             place = Lazy.of(places[row, item])
-            nearest[row, item] = _rounded(Fraction(beyond[row, item]), Fraction(steps), waits, place, generator)
+            nearest[row, item] = _rounded(
+                Fraction(beyond[row, item]), Fraction(steps), waits, place, generator
+            )
     return with_noise(on_grid, grid * nearest)
 
 
-def _rounded(offset: Fraction, steps: Fraction, waits: list[Lazy], place: Lazy, generator: np.random.Generator) -> int:
+def _rounded(
+    offset: Fraction,
+    steps: Fraction,
+    waits: list[Lazy],
+    place: Lazy,
+    generator: np.random.Generator,
+) -> int:
     """Return the integer nearest to ``offset`` and ``steps`` times the sum of waits, at a place in (-1, 1)."""
     while True:
         if all(wait.digits for wait in waits):
             with precise(place.length):
                 radii = [Fraction(bound) for bound in total_wait(waits)]
             ends = [radius * (2 * end - 1) for radius in radii for end in place.ends]
-            low, high = (math.floor(offset + steps * end + Fraction(1, 2)) for end in (min(ends), max(ends)))
+            low, high = (
+                math.floor(offset + steps * end + Fraction(1, 2)) for end in (min(ends), max(ends))
+            )
             if low == high:
                 return low
         for digits in (*waits, place):

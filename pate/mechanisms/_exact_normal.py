@@ -1,19 +1,21 @@
 """Gaussian noise of the exact law: rounded to a public grid, or compared with a threshold, as if it had all its digits.
 
-The curve ``h(x) = 401 exp(-x^2 / 2)`` over ``x >= 0`` is covered with rectangles of one area, its cells: strips of
-width ``2^-5`` up to 4.25, each piled with cells of height 1, and one cell's area for the tail. A point drawn uniformly
-from the cells, and again until it lies below the curve, has a normal abscissa (rejection sampling, von Neumann (1951)).
-Cells are chosen by 14 bits, the sign by one, and coordinates are lazy: only as many of their binary digits are drawn as
-decide what is asked (Knuth & Yao (1976); Karney (2016)). Three questions are asked, and none is answered by a number
+The curve ``h(x) = 401 exp(-x^2 / 2)`` over ``x >= 0`` is covered with rectangles of one area, its
+cells: strips of width ``2^-5`` up to 4.25, each piled with cells of height 1, and one cell's area
+for the tail. A point drawn uniformly from the cells, and again until it lies below the curve, has a
+normal abscissa (rejection sampling, von Neumann (1951)). Cells are chosen by 14 bits, the sign by
+one, and coordinates are lazy: only as many of their binary digits are drawn as decide what is asked
+(Knuth & Yao (1976); Karney (2016)). Three questions are asked, and none is answered by a number
 that was rounded:
 
-1. *Is the point below the curve?* Of 97% of the cells all points are. Elsewhere float64 decides where both sides differ
-   by more than all that its additions and multiplications can err, `_MARGIN`.
-2. *To which multiple of the grid is it rounded?* and 3. *Does it exceed a threshold?* Likewise, unless the answer lies
-   within the error of three operations of a boundary.
+1. *Is the point below the curve?* Of 97% of the cells all points are. Elsewhere float64 decides
+   where both sides differ by more than all that its additions and multiplications can err,
+   `_MARGIN`.
+2. *To which multiple of the grid is it rounded?* and 3. *Does it exceed a threshold?* Likewise,
+   unless the answer lies within the error of three operations of a boundary.
 
-What is in doubt, the tail included, is decided by integers and by decimal numbers of as many digits as it takes, whose
-operations and exponential function are rounded correctly.
+What is in doubt, the tail included, is decided by integers and by decimal numbers of as many digits
+as it takes, whose operations and exponential function are rounded correctly.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate.mechanisms._intervals import Interval, around, exp_of, negative, precise
 from pate.mechanisms._ranking import Rows, with_noise
 
@@ -37,7 +39,9 @@ _HEIGHT = 401  # of the curve at 0, in cells: the largest for which there are at
 _STRIPS = 136  # of width 2^-5: the curve is below 2^-4 cells where they end, at 4.25, and more than halves in a quarter
 _CELL_BITS, _OFFSET_BITS = 14, 49  # of a word of 64, after the sign
 _DIGITS = _OFFSET_BITS + 5  # binary digits after the point of what a word says
-_MARGIN = 2.0**-36  # cells: the curve errs by less than 2^-38 (rounding 2^-47 of 401), the other side by 2^-44
+_MARGIN = (
+    2.0**-36
+)  # cells: the curve errs by less than 2^-38 (rounding 2^-47 of 401), the other side by 2^-44
 _BLOCK = 1 << 15  # draws worked on at once, so that the intermediate arrays stay in cache
 _GRID_BITS = 20
 _LOW_BITS = 53  # of integers, which float64 has
@@ -46,9 +50,9 @@ _LOW_BITS = 53  # of integers, which float64 has
 def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Generator) -> FloatArray:
     """Return ``values`` with Gaussian noise of ``sigma``, rounded to a grid of at least ``sigma / 2^20``.
 
-    The law is exactly that of real numbers, values with normal noise, each of which is rounded to the nearest multiple
-    of a power of two that follows from ``sigma``, and then to float64: what is released is a function of what a
-    Gaussian mechanism releases.
+    The law is exactly that of real numbers, values with normal noise, each of which is rounded to
+    the nearest multiple of a power of two that follows from ``sigma``, and then to float64: what is
+    released is a function of what a Gaussian mechanism releases.
 
     Args:
         values: integers of any size, or floating-point numbers, of any shape.
@@ -79,7 +83,9 @@ def split(values: ArrayLike, scale: float) -> tuple[Rows, FloatArray, float]:
         beyond = np.where(np.isfinite(steps), part, 0.0)
         return exact - beyond * grid, beyond, grid
     grid = min(grid, 2.0**_LOW_BITS)
-    low = exact & np.asarray(max(int(grid), 1) - 1, dtype=exact.dtype if exact.dtype.itemsize == 8 else np.int64)
+    low = exact & np.asarray(
+        max(int(grid), 1) - 1, dtype=exact.dtype if exact.dtype.itemsize == 8 else np.int64
+    )
     return exact - low, low / grid, grid
 
 
@@ -89,10 +95,11 @@ def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Gener
     Raises:
         ValueError: if ``sigma >= 2^49``, where integers would not be exact.
     """
-    expect(sigma < 2.0**49, "noise of less than 2^49 steps of its grid", sigma=sigma)
+    require(sigma < 2.0**49, "noise of less than 2^49 steps of its grid", sigma=sigma)
     flat = np.asarray(offsets, dtype=np.float64).ravel()
     rounded = np.empty(flat.shape)
-    # the noise as a float, its product and the sum err by 2^-53 each, the digits not drawn are 2^-54: 14 sigma 2^-53
+    # the noise as a float, its product and the sum err by 2^-53 each, the digits not drawn are
+    # 2^-54: 14 sigma 2^-53
     doubtful = 0.5 - (sigma + 1) * 2.0**-48
     for start in range(0, flat.size, _BLOCK):
         part = slice(start, start + _BLOCK)
@@ -101,12 +108,16 @@ def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Gener
         nearest = np.rint(moved)
         for place in sorted({*np.flatnonzero(np.abs(moved - nearest) > doubtful).tolist(), *lazy}):
             noise = lazy.get(place) or Lazy(int(words[place]), _DIGITS)
-            nearest[place] = noise.rounded(Fraction(flat[start + place]), Fraction(sigma), generator)
+            nearest[place] = noise.rounded(
+                Fraction(flat[start + place]), Fraction(sigma), generator
+            )
         rounded[part] = nearest
     return rounded.reshape(np.shape(offsets))
 
 
-def exceeds(values: ArrayLike, thresholds: ArrayLike, *, sigma: float, generator: np.random.Generator) -> BoolArray:
+def exceeds(
+    values: ArrayLike, thresholds: ArrayLike, *, sigma: float, generator: np.random.Generator
+) -> BoolArray:
     """Return whether ``values`` with normal noise of ``sigma`` exceed ``thresholds``, as real numbers.
 
     Args:
@@ -116,17 +127,24 @@ def exceeds(values: ArrayLike, thresholds: ArrayLike, *, sigma: float, generator
         generator: source of the noise.
     """
     shape = np.broadcast_shapes(np.shape(values), np.shape(thresholds))
-    given, least = (np.broadcast_to(np.asarray(numbers, np.float64), shape).ravel() for numbers in (values, thresholds))
+    given, least = (
+        np.broadcast_to(np.asarray(numbers, np.float64), shape).ravel()
+        for numbers in (values, thresholds)
+    )
     above = np.empty(given.size, dtype=np.bool_)
     for start in range(0, given.size, _BLOCK):
         part = slice(start, start + _BLOCK)
         words, lazy = _normal_words(given[part].size, generator)
         lead = words * (sigma * 2.0**-_DIGITS) + (given[part] - least[part])
-        doubtful = ~(np.abs(lead) > (8 * sigma + np.abs(given[part]) + np.abs(least[part])) * 2.0**-50)
+        doubtful = ~(
+            np.abs(lead) > (8 * sigma + np.abs(given[part]) + np.abs(least[part])) * 2.0**-50
+        )
         above[part] = lead > 0
         for place in sorted({*np.flatnonzero(doubtful).tolist(), *lazy}):
             noise, at = lazy.get(place) or Lazy(int(words[place]), _DIGITS), start + place
-            above[at] = noise.exceeds(Fraction(least[at]) - Fraction(given[at]), Fraction(sigma), generator)
+            above[at] = noise.exceeds(
+                Fraction(least[at]) - Fraction(given[at]), Fraction(sigma), generator
+            )
     return above.reshape(shape)
 
 
@@ -235,14 +253,18 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
     table = _cells()
     random = generator.integers(-(2**63), 2**63, size=num, dtype=np.int64)
     cells = random >> _OFFSET_BITS & (1 << _CELL_BITS) - 1
-    sign = random >> 63  # 0 or -1: the complement of digits mirrors the interval in which a number lies
+    sign = (
+        random >> 63
+    )  # 0 or -1: the complement of digits mirrors the interval in which a number lies
     words = (random & (1 << _OFFSET_BITS) - 1 | table.strips[cells]) ^ sign
     lazy: dict[int, Lazy] = {}
     others = np.flatnonzero(cells >= table.num_inside)
     accepted = np.zeros(others.size, dtype=np.bool_)
     crossed = np.flatnonzero(cells[others] < table.num_piled)
     places = others[crossed]
-    accepted[crossed], decided = _are_below_curve(words[places], table.levels[cells[places]], generator)
+    accepted[crossed], decided = _are_below_curve(
+        words[places], table.levels[cells[places]], generator
+    )
     lazy.update({int(places[at]): noise for at, noise in decided.items()})
     for at in np.flatnonzero(cells[others] == table.num_piled):
         noise, accepted[at] = _tail(int(sign[others[at]]), generator)
@@ -250,7 +272,9 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
     rejected = others[~accepted]
     if rejected.size:
         words[rejected], again = _normal_words(rejected.size, generator)
-        kept = {place: noise for place, noise in lazy.items() if place not in set(rejected.tolist())}
+        kept = {
+            place: noise for place, noise in lazy.items() if place not in set(rejected.tolist())
+        }
         lazy = kept | {int(rejected[at]): noise for at, noise in again.items()}
     return words, lazy
 
@@ -263,7 +287,8 @@ def _are_below_curve(
     magnitudes = words ^ words >> 63
     strips = magnitudes >> _OFFSET_BITS
     beyond = (magnitudes & (1 << _OFFSET_BITS) - 1) * 2.0**-_DIGITS
-    # within a strip the curve falls by exp(-fall), where fall is below 0.134: of the series 11 terms are enough
+    # within a strip the curve falls by exp(-fall), where fall is below 0.134: of the series 11
+    # terms are enough
     fall = beyond * (strips / 32 + beyond / 2)
     series = np.ones(words.size)
     for term in range(11, 0, -1):
@@ -272,7 +297,9 @@ def _are_below_curve(
     below, lazy = lead > 0, {}
     for at in np.flatnonzero(np.abs(lead) < _MARGIN).tolist():
         lazy[at] = Lazy(int(words[at]), _DIGITS)
-        below[at] = lazy[at].is_below_curve(Lazy(int(levels[at]) << 64 | int(heights[at]), 64), generator)
+        below[at] = lazy[at].is_below_curve(
+            Lazy(int(levels[at]) << 64 | int(heights[at]), 64), generator
+        )
     return below, lazy
 
 

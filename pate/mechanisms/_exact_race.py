@@ -1,15 +1,17 @@
 """Draws from laws over more outcomes than can be listed: floats propose, and what is kept is decided exactly.
 
-A proposal is drawn by integer weights, which need only be near the right ones. It is kept with the chance that remains:
-the weight of the outcome by the theorem, over the rate at which it is proposed. Weights by the theorem are integers
-times exponentials of rational numbers, so that chances are bounded by decimal numbers as closely as it takes (rejection
-sampling, von Neumann (1951)); and rates are lifted by more than floats err, so that no chance exceeds 1.
+A proposal is drawn by integer weights, which need only be near the right ones. It is kept with the
+chance that remains: the weight of the outcome by the theorem, over the rate at which it is
+proposed. Weights by the theorem are integers times exponentials of rational numbers, so that
+chances are bounded by decimal numbers as closely as it takes (rejection sampling, von Neumann
+(1951)); and rates are lifted by more than floats err, so that no chance exceeds 1.
 
-Permute-and-flip visits the outcomes in random order and takes the first whose coin, of chance ``p = exp(-loss)``, shows
-heads (McKenna & Sheldon (2020)). Let each be visited at a time of its own, exponential of rate 1: at time t an outcome
-that was not taken is taken at the rate ``p exp(-t) / (1 - p + p exp(-t))``. Those of all outcomes together are the
-stream of proposals that are kept, of rate p each, thinned with the chance ``1 / (p + (1 - p) exp(t))``. About two
-proposals are needed, however many outcomes there are.
+Permute-and-flip visits the outcomes in random order and takes the first whose coin, of chance ``p =
+exp(-loss)``, shows heads (McKenna & Sheldon (2020)). Let each be visited at a time of its own,
+exponential of rate 1: at time t an outcome that was not taken is taken at the rate ``p exp(-t) / (1
+- p + p exp(-t))``. Those of all outcomes together are the stream of proposals that are kept, of
+rate p each, thinned with the chance ``1 / (p + (1 - p) exp(t))``. About two proposals are needed,
+however many outcomes there are.
 """
 
 from __future__ import annotations
@@ -24,7 +26,16 @@ import numpy as np
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate.mechanisms._exact_choice import EXTREME
 from pate.mechanisms._exact_normal import Lazy
-from pate.mechanisms._intervals import Interval, around, exp_of, log_of, negative, precise, product, total
+from pate.mechanisms._intervals import (
+    Interval,
+    around,
+    exp_of,
+    log_of,
+    negative,
+    precise,
+    product,
+    total,
+)
 
 SLACK = 2.0**-10
 """By what the logarithm of a rate is lifted."""
@@ -94,12 +105,17 @@ def pick(cumulative: IntArray, generator: np.random.Generator) -> Picked:
 
 
 def draw(
-    log_rates: FloatArray, propose: Callable[[IntArray], Proposals], generator: np.random.Generator, *, flip: bool
+    log_rates: FloatArray,
+    propose: Callable[[IntArray], Proposals],
+    generator: np.random.Generator,
+    *,
+    flip: bool,
 ) -> IntArray:
     """Return an outcome for each row, ``[B, m]``: by the exponential mechanism, or by permute-and-flip.
 
     Args:
-        log_rates: ``[B]``, logarithms of how often a row's proposals are made in a unit of time, before any is refused.
+        log_rates: ``[B]``, logarithms of how often a row's proposals are made in a unit of time,
+            before any is refused.
         propose: returns proposals for rows ``[n]``.
         generator: source of the randomness.
         flip: whether to permute and flip.
@@ -127,13 +143,19 @@ def draw(
             at = rows[places]
             scaled, coins = times[at] * np.exp(-log_rates[at]), generator.random(places.size)
             assert proposals.losses is not None and proposals.loss is not None
-            kept[places], doubtful = _are_taken(proposals.losses[places], scaled, coins, uncertain[at])
+            kept[places], doubtful = _are_taken(
+                proposals.losses[places], scaled, coins, uncertain[at]
+            )
             for i in np.flatnonzero(doubtful).tolist():
                 row, place = int(at[i]), int(places[i])
                 past = lazy.setdefault(row, [])
-                past += [Lazy.of(drawn[np.searchsorted(of, row)]) for of, drawn in waits[len(past) :]]
+                past += [
+                    Lazy.of(drawn[np.searchsorted(of, row)]) for of, drawn in waits[len(past) :]
+                ]
                 log_rate = Fraction(float(log_rates[row]))
-                kept[place] = _is_taken(proposals.loss(place), past, log_rate, Lazy.of(coins[i]), generator)
+                kept[place] = _is_taken(
+                    proposals.loss(place), past, log_rate, Lazy.of(coins[i]), generator
+                )
         chosen[rows[kept]] = proposals.outcomes[kept]
         rows = rows[~kept]
     return np.zeros((0, 0), dtype=np.int64) if chosen is None else chosen
@@ -159,7 +181,9 @@ def _are_taken(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         needed = np.log1p(-np.expm1(-losses) * np.expm1(times))
         lead = -np.log(coins) - needed
-        doubtful = ~(np.abs(lead) > _TIME_MARGIN * (1 + needed)) | (coins < EXTREME) & (needed > _FAR)
+        doubtful = ~(np.abs(lead) > _TIME_MARGIN * (1 + needed)) | (coins < EXTREME) & (
+            needed > _FAR
+        )
     return lead > 0, doubtful | uncertain
 
 
@@ -180,7 +204,11 @@ def _happens(chance: Chance, uniform: Lazy, generator: np.random.Generator) -> b
 
 
 def _is_taken(
-    loss: Fraction, waits: list[Lazy], log_rate: Fraction, coin: Lazy, generator: np.random.Generator
+    loss: Fraction,
+    waits: list[Lazy],
+    log_rate: Fraction,
+    coin: Lazy,
+    generator: np.random.Generator,
 ) -> bool:
     """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))`` for the sum t of waits at this rate."""
     while loss:

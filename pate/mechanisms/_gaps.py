@@ -12,14 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
-from pate._validation import expect, expect_count, expect_positive
+from pate._validation import require, require_count, require_positive
 from pate.accounting._events import Event, GaussianNoisyMaxEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
 from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._exact_normal import add_gaussian, grid_of
-from pate.mechanisms._noise import expect_noise, log_survival
-from pate.mechanisms._ranking import REACH, Rows, as_rows, below_rank, expect_within, sort_ascending
+from pate.mechanisms._noise import log_survival, require_noise
+from pate.mechanisms._ranking import (
+    REACH,
+    Rows,
+    as_rows,
+    below_rank,
+    require_within,
+    sort_ascending,
+)
 
 GapNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 
@@ -30,9 +37,12 @@ class SortedCounts(NamedTuple):
     order: IntArray
     """Label indices, ``[C]`` or ``[B, C]``: ``order[..., j]`` is the label of rank j."""
     gaps: Rows
-    """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts. The first and the last are
-    gaps to the public sentinels ``upper`` and 0, or weighted distances from ``upper / 2``, negative where a majority
-    is against none or all of the labels. int64; float64 of real scores and where there are half votes.
+    """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts.
+
+    The first and the last are
+    gaps to the public sentinels ``upper`` and 0, or weighted distances from ``upper / 2``, negative
+    where a majority is against none or all of the labels. int64; float64 of real scores and where
+    there are half votes.
     """
 
 
@@ -43,71 +53,85 @@ def sort_counts(
 
     Args:
         counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``, or real numbers there.
-        upper: the largest possible count, which is the public number of teachers, below 2^53; of other scores a public
-            bound that holds for all of them, whatever the data.
+        upper: the largest possible count, which is the public number of teachers, below 2^53; of
+            other scores a public bound that holds for all of them, whatever the data.
         whole: whether all but integers are refused.
-        majority_weight: w, 1 or 2, for the gaps by which a majority votes for none or all of the labels:
-            ``w (upper / 2 - h_(1))`` and ``w (h_(C) - upper / 2)``. None for the sentinels.
+        majority_weight: w, 1 or 2, for the gaps by which a majority votes for none or all of the
+            labels: ``w (upper / 2 - h_(1))`` and ``w (h_(C) - upper / 2)``. None for the sentinels.
 
     Raises:
-        ValueError: on counts of another shape, kind or range, ``upper`` that is not a positive integer (a positive
-            number, of real scores), or a ``majority_weight`` that is neither 1 nor 2.
+        ValueError: on counts of another shape, kind or range, ``upper`` that is not a positive
+            integer (a positive number, of real scores), or a ``majority_weight`` that is neither 1
+            nor 2.
     """
-    _expect_weight(majority_weight=majority_weight)
+    _require_weight(majority_weight=majority_weight)
     rows, single = as_counts(counts, upper, whole=whole)
     ranked = sort_rows(rows, upper, majority_weight)
     return SortedCounts(ranked.order[0], ranked.gaps[0]) if single else ranked
 
 
-def _expect_rank(**ranks: int | None) -> None:
-    expect_count(1, **{name: rank for name, rank in ranks.items() if rank is not None})
+def _require_rank(**ranks: int | None) -> None:
+    require_count(1, **{name: rank for name, rank in ranks.items() if rank is not None})
 
 
-def _expect_weight(**weights: int | None) -> None:
+def _require_weight(**weights: int | None) -> None:
     for name, weight in weights.items():
-        expect(weight in (None, 1, 2), f"{name} 1 or 2", **{name: weight})
+        require(weight in (None, 1, 2), f"{name} 1 or 2", **{name: weight})
 
 
-def _expect_below_infinity(**regularizers: Sequence[float] | None) -> None:
+def _require_below_infinity(**regularizers: Sequence[float] | None) -> None:
     for name, values in regularizers.items():
         if values is not None:
             numbers = tuple(float(value) for value in values)
-            expect(all(value < math.inf for value in numbers), f"a {name} below infinity", **{name: numbers})
+            require(
+                all(value < math.inf for value in numbers),
+                f"a {name} below infinity",
+                **{name: numbers},
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GapChoice(ScoreMechanism[IntArray]):
     """Choose a rank k by report-noisy-max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
 
-    Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap moves by its width at
-    most in either direction: within a window ``w`` of 2 votes (or sensitivities) under ADD_REMOVE_TEACHER and 4 under
-    REPLACE_RECORD. A distance from ``upper / 2`` moves by its weight: with weight 2 the window is 4 under both
-    relations. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the `GaussianNoisyMaxEvent` of
-    `num_candidates` noisy gaps, half of whose window is rounded up to the grid of the noise. Any other noise: pure DP
-    of ``w / scale``.
+    Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap
+        moves by its width at
+    most in either direction: within a window ``w`` of 2 votes (or sensitivities) under
+        ADD_REMOVE_TEACHER and 4 under
+    REPLACE_RECORD. A distance from ``upper / 2`` moves by its weight: with weight 2 the window is 4
+        under both
+    relations. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the
+        `GaussianNoisyMaxEvent` of
+    `num_candidates` noisy gaps, half of whose window is rounded up to the grid of the noise. Any
+    other noise: pure DP of ``w / scale``.
 
     Args:
         num_labels: the number of labels C.
         scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
         sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
-        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or ``gaussian``.
+        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or
+            ``gaussian``.
         allow_empty: whether k may be 0 or C. Otherwise it lies in 1..C-1.
-        majority_weight: that of `sort_counts`, where the first and the last gap are distances from ``upper / 2``.
-        regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity rules a k out.
-        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
+        majority_weight: that of `sort_counts`, where the first and the last gap are distances from
+            ``upper / 2``.
+        regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity
+            rules a k out.
+        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no
+            influence.
 
     Raises:
-        ValueError: on ``scale <= 0``, ``sensitivity <= 0``, an unknown noise, ``kbar`` outside 1..C, a
-            ``majority_weight`` that is neither 1 nor 2, a regularizer that is not of shape ``[C + 1]``, is NaN or plus
-            infinity or rules out every k, or fewer than two labels without the empty and the full set.
+        ValueError: on ``scale <= 0``, ``sensitivity <= 0``, an unknown noise, ``kbar`` outside
+            1..C, a ``majority_weight`` that is neither 1 nor 2, a regularizer that is not of shape
+            ``[C + 1]``, is NaN or plus infinity or rules out every k, or fewer than two labels
+            without the empty and the full set.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     checks: ClassVar[Checks] = {
-        "noise": partial(expect_noise, GapNoise),
-        "kbar": _expect_rank,
-        "majority_weight": _expect_weight,
-        "regularizer": _expect_below_infinity,
+        "noise": partial(require_noise, GapNoise),
+        "kbar": _require_rank,
+        "majority_weight": _require_weight,
+        "regularizer": _require_below_infinity,
     }
 
     num_labels: int
@@ -120,21 +144,33 @@ class GapChoice(ScoreMechanism[IntArray]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(1, num_labels=self.num_labels)
+        require_count(1, num_labels=self.num_labels)
         has_candidates = self.allow_empty or self.num_labels > 1
-        expect(has_candidates, "at least two labels without the empty and the full set", num_labels=self.num_labels)
+        require(
+            has_candidates,
+            "at least two labels without the empty and the full set",
+            num_labels=self.num_labels,
+        )
         if self.kbar is not None:
-            expect_within(self.num_labels, kbar=self.kbar)
+            require_within(self.num_labels, kbar=self.kbar)
         if self.regularizer is not None:
             values = np.asarray(self.regularizer, dtype=np.float64)
             num_gaps = self.num_labels + 1
-            expect(values.shape == (num_gaps,), f"a regularizer of {num_gaps} numbers", shape=values.shape)
+            require(
+                values.shape == (num_gaps,),
+                f"a regularizer of {num_gaps} numbers",
+                shape=values.shape,
+            )
             regularizer = tuple(values.tolist())
             allowed = values[self._candidates][values[self._candidates] > -np.inf]
-            expect(allowed.size, "a regularizer that allows some k", regularizer=regularizer)
+            require(allowed.size, "a regularizer that allows some k", regularizer=regularizer)
             # numbers farther apart would round away the noise of a gap that makes up for them
             spread, widest = float(np.ptp(allowed)), REACH * self.scale
-            expect(spread <= widest, f"a regularizer whose numbers lie within {widest:g} (2^32 scales)", spread=spread)
+            require(
+                spread <= widest,
+                f"a regularizer whose numbers lie within {widest:g} (2^32 scales)",
+                spread=spread,
+            )
             object.__setattr__(self, "regularizer", regularizer)
 
     @property
@@ -146,7 +182,11 @@ class GapChoice(ScoreMechanism[IntArray]):
     def ranks(self) -> tuple[int, ...]:
         """The ranks to choose from that the regularizer does not rule out."""
         candidates = range(self._candidates.start, self._candidates.stop)
-        return tuple(rank for rank in candidates if self.regularizer is None or self.regularizer[rank] > -math.inf)
+        return tuple(
+            rank
+            for rank in candidates
+            if self.regularizer is None or self.regularizer[rank] > -math.inf
+        )
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``; return it as int64 ``[]`` or ``[B]``.
@@ -155,7 +195,11 @@ class GapChoice(ScoreMechanism[IntArray]):
             ValueError: on gaps that are not finite numbers, or not C + 1 of them.
         """
         rows, single = as_rows(scores)
-        expect(rows.shape[1] == self.num_labels + 1, f"{self.num_labels + 1} gaps", num_gaps=rows.shape[1])
+        require(
+            rows.shape[1] == self.num_labels + 1,
+            f"{self.num_labels + 1} gaps",
+            num_gaps=rows.shape[1],
+        )
         reach, disadvantage = REACH * self.scale, 0.0
         if self.regularizer is not None:
             preferred = np.array(self.regularizer[self._candidates])
@@ -163,8 +207,11 @@ class GapChoice(ScoreMechanism[IntArray]):
             reach *= 2  # the farthest that a regularizer can make up for, and as far again
         below = below_rank(rows[:, self._candidates], 1, reach=reach) + disadvantage
         if self.noise == "gaussian":
-            # what is added to all scores is a multiple of the grid, as the proof wants it (docs/privacy.md)
-            below -= np.mod(rows[:, self._candidates].max(axis=1, keepdims=True), grid_of(self.scale))
+            # what is added to all scores is a multiple of the grid, as the proof wants it
+            # (docs/privacy.md)
+            below -= np.mod(
+                rows[:, self._candidates].max(axis=1, keepdims=True), grid_of(self.scale)
+            )
             best = np.argmin(add_gaussian(below, sigma=self.scale, generator=generator), axis=1)
         else:
             best = smallest(below, 1, noise=self.noise, scale=self.scale, generator=generator)[:, 0]
@@ -174,7 +221,8 @@ class GapChoice(ScoreMechanism[IntArray]):
     def probability(self, lead: float) -> float:
         """Return the probability that a gap is chosen which is ``lead`` votes wider than all others, these being equal.
 
-        Exact with Gumbel and exponential noise, and by quadrature with any other. A regularizer is left out.
+        Exact with Gumbel and exponential noise, and by quadrature with any other. A regularizer is
+        left out.
         """
         others, ahead = self.num_candidates - 1, lead / self.scale
         if self.noise == "gumbel":
@@ -182,10 +230,17 @@ class GapChoice(ScoreMechanism[IntArray]):
         if self.noise == "exponential" and lead >= 0:
             # the integral of (1 - z u)^others over u in 0..1, with z = exp(-ahead)
             z = math.exp(-min(ahead, 700.0))
-            return -math.expm1((others + 1) * math.log1p(-z)) / ((others + 1) * z) if z < 1 else 1 / (others + 1)
+            return (
+                -math.expm1((others + 1) * math.log1p(-z)) / ((others + 1) * z)
+                if z < 1
+                else 1 / (others + 1)
+            )
         cells = np.linspace(-40.0, 40.0, 16_001)
         # given the noise of that gap, the others stay behind with the same chance each
-        mass, middle = -np.diff(np.exp(log_survival(cells, self.noise))), (cells[1:] + cells[:-1]) / 2
+        mass, middle = (
+            -np.diff(np.exp(log_survival(cells, self.noise))),
+            (cells[1:] + cells[:-1]) / 2,
+        )
         return float(mass @ (-np.expm1(log_survival(middle + ahead, self.noise))) ** others)
 
     def event(self, relation: NeighboringRelation) -> Event:
@@ -195,7 +250,9 @@ class GapChoice(ScoreMechanism[IntArray]):
             grid = grid_of(self.scale)
             window = window / 2 + grid * math.ceil(window / 2 / grid)
             return GaussianNoisyMaxEvent(
-                neighboring_relation=relation, noise_multiplier=self.scale / window, num_candidates=self.num_candidates
+                neighboring_relation=relation,
+                noise_multiplier=self.scale / window,
+                num_candidates=self.num_candidates,
             )
         return choice_event(relation, eta=window / self.scale, noise=self.noise)
 
@@ -209,19 +266,19 @@ def as_counts(counts: ArrayLike, upper: float, *, whole: bool) -> tuple[Rows, bo
     """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether they were given as one row ``[C]``.
 
     Raises:
-        ValueError: unless they are integers (numbers, if they need not be ``whole``) of shape ``[C]`` or ``[B, C]`` in
-            ``[0, upper]``, ``0 < upper < 2^53``.
+        ValueError: unless they are integers (numbers, if they need not be ``whole``) of shape
+            ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
     """
     rows, single = as_rows(counts)
     if whole:
-        expect(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
-        expect_count(1, upper=upper)
+        require(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
+        require_count(1, upper=upper)
     else:
-        expect_positive(upper=upper)
-    expect(upper < 2**53, "upper < 2^53", upper=upper)
+        require_positive(upper=upper)
+    require(upper < 2**53, "upper < 2^53", upper=upper)
     if rows.size:
         low, high = rows.min().item(), rows.max().item()
-        expect(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
+        require(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
     return rows.astype(np.int64 if whole else np.float64, copy=False), single
 
 

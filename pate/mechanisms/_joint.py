@@ -1,11 +1,11 @@
 """The joint mechanism: a single choice among all ordered k-sequences.
 
-Gillenwater, Joseph, Munoz Medina & Ribero (2022), "A joint exponential mechanism for differentially private top-k".
-A sequence s loses ``L(s) = max_i (x_(i) - x_{s_i})`` against the sorted scores. With ``n_i(v)`` the number of
-items whose score is at least ``x_(i) - v``, there are ``N(v) = prod_i (n_i(v) - i + 1)`` sequences that lose
-at most v, and since ``exp(-L/s) = integral from L to infinity of exp(-v/s) dv / s``, the exponential
-mechanism is: draw v with density proportional to ``N(v) exp(-v/s)``, then a uniform sequence that loses at
-most v.
+Gillenwater, Joseph, Munoz Medina & Ribero (2022), "A joint exponential mechanism for differentially
+private top-k". A sequence s loses ``L(s) = max_i (x_(i) - x_{s_i})`` against the sorted scores.
+With ``n_i(v)`` the number of items whose score is at least ``x_(i) - v``, there are ``N(v) = prod_i
+(n_i(v) - i + 1)`` sequences that lose at most v, and since ``exp(-L/s) = integral from L to
+infinity of exp(-v/s) dv / s``, the exponential mechanism is: draw v with density proportional to
+``N(v) exp(-v/s)``, then a uniform sequence that loses at most v.
 """
 
 from __future__ import annotations
@@ -19,12 +19,20 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect_count
+from pate._validation import require_count
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, TopKMechanism, choice_event
-from pate.mechanisms._exact_race import SLACK, Chance, Picked, Proposals, cumulative_weights, draw, pick
-from pate.mechanisms._noise import expect_noise
+from pate.mechanisms._exact_race import (
+    SLACK,
+    Chance,
+    Picked,
+    Proposals,
+    cumulative_weights,
+    draw,
+    pick,
+)
+from pate.mechanisms._noise import require_noise
 from pate.mechanisms._ranking import REACH, Rows, are_near, distances, rank
 
 JointNoise = Literal["gumbel", "exponential"]
@@ -32,8 +40,12 @@ JointNoise = Literal["gumbel", "exponential"]
 _BLOCKS = 13  # blocks of the first envelope
 _LEVEL_BLOCKS = 32  # blocks of the losses of a batch at first: more take longer to bound, fewer reject more candidates
 _PARTS = 8  # into which a block is split
-_REJECTED = 0.9  # share of candidates that may be rejected: one costs as much as a bound at one more loss
-_TABLE = 1 << 16  # largest number of losses times k that is tabulated for every row of a batch of counts
+_REJECTED = (
+    0.9  # share of candidates that may be rejected: one costs as much as a bound at one more loss
+)
+_TABLE = (
+    1 << 16
+)  # largest number of losses times k that is tabulated for every row of a batch of counts
 _CHUNK = 1 << 18  # entries of the tables worked on at once
 
 
@@ -41,11 +53,13 @@ _CHUNK = 1 << 18  # entries of the tables worked on at once
 class JointMechanism(TopKMechanism):
     """Choose one ordered sequence of k distinct items among all of them.
 
-    Gumbel noise: with probability proportional to ``exp(-L(s) / scale)`` (Gillenwater et al. (2022), Algorithm 1,
-    without its tie-breaking terms, which a draw of v does not need). Exponential noise: by permute-and-flip over all
-    sequences.
+    Gumbel noise: with probability proportional to ``exp(-L(s) / scale)`` (Gillenwater et al.
+        (2022), Algorithm 1,
+    without its tie-breaking terms, which a draw of v does not need). Exponential noise: by
+    permute-and-flip over all sequences.
 
-    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with exponential noise, where
+    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with
+        exponential noise, where
     ``w`` is that of `joint_window`.
 
     Args:
@@ -54,7 +68,7 @@ class JointMechanism(TopKMechanism):
         noise: ``gumbel`` or ``exponential``.
     """
 
-    checks: ClassVar[Checks] = {"noise": partial(expect_noise, JointNoise)}
+    checks: ClassVar[Checks] = {"noise": partial(require_noise, JointNoise)}
 
     noise: JointNoise = "gumbel"
 
@@ -67,7 +81,9 @@ class JointMechanism(TopKMechanism):
                 below = distances(scores, scores[:, :1]).astype(np.int64)
                 ranks = _draw_batch(below, self.k, self.scale, self.noise, generator)
             else:
-                ranks = np.array([_draw_row(row, self.k, self.scale, self.noise, generator) for row in scores])
+                ranks = np.array(
+                    [_draw_row(row, self.k, self.scale, self.noise, generator) for row in scores]
+                )
             chosen[start : start + len(order)] = np.take_along_axis(order, ranks, axis=1)
         return chosen
 
@@ -79,10 +95,10 @@ class JointMechanism(TopKMechanism):
 def joint_window(*, k: int, relation: NeighboringRelation) -> int:
     """Return the width of the window within which the losses of all sequences of votes move together.
 
-    It is twice the count window, because ``x_(i)`` and ``x_{s_i}`` move within that independently. For k = 1 it is the
-    count window itself, because ``x_(1)`` is common to all sequences.
+    It is twice the count window, because ``x_(i)`` and ``x_{s_i}`` move within that independently.
+    For k = 1 it is the count window itself, because ``x_(1)`` is common to all sequences.
     """
-    expect_count(1, k=k)
+    require_count(1, k=k)
     return relation.count_window if k == 1 else 2 * relation.count_window
 
 
@@ -98,7 +114,8 @@ def _rows_at_once(rows: Rows, k: int) -> int:
 class _Losses:
     """What the items of one row lose in each of k places, given its descending scores ``[d]``.
 
-    No loss is larger than `REACH` scales: a clip of the losses, which moves none of them farther than it was moved.
+    No loss is larger than `REACH` scales: a clip of the losses, which moves none of them farther
+        than it was moved.
     """
 
     scores: Rows
@@ -113,21 +130,30 @@ class _Losses:
     @cached_property
     def _below(self) -> FloatArray | None:
         """Distances from the largest score, unless they would be rounded by more than matters."""
-        return distances(self.scores, self.scores[:1]) if are_near(self.scores, self.scale) else None
+        return (
+            distances(self.scores, self.scores[:1]) if are_near(self.scores, self.scale) else None
+        )
 
     def reach(self, limits: FloatArray) -> IntArray:
         """Return ``n_i(v)`` for every v in ``limits``, ``[V, k]``: the number of items that may take place i."""
         if self._below is not None:
-            # lifted by more than sums and differences are rounded: one sequence too many does no harm
-            return np.searchsorted(self._below, (self._below[: self.k] + limits[:, None]) * (1 + 2.0**-50), "right")
-        # by bisection, so that each difference is exact before it is rounded: i + 1 items at least lose nothing
+            # lifted by more than sums and differences are rounded: one sequence too many does no
+            # harm
+            return np.searchsorted(
+                self._below, (self._below[: self.k] + limits[:, None]) * (1 + 2.0**-50), "right"
+            )
+        # by bisection, so that each difference is exact before it is rounded: i + 1 items at least
+        # lose nothing
         num_items = self.scores.size
         low = np.tile(np.arange(1, self.k + 1), (limits.size, 1))
         high = np.full_like(low, num_items)
         while (low < high).any():
             middle = (low + high) // 2
             within = self.of(np.minimum(middle, num_items - 1)) <= limits[:, None]
-            low, high = np.where(within & (low < high), middle + 1, low), np.where(within, high, middle)
+            low, high = (
+                np.where(within & (low < high), middle + 1, low),
+                np.where(within, high, middle),
+            )
         return np.where(limits[:, None] >= self.furthest, num_items, low)
 
     def log_sequences(self, limits: FloatArray) -> FloatArray:
@@ -140,11 +166,14 @@ class _Losses:
         return distances(self.scores[ranks], self.scores[: self.k], reach=REACH * self.scale)
 
 
-def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> IntArray:
+def _draw_row(
+    scores: Rows, k: int, scale: float, noise: JointNoise, generator: np.random.Generator
+) -> IntArray:
     """Draw one sequence as ranks from 0, ``[k]``, given descending scores ``[d]``.
 
-    ``N`` is a step function that grows, so on a block of losses its value at the right end bounds it. Blocks
-    are split until one in ten of the proposals passes, or until splitting no longer helps.
+    ``N`` is a step function that grows, so on a block of losses its value at the right end bounds
+    it. Blocks are split until one in ten of the proposals passes, or until splitting no longer
+    helps.
     """
     losses = _Losses(scores, k, scale)
     if losses.furthest == 0:
@@ -155,7 +184,9 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
     for _ in range(40):
         # mass of exp(-v/s) on each block, the last one without end
         with np.errstate(divide="ignore", over="ignore"):
-            log_widths = np.append(-edges[:-1] / scale + np.log(-np.expm1(-np.diff(edges) / scale)), -edges[-1] / scale)
+            log_widths = np.append(
+                -edges[:-1] / scale + np.log(-np.expm1(-np.diff(edges) / scale)), -edges[-1] / scale
+            )
         upper = np.append(counts[1:], counts[-1]) + log_widths
         largest = upper.max()
         masses = np.exp(upper - largest)
@@ -166,10 +197,13 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
             break
         split = np.flatnonzero(excess[:-1] >= 0.1 * excess.max())
         starts, ends = edges[split], edges[split + 1]
-        # split the blocks that lose most, by ratio where they are wide against their distance from 0
+        # split the blocks that lose most, by ratio where they are wide against their distance from
+        # 0
         low = np.maximum(starts, ends / 256)
         parts = np.arange(1, _PARTS)[:, None] / _PARTS
-        middle = np.where(ends > 4 * starts, low * (ends / low) ** parts, starts + (ends - starts) * parts)
+        middle = np.where(
+            ends > 4 * starts, low * (ends / low) ** parts, starts + (ends - starts) * parts
+        )
         middle = np.unique(middle[(middle > starts) & (middle < ends)])
         if not middle.size:
             break
@@ -186,7 +220,9 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
         ranks = np.array([_sequence(reach[0], generator)])
         worst = np.maximum(losses.of(ranks).max(axis=1), 0.0)
         ends = np.append(edges[1:], np.inf)
-        return _proposals(ranks, worst, edges[block.places], ends[block.places], reach, scale, block, log_rates)
+        return _proposals(
+            ranks, worst, edges[block.places], ends[block.places], reach, scale, block, log_rates
+        )
 
     ranks: IntArray = draw(log_rates, propose, generator, flip=noise == "exponential")[0]
     return ranks
@@ -204,7 +240,8 @@ def _proposals(
 ) -> Proposals:
     """Propose sequences ``[n, k]``, each uniform among those with ranks below ``reach`` ``[n, k]``.
 
-    They are kept as often as a loss drawn from their block ``[starts, ends)`` is no smaller than theirs.
+    They are kept as often as a loss drawn from their block ``[starts, ends)`` is no smaller than
+    theirs.
     """
     worst = np.maximum(losses, starts)
     with np.errstate(divide="ignore"):
@@ -218,11 +255,17 @@ def _proposals(
         if not worst[place] < ends[place]:
             return Chance(Fraction(0), Fraction(0))
         count = math.prod((reach[place] - np.arange(reach.shape[1])).tolist())
-        low, high, raised = float(worst[place]), float(ends[place]), Fraction(float(log_rates[place]))
+        low, high, raised = (
+            float(worst[place]),
+            float(ends[place]),
+            Fraction(float(log_rates[place])),
+        )
         last = None if high == math.inf else Fraction(high) / Fraction(scale) + raised
         return Chance(count / blocks.share(place), Fraction(low) / Fraction(scale) + raised, last)
 
-    return Proposals(ranks, log_counts + log_widths - blocks.log_shares - log_rates, chance, losses / scale, loss)
+    return Proposals(
+        ranks, log_counts + log_widths - blocks.log_shares - log_rates, chance, losses / scale, loss
+    )
 
 
 def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
@@ -236,16 +279,21 @@ def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
     return ranks
 
 
-def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> IntArray:
+def _draw_batch(
+    below: IntArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator
+) -> IntArray:
     """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``.
 
-    Losses are integers 0..M here, and all of the mass between l and l + 1 belongs to the sequences that lose at most l.
-    Levels of losses are taken in blocks, as if every level of a block had as many sequences as its last one.
+    Losses are integers 0..M here, and all of the mass between l and l + 1 belongs to the sequences
+    that lose at most l. Levels of losses are taken in blocks, as if every level of a block had as
+    many sequences as its last one.
     """
     num_rows, num_items = below.shape
     width = int(below.max()) + 1
     first = np.arange(num_rows)[:, None] * width
-    reach = np.bincount((first + below).ravel(), minlength=num_rows * width).reshape(num_rows, width)
+    reach = np.bincount((first + below).ravel(), minlength=num_rows * width).reshape(
+        num_rows, width
+    )
     np.cumsum(reach, axis=1, out=reach)  # how many deficits are at most l
     logs = np.log(np.maximum(np.arange(num_items + 1), 1))
 
@@ -261,7 +309,8 @@ def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, genera
     while True:
         edges = np.unique(np.linspace(0, width, num_blocks + 1).astype(np.int64))
         starts, levels = edges[:-1], edges[1:] - 1
-        # the mass of a block's levels: that of exponential noise between its edges, or beyond the last one
+        # the mass of a block's levels: that of exponential noise between its edges, or beyond the
+        # last one
         log_mass = -starts / scale
         log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / scale))
         bounds = log_sequences(levels)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, IntArray
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting._events import ComposedEvent, Event, FailureEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
@@ -25,8 +25,8 @@ from pate.mechanisms._ranking import (
     Rows,
     as_rows,
     distances,
-    expect_within,
     rank,
+    require_within,
 )
 
 
@@ -48,7 +48,8 @@ class Listed(NamedTuple):
 class DomainMechanism(ScoreMechanism[Listed]):
     """List at most k of the kbar largest items, with a threshold that is set for one relation.
 
-    The cost is known under both: a threshold for a narrower window fails more often, one for a wider window less often.
+    The cost is known under both: a threshold for a narrower window fails more often, one for a
+        wider window less often.
 
     Args:
         k: largest length of the list, 1..kbar.
@@ -57,14 +58,14 @@ class DomainMechanism(ScoreMechanism[Listed]):
         relation: the relation that the threshold is set for.
 
     Raises:
-        ValueError: on noise or a ``sensitivity`` that is not positive, ``k`` or ``kbar`` below 1, ``k > kbar``,
-            ``delta`` outside (0, 1) or an unknown relation.
+        ValueError: on noise or a ``sensitivity`` that is not positive, ``k`` or ``kbar`` below 1,
+            ``k > kbar``, ``delta`` outside (0, 1) or an unknown relation.
     """
 
     checks: ClassVar[Checks] = {
-        "delta": expect_open_unit,
-        "kbar": partial(expect_count, 1),
-        "k": partial(expect_count, 1),
+        "delta": require_in_open_unit_interval,
+        "kbar": partial(require_count, 1),
+        "k": partial(require_count, 1),
     }
 
     k: int
@@ -75,7 +76,7 @@ class DomainMechanism(ScoreMechanism[Listed]):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "relation", NeighboringRelation(self.relation))
-        expect_within(self.kbar, k=self.k)
+        require_within(self.kbar, k=self.k)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Listed:
         """Choose from ``scores`` ``[d]`` or ``[B, d]``.
@@ -104,15 +105,18 @@ class DomainMechanism(ScoreMechanism[Listed]):
     def _failure_event(self, relation: NeighboringRelation) -> Event:
         """Describe the failure: a window wider by v lets the threshold fail ``exp(v / scale)`` times as often at most.
 
-        The tails of Gumbel and Laplace noise, and of sums of the latter, are bounded so by their largest scale.
+        The tails of Gumbel and Laplace noise, and of sums of the latter, are bounded so by their
+        largest scale.
         """
         step = self.window(relation) / self._threshold_scale
         delta = self.failure(relation)
-        return FailureEvent(neighboring_relation=relation, delta=delta, tail="exponential", step=step)
+        return FailureEvent(
+            neighboring_relation=relation, delta=delta, tail="exponential", step=step
+        )
 
     def _rows(self, scores: ArrayLike) -> tuple[Rows, bool]:
         rows, single = as_rows(scores)
-        expect_within(rows.shape[1], spare=1, kbar=self.kbar)
+        require_within(rows.shape[1], spare=1, kbar=self.kbar)
         return rows, single
 
     @property
@@ -139,17 +143,21 @@ class LimitedDomain(DomainMechanism):
 
     Only the ``kbar + 1`` largest scores have any influence.
 
-    The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the window: the sensitivity under
-    ADD_REMOVE_TEACHER, and twice that under REPLACE_RECORD. The paper has counts and ``w = 1``; the proof holds for
-    real scores and any w. Items are listed in the order of choice.
+    The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the window: the
+    sensitivity under ADD_REMOVE_TEACHER, and twice that under REPLACE_RECORD. The paper has counts
+    and ``w = 1``; the proof holds for real scores and any w. Items are listed in the order of
+    choice.
 
-    Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Sorted scores move within the
-    window of the scores. So an item that a neighbor has not in its domain scores at most ``h_(kbar+1) + w``, and comes
-    before the threshold with probability ``delta / kbar`` at most; ties may be broken in any way. Items that enter the
-    domain of a neighbor can be paired with those that leave it so that each pair moves within the window, as the
-    threshold does, and the choices among the paired are k bounded ranges apart. If every such item is counted as the
-    end of the list, that is still so, and a list is at most ``1 + delta`` times as likely as before. Under the other
-    relation, whose window is wider by v (of either sign), the threshold is that of ``delta exp(v / scale)``.
+    Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Sorted
+        scores move within the
+    window of the scores. So an item that a neighbor has not in its domain scores at most
+    ``h_(kbar+1) + w``, and comes before the threshold with probability ``delta / kbar`` at most;
+    ties may be broken in any way. Items that enter the domain of a neighbor can be paired with
+    those that leave it so that each pair moves within the window, as the threshold does, and the
+    choices among the paired are k bounded ranges apart. If every such item is counted as the end of
+    the list, that is still so, and a list is at most ``1 + delta`` times as likely as before. Under
+    the other relation, whose window is wider by v (of either sign), the threshold is that of
+    ``delta exp(v / scale)``.
 
     Args:
         k: largest length of the list, 1..kbar.
@@ -166,12 +174,15 @@ class LimitedDomain(DomainMechanism):
     def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose among items without a public list: only items with a positive count exist.
 
-        Privacy: that of a call. Think of all items that there could be, of count 0 where nobody counts for them, and of
-        ``kbar + 1`` blanks more, of count 0 whatever the data: their counts are at most a sensitivity away from those
-        of a neighbor, too. Where items of count 0 come after the blanks, none of them is ever among the ``kbar + 1``
-        largest, so that a call on the items that exist and the blanks is a call on all. Blanks are left out of the
-        list that it returns, which is a function of that list. The length of the list is therefore paid for, and
-        however few items exist, one that a neighbor could not name is named with probability `failure` at most.
+        Privacy: that of a call. Think of all items that there could be, of count 0 where nobody
+            counts for them, and of
+        ``kbar + 1`` blanks more, of count 0 whatever the data: their counts are at most a
+        sensitivity away from those of a neighbor, too. Where items of count 0 come after the
+        blanks, none of them is ever among the ``kbar + 1`` largest, so that a call on the items
+        that exist and the blanks is a call on all. Blanks are left out of the list that it returns,
+        which is a function of that list. The length of the list is therefore paid for, and however
+        few items exist, one that a neighbor could not name is named with probability `failure` at
+        most.
 
         Args:
             counts: ``[n]`` of the items that exist, n >= 0; items of count 0 are never chosen.
@@ -185,8 +196,13 @@ class LimitedDomain(DomainMechanism):
         """
         scores = np.asarray(counts)
         # what stands in them is PRIVATE, and no message repeats it
-        valid = scores.ndim == 1 and scores.dtype.kind in "iuf" and np.isfinite(scores).all() and (scores >= 0).all()
-        expect(valid, "finite counts >= 0 of shape [n]", counts="others")
+        valid = (
+            scores.ndim == 1
+            and scores.dtype.kind in "iuf"
+            and np.isfinite(scores).all()
+            and (scores >= 0).all()
+        )
+        require(valid, "finite counts >= 0 of shape [n]", counts="others")
         existing = np.flatnonzero(scores)
         blanks = np.zeros(self.kbar + 1, dtype=scores.dtype)
         items = self(np.concatenate((scores[existing], blanks)), generator=generator).items
@@ -194,19 +210,29 @@ class LimitedDomain(DomainMechanism):
 
     def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
         order, scores = ranked
-        below = distances(scores[:, : self.kbar + 1], scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
+        below = distances(
+            scores[:, : self.kbar + 1], scores[:, self.k - 1 : self.k], reach=REACH * self.scale
+        )
         lift = self.window(self.relation) + self.scale * math.log(self.kbar / self.delta)
         below[:, self.kbar] -= lift  # the threshold
 
         def exact(row: int, place: int) -> Fraction:
-            return -Fraction(scores[row, place].item()) - (Fraction(lift) if place == self.kbar else 0)
+            return -Fraction(scores[row, place].item()) - (
+                Fraction(lift) if place == self.kbar else 0
+            )
 
-        ranks = smallest(below, self.k, noise="gumbel", scale=self.scale, generator=generator, exact=exact)
+        ranks = smallest(
+            below, self.k, noise="gumbel", scale=self.scale, generator=generator, exact=exact
+        )
         before = np.logical_and.accumulate(ranks != self.kbar, axis=1)
         return np.where(before, np.take_along_axis(order, ranks, axis=1), -1)
 
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
-        return (choice_event(relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k),)
+        return (
+            choice_event(
+                relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k
+            ),
+        )
 
     def _failure(self, wider: float) -> float:
         return math.exp(min(math.log(self.delta) + wider / self.scale, 0.0))

@@ -10,7 +10,7 @@ from randomgen import ChaCha
 from scipy.special import log_expit, log_ndtr
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 
 Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 """Noise laws F whose survival function is log-Lipschitz: ``log(1 - F)`` changes by at most 1 per unit."""
@@ -30,18 +30,20 @@ def private_generator(key: int | None = None) -> np.random.Generator:
 
 
 def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
-    """Return a repeatable generator for tests and teaching. Releases with its noise are NOT private.
+    """Return a repeatable generator for tests and teaching.
+
+    Releases with its noise are NOT private.
 
     ``release`` numbers the releases made with one seed, so that no two of them share a stream.
     """
-    expect_count(0, seed=seed, release=release)
+    require_count(0, seed=seed, release=release)
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, release])))
 
 
-def expect_noise(kind: object = Noise, **noises: str) -> None:
+def require_noise(kind: object = Noise, **noises: str) -> None:
     """Raise ``ValueError`` unless each of ``noises`` is one of the names of ``kind``."""
     for name, noise in noises.items():
-        expect(noise in get_args(kind), f"a noise among {get_args(kind)}", **{name: noise})
+        require(noise in get_args(kind), f"a noise among {get_args(kind)}", **{name: noise})
 
 
 def log_survival(values: FloatArray, noise: Noise | Literal["gaussian"]) -> FloatArray:
@@ -49,7 +51,9 @@ def log_survival(values: FloatArray, noise: Noise | Literal["gaussian"]) -> Floa
     if noise == "gaussian":
         return np.asarray(log_ndtr(-values), dtype=np.float64)
     if noise == "gumbel":
-        with np.errstate(divide="ignore"):  # far below the mode, where exp(-z) overflows, the chance is 1
+        with np.errstate(
+            divide="ignore"
+        ):  # far below the mode, where exp(-z) overflows, the chance is 1
             return np.log(-np.expm1(-np.exp(-np.maximum(values, -700.0))))
     if noise == "exponential":
         return 0.0 - np.maximum(values, 0.0)

@@ -1,8 +1,9 @@
 """Gaussian noise in shares: each of several parties adds one to its integers, and only the sum is told.
 
-A share is a normal number rounded to a grid (`_exact_normal`), in steps of the grid, so that sums are exact modulo 2^64
-and can be masked. The sum of n shares of deviation s is the rounded normal of deviation ``s sqrt(n)`` but for a
-probability of `failure`: the proof is in docs/privacy.md, "Noise in shares".
+A share is a normal number rounded to a grid (`_exact_normal`), in steps of the grid, so that sums
+are exact modulo 2^64 and can be masked. The sum of n shares of deviation s is the rounded normal of
+deviation ``s sqrt(n)`` but for a probability of `failure`: the proof is in docs/privacy.md, "Noise
+in shares".
 """
 
 from __future__ import annotations
@@ -13,20 +14,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_positive
+from pate._validation import require, require_count, require_positive
 from pate.mechanisms._exact_normal import rounded_normal
 
 UInt64Array = NDArray[np.uint64]
 
-_FINE_BITS = 30  # a share has 2^30 steps of its grid in a standard deviation, or up to twice as many
+_FINE_BITS = (
+    30  # a share has 2^30 steps of its grid in a standard deviation, or up to twice as many
+)
 _COARSE_BITS = 20  # as released counts have
 _ROOM = 2.0**62  # of steps, which the noise of 2^20 silos does not fill
 
 
 def share_sigma(sigma: float, num_honest: int) -> float:
     """Return the standard deviation of each share, of which any ``num_honest`` make noise of ``sigma``."""
-    expect_positive(sigma=sigma)
-    expect_count(1, num_honest=num_honest)
+    require_positive(sigma=sigma)
+    require_count(1, num_honest=num_honest)
     return sigma / math.sqrt(num_honest)
 
 
@@ -37,14 +40,16 @@ def share_grid(sigma: float) -> float:
 
 def failure(num_shares: int) -> float:
     """Return a bound on the probability that a sum of shares is none of the rounded normal law."""
-    return num_shares * 2.0 ** -(2 * _FINE_BITS + 4)  # (n - 1) / (24 * 2^60), and what two thousand digits do not show
+    return num_shares * 2.0 ** -(
+        2 * _FINE_BITS + 4
+    )  # (n - 1) / (24 * 2^60), and what two thousand digits do not show
 
 
-def expect_room(num_teachers: int, *, sigma: float) -> None:
+def require_room(num_teachers: int, *, sigma: float) -> None:
     """Raise ``ValueError`` unless counts of so many teachers are whole in steps of the grid, and fit in 64 bits."""
     grid = share_grid(sigma)
     limits = f"shares of noise between {num_teachers * 2**-30:.2g} and 2^30 votes for {num_teachers} teachers"
-    expect(grid <= 1 and num_teachers / grid < _ROOM, limits, share_sigma=sigma)
+    require(grid <= 1 and num_teachers / grid < _ROOM, limits, share_sigma=sigma)
 
 
 def summand(counts: ArrayLike, sigma: float, generator: np.random.Generator) -> UInt64Array:
@@ -56,8 +61,8 @@ def summand(counts: ArrayLike, sigma: float, generator: np.random.Generator) -> 
         generator: source of the noise.
     """
     whole, grid = np.asarray(counts), share_grid(sigma)
-    expect(whole.dtype.kind in "iu", "integer counts", dtype=str(whole.dtype))
-    expect_room(int(whole.max(initial=0)), sigma=sigma)
+    require(whole.dtype.kind in "iu", "integer counts", dtype=str(whole.dtype))
+    require_room(int(whole.max(initial=0)), sigma=sigma)
     noise = rounded_normal(np.zeros(whole.shape), sigma / grid, generator).astype(np.int64)
     return whole.astype(np.uint64) * np.uint64(1 / grid) + noise.view(np.uint64)
 

@@ -1,6 +1,7 @@
 """Add noise to every score once and report the largest.
 
-Shekelyan & Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism".
+Shekelyan & Loukides (2022), "Differentially private top-k selection via canonical Lipschitz
+mechanism".
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
-from pate._validation import expect_count, expect_positive
+from pate._validation import require_count, require_positive
 from pate.accounting._events import Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import smallest
-from pate.mechanisms._noise import Noise, expect_noise
+from pate.mechanisms._noise import Noise, require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank
 
 
@@ -26,13 +27,14 @@ from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank
 class NoisyTopK(TopKMechanism):
     """Release the SET of the k largest of ``scores + scale * noise``, the noise drawn once, as ascending indices.
 
-    Given the noise of the items left out, each member must exceed a threshold that moves by at most the count window
-    ``w`` relative to it, so the probability of that changes by a factor of at most ``exp(w / scale)``. The order of the
-    noisy scores is not released: this proof is for the set.
+    Given the noise of the items left out, each member must exceed a threshold that moves by at most
+    the count window ``w`` relative to it, so the probability of that changes by a factor of at most
+    ``exp(w / scale)``. The order of the noisy scores is not released: this proof is for the set.
 
-    Privacy: with Gumbel noise, k bounded-range choices of ``w / scale`` (the set of `GumbelPeeling`); with any other
-    noise, pure DP of ``k w / scale`` (Shekelyan & Loukides (2022)). ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2
-    under REPLACE_RECORD.
+    Privacy: with Gumbel noise, k bounded-range choices of ``w / scale`` (the set of
+        `GumbelPeeling`); with any other
+    noise, pure DP of ``k w / scale`` (Shekelyan & Loukides (2022)). ``w`` is 1 vote under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
     Args:
         k: size of the set, 1..d.
@@ -40,7 +42,7 @@ class NoisyTopK(TopKMechanism):
         noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
     """
 
-    checks: ClassVar[Checks] = {"noise": partial(expect_noise, Noise)}
+    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
 
     noise: Noise = "gumbel"
 
@@ -66,11 +68,13 @@ class NoisyTopK(TopKMechanism):
 class NoisyMax(ScoreMechanism[IntArray]):
     """Release the index of the largest of ``scores + scale * noise``.
 
-    With Gumbel noise this is the exponential mechanism, which chooses an item with probability proportional to
-    ``exp(score / scale)`` (McSherry & Talwar (2007)); with exponential noise permute-and-flip (McKenna & Sheldon
-    (2020); Ding et al. (2021)); with Laplace noise report-noisy-max (Dwork & Roth (2014), Claim 3.9).
+    With Gumbel noise this is the exponential mechanism, which chooses an item with probability
+    proportional to ``exp(score / scale)`` (McSherry & Talwar (2007)); with exponential noise
+    permute-and-flip (McKenna & Sheldon (2020); Ding et al. (2021)); with Laplace noise
+    report-noisy-max (Dwork & Roth (2014), Claim 3.9).
 
-    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with any other. ``w`` is 1 vote
+    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with any
+        other. ``w`` is 1 vote
     under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
     Args:
@@ -84,7 +88,7 @@ class NoisyMax(ScoreMechanism[IntArray]):
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float
-    checks: ClassVar[Checks] = {"noise": partial(expect_noise, Noise)}
+    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
 
     noise: Noise = "gumbel"
 
@@ -111,11 +115,12 @@ def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float
         epsilon: the guarantee, above 0.
         window: width of the window within which scores move, in votes: the count window, or
             `pate.mechanisms.joint_window` for the joint mechanism.
-        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint mechanism.
+        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint
+            mechanism.
 
     Raises:
         ValueError: on a number that is not positive.
     """
-    expect_positive(epsilon=epsilon, window=window)
-    expect_count(1, draws=draws)
+    require_positive(epsilon=epsilon, window=window)
+    require_count(1, draws=draws)
     return draws * window / epsilon

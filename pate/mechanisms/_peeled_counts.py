@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect, expect_count, expect_positive
+from pate._validation import require, require_count, require_positive
 from pate.accounting._events import ComposedEvent, Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism
@@ -33,12 +33,14 @@ class CountedTopK(NamedTuple):
 class PeeledCounts(ScoreMechanism[CountedTopK]):
     """Choose k items by `GumbelPeeling`, then release the scores of these k with Gaussian noise.
 
-    The price follows k, not the number of items, where noise on all scores would pay for each of them. Noisy
-    scores that were used for the choice would be biased upwards, as luck is chosen; the noise here is fresh, so that
-    they are unbiased.
+    The price follows k, not the number of items, where noise on all scores would pay for each of
+    them. Noisy scores that were used for the choice would be biased upwards, as luck is chosen; the
+    noise here is fresh, so that they are unbiased.
 
-    Privacy: adaptive composition of the k choices with one Gaussian release of k numbers, none of which moves by more
-    than the sensitivity under either relation: an L2 sensitivity of ``sqrt(k)`` times that. Given the items, which were
+    Privacy: adaptive composition of the k choices with one Gaussian release of k numbers, none of
+        which moves by more
+    than the sensitivity under either relation: an L2 sensitivity of ``sqrt(k)`` times that. Given
+        the items, which were
     released before, it does not matter which scores they are.
 
     Args:
@@ -51,7 +53,7 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale", "sigma")
-    checks: ClassVar[Checks] = {"k": partial(expect_count, 1)}
+    checks: ClassVar[Checks] = {"k": partial(require_count, 1)}
 
     k: int
     scale: float
@@ -70,7 +72,9 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         """
         rows, single = as_rows(scores)
         items = self.choice(rows, generator=generator)
-        noisy = add_gaussian(np.take_along_axis(rows, items, axis=1), sigma=self.sigma, generator=generator)
+        noisy = add_gaussian(
+            np.take_along_axis(rows, items, axis=1), sigma=self.sigma, generator=generator
+        )
         return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
 
     def event(self, relation: NeighboringRelation) -> Event:
@@ -82,41 +86,58 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
 def split_noise(*, k: int, share: float) -> tuple[float, float]:
     """Return a scale and a sigma for `PeeledCounts` of which the scores take a ``share`` of the cost; to be scaled.
 
-    The cost is counted as for many releases, ``k w^2 / (8 scale^2)`` for the choices with w = 2 (REPLACE_RECORD) and
-    ``k / (2 sigma^2)`` for the scores, which add up to k.
+    The cost is counted as for many releases, ``k w^2 / (8 scale^2)`` for the choices with w = 2
+    (REPLACE_RECORD) and ``k / (2 sigma^2)`` for the scores, which add up to k.
 
     Raises:
         ValueError: on ``k < 1`` or a ``share`` outside (0, 1).
     """
-    expect_count(1, k=k)
-    expect_positive(share=share)
-    expect(share < 1, "share < 1", share=share)
+    require_count(1, k=k)
+    require_positive(share=share)
+    require(share < 1, "share < 1", share=share)
     return math.sqrt(1 / (2 * (1 - share))), math.sqrt(1 / (2 * share))
 
 
 def padded(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
     """Return lists in which each -1 gives way to the first public items that are not in the list.
 
-    What was chosen was released, and the public order knows nothing of the scores, so that padding costs nothing.
+    What was chosen was released, and the public order knows nothing of the scores, so that padding
+    costs nothing.
 
     Args:
-        chosen: ``[k]`` or ``[B, k]`` distinct indices of items, -1 for places that were left empty, as from
-            `pate.mechanisms.LimitedDomain`.
+        chosen: ``[k]`` or ``[B, k]`` distinct indices of items, -1 for places that were left empty,
+            as from `pate.mechanisms.LimitedDomain`.
         public: a public order ``[m]`` of items, such as that of last year, with at least k of them.
 
     Raises:
         ValueError: on arrays that are no such indices, or a public order that is too short.
     """
     lists, order = np.asarray(chosen), np.asarray(public)
-    expect(lists.dtype.kind in "iu" and order.dtype.kind in "iu", "integer indices", dtype=str(lists.dtype))
-    expect(lists.ndim in (1, 2) and lists.shape[-1] > 0, "lists of shape [k] or [batch, k]", shape=lists.shape)
+    require(
+        lists.dtype.kind in "iu" and order.dtype.kind in "iu",
+        "integer indices",
+        dtype=str(lists.dtype),
+    )
+    require(
+        lists.ndim in (1, 2) and lists.shape[-1] > 0,
+        "lists of shape [k] or [batch, k]",
+        shape=lists.shape,
+    )
     k = lists.shape[-1]
-    expect(order.ndim == 1 and order.size >= k, f"a public order of at least {k} items", shape=order.shape)
-    expect(np.unique(order).size == order.size and order.min() >= 0, "distinct public items >= 0", public="others")
+    require(
+        order.ndim == 1 and order.size >= k,
+        f"a public order of at least {k} items",
+        shape=order.shape,
+    )
+    require(
+        np.unique(order).size == order.size and order.min() >= 0,
+        "distinct public items >= 0",
+        public="others",
+    )
     rows = np.atleast_2d(lists).astype(np.int64)
-    expect(rows.min() >= -1, "indices >= -1", minimum=int(rows.min()))
+    require(rows.min() >= -1, "indices >= -1", minimum=int(rows.min()))
     for row in rows:
         taken = row[row >= 0]
-        expect(np.unique(taken).size == taken.size, "distinct indices in a list", repeated="some")
+        require(np.unique(taken).size == taken.size, "distinct indices in a list", repeated="some")
         row[row < 0] = order[~np.isin(order, taken)][: k - taken.size]
     return rows[0] if lists.ndim == 1 else rows

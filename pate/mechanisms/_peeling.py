@@ -28,7 +28,8 @@ class GumbelPeeling(TopKMechanism):
 
     Both have the same law (Durfee & Rogers (2019), Lemma 4.2).
 
-    Privacy: k bounded-range choices of ``w / scale`` for the ordered output (Dong, Durfee & Rogers (2020)); ``w`` is 1
+    Privacy: k bounded-range choices of ``w / scale`` for the ordered output (Dong, Durfee & Rogers
+        (2020)); ``w`` is 1
     vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
     Args:
@@ -40,14 +41,17 @@ class GumbelPeeling(TopKMechanism):
         return one_shot(rows, self.k, self.scale, "gumbel", generator)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        return choice_event(relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k)
+        return choice_event(
+            relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PermuteAndFlipPeeling(TopKMechanism):
     """Peel k items by permute-and-flip, each round with fresh noise (McKenna & Sheldon (2020)).
 
-    Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2
+    Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under
+        ADD_REMOVE_TEACHER and 2
     under REPLACE_RECORD.
 
     Args:
@@ -73,20 +77,30 @@ class PermuteAndFlipPeeling(TopKMechanism):
         taken = np.zeros(scores.shape, dtype=np.bool_)
         for place in range(self.k):
             best = np.argmin(taken, axis=1)[:, None]
-            below = distances(scores, np.take_along_axis(scores, best, axis=1), reach=REACH * self.scale)
+            below = distances(
+                scores, np.take_along_axis(scores, best, axis=1), reach=REACH * self.scale
+            )
             below[taken] = np.inf
-            ranks[:, place] = smallest(below, 1, noise="exponential", scale=self.scale, generator=generator)[:, 0]
+            ranks[:, place] = smallest(
+                below, 1, noise="exponential", scale=self.scale, generator=generator
+            )[:, 0]
             taken[np.arange(len(scores)), ranks[:, place]] = True
         return ranks
 
     def _peel_long(self, scores: Rows, generator: np.random.Generator) -> IntArray:
         """Return ranks ``[1, k]`` like `_peel`, from one row ``[1, d]`` of which most items are hardly looked at.
 
-        No item comes before the best one unless its noise reaches that far: unless its uniform number is at most
-        ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all; the others draw what follows.
+        No item comes before the best one unless its noise reaches that far: unless its uniform
+            number is at most
+        ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all; the others draw
+        what follows.
         """
         items, reach = scores[0], REACH * self.scale
-        ranks, taken, best = np.empty((1, self.k), dtype=np.int64), np.zeros(items.size, dtype=np.bool_), 0
+        ranks, taken, best = (
+            np.empty((1, self.k), dtype=np.int64),
+            np.zeros(items.size, dtype=np.bool_),
+            0,
+        )
         below = distances(items, items[:1], reach=reach)
         chances = np.exp(-below / self.scale).astype(np.float32)
         for place in range(self.k):
@@ -98,15 +112,24 @@ class PermuteAndFlipPeeling(TopKMechanism):
             words = generator.integers(1 << 64, size=items.size // 4 + 1, dtype=np.uint64)
             coins = words.view(np.uint16)[: items.size]
             # one unit more: chances in float32, and their products, err by less than 2^-21 of 2^16
-            heads = np.flatnonzero(coins <= chances * np.float32(2.0**_COIN * math.exp(lead)) + np.float32(1))
+            heads = np.flatnonzero(
+                coins <= chances * np.float32(2.0**_COIN * math.exp(lead)) + np.float32(1)
+            )
             heads = heads[~taken[heads]]
             if heads.size > 1:
                 digits = generator.integers(1 << (DIGITS - _COIN), size=heads.size)
-                tails = ((coins[heads].astype(np.int64) << (DIGITS - _COIN)) | digits) * 2.0**-DIGITS
+                tails = (
+                    (coins[heads].astype(np.int64) << (DIGITS - _COIN)) | digits
+                ) * 2.0**-DIGITS
                 near = distances(items[heads], items[best : best + 1], reach=reach)
                 heads = heads[
                     smallest(
-                        near[None], 1, noise="exponential", scale=self.scale, generator=generator, tails=tails[None]
+                        near[None],
+                        1,
+                        noise="exponential",
+                        scale=self.scale,
+                        generator=generator,
+                        tails=tails[None],
                     )[0]
                 ]
             ranks[0, place] = heads[0]
@@ -114,10 +137,14 @@ class PermuteAndFlipPeeling(TopKMechanism):
         return ranks
 
     def event(self, relation: NeighboringRelation) -> Event:
-        return choice_event(relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k)
+        return choice_event(
+            relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k
+        )
 
 
-def one_shot(rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator) -> IntArray:
+def one_shot(
+    rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator
+) -> IntArray:
     """Return the indices ``[B, k]`` of the k largest scores of ``rows`` ``[B, d]`` with noise drawn once, in order."""
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):

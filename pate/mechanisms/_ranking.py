@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect
+from pate._validation import require
 
 Rows: TypeAlias = NDArray[np.number]
 """Scores of any integer or floating-point type."""
@@ -19,7 +19,10 @@ ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in c
 
 
 REACH = 2.0**32
-"""Scales of noise at which distances end. Noise in float64 spans less than 2^10 scales, and never bridges them."""
+"""Scales of noise at which distances end.
+
+Noise in float64 spans less than 2^10 scales, and never bridges them.
+"""
 NEAR = 2.0**20
 """Scales of noise up to which distances from any score will do: they and their noise are rounded by 2^-33 scales."""
 
@@ -37,37 +40,52 @@ def as_rows(scores: ArrayLike) -> tuple[Rows, bool]:
     """Return scores as ``[B, d]``, and whether they were given as one row ``[d]``.
 
     Raises:
-        ValueError: unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``, whose spread is
-            finite too.
+        ValueError: unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``,
+            whose spread is finite too.
     """
     rows = np.asarray(scores)
-    expect(rows.ndim in (1, 2) and rows.shape[-1] > 0, "scores of shape [d] or [batch, d]", shape=rows.shape)
-    expect(rows.dtype.kind in "iuf", "integer or float scores", dtype=str(rows.dtype))
+    require(
+        rows.ndim in (1, 2) and rows.shape[-1] > 0,
+        "scores of shape [d] or [batch, d]",
+        shape=rows.shape,
+    )
+    require(rows.dtype.kind in "iuf", "integer or float scores", dtype=str(rows.dtype))
     if rows.dtype.kind == "f":
         rows = np.asarray(rows, dtype=np.float64)
         if rows.size:
-            # the sum is not finite if any score is not, and finite scores must not overflow in their difference
+            # the sum is not finite if any score is not, and finite scores must not overflow in
+            # their difference
             with np.errstate(over="ignore", invalid="ignore"):
                 low, high = rows.min(), rows.max()
-                expect(np.isfinite(high - low), "finite scores", minimum=float(low), maximum=float(high))
+                require(
+                    np.isfinite(high - low),
+                    "finite scores",
+                    minimum=float(low),
+                    maximum=float(high),
+                )
     return (rows[None] if rows.ndim == 1 else rows), rows.ndim == 1
 
 
-def expect_within(num_items: int, *, spare: int = 0, **values: int) -> None:
+def require_within(num_items: int, *, spare: int = 0, **values: int) -> None:
     """Raise ``ValueError`` unless each of ``values`` leaves at least ``spare`` of ``num_items`` items out."""
     for name, value in values.items():
-        expect(value <= num_items - spare, f"{name} <= {num_items - spare} for {num_items} items", **{name: value})
+        require(
+            value <= num_items - spare,
+            f"{name} <= {num_items - spare} for {num_items} items",
+            **{name: value},
+        )
 
 
 def distances(rows: Rows, reference: Rows, *, reach: float = math.inf) -> FloatArray:
     """Return by how much scores ``[.., d]`` lie below ``reference``, clipped at ``reach`` on both sides, float64.
 
-    This is the one place where scores become floats. They are subtracted first, integers as integers, so that unsigned
-    ones do not wrap, large ones keep their last digits, and only the distance itself is rounded, by 2^-53 of it.
+    This is the one place where scores become floats. They are subtracted first, integers as
+    integers, so that unsigned ones do not wrap, large ones keep their last digits, and only the
+    distance itself is rounded, by 2^-53 of it.
 
-    Where the reference is the score of some public rank, all distances move within the window of the scores, and the
-    clipped ones too, because no distance moves by more than the window in either direction, and a clip is monotone and
-    never moves a number farther than it was moved.
+    Where the reference is the score of some public rank, all distances move within the window of
+    the scores, and the clipped ones too, because no distance moves by more than the window in
+    either direction, and a clip is monotone and never moves a number farther than it was moved.
 
     Args:
         rows: scores of any integer or floating-point type.
@@ -83,13 +101,17 @@ def distances(rows: Rows, reference: Rows, *, reach: float = math.inf) -> FloatA
     else:
         # modulo 2^64 a difference is right even where it overflows, and its sign is known
         below, above = reference - rows, rows - reference
-        exact = np.where(reference >= rows, below.view(np.uint64), -above.view(np.uint64).astype(np.float64))
+        exact = np.where(
+            reference >= rows, below.view(np.uint64), -above.view(np.uint64).astype(np.float64)
+        )
     return exact if reach == math.inf else np.clip(exact, -reach, reach)
 
 
 def _spread(*scores: Rows) -> int:
     """Return the largest difference between any two of integers."""
-    ends = [(int(rows.min().item()), int(rows.max().item())) for rows in scores if rows.size] or [(0, 0)]
+    ends = [(int(rows.min().item()), int(rows.max().item())) for rows in scores if rows.size] or [
+        (0, 0)
+    ]
     return max(high for _, high in ends) - min(low for low, _ in ends)
 
 
@@ -111,7 +133,8 @@ def rank(rows: Rows) -> Ranked:
     if rows.dtype.kind == "f":
         order = sort_ascending(-rows, largest=None)[0]
     else:
-        # modulo 2^64 a difference from the largest is right even where it overflows a signed integer
+        # modulo 2^64 a difference from the largest is right even where it overflows a signed
+        # integer
         wide = np.int64 if rows.dtype.itemsize < 8 else np.uint64
         below: Rows = rows.max(axis=1, keepdims=True).astype(wide) - rows.astype(wide)
         order = sort_ascending(below, largest=int(below.max(initial=0)))[0]
@@ -140,10 +163,14 @@ def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows
 def with_noise(rows: Rows, noise: FloatArray) -> FloatArray:
     """Return scores plus noise, float64 of their shape, each sum rounded once.
 
-    So what is released is a function of the exact sum, where an integer above 2^53 that is rounded first would move by
-    more than it does.
+    So what is released is a function of the exact sum, where an integer above 2^53 that is rounded
+    first would move by more than it does.
     """
-    if rows.dtype.kind == "f" or not rows.size or max(rows.max().item(), -rows.min().item()) <= 2**53:
+    if (
+        rows.dtype.kind == "f"
+        or not rows.size
+        or max(rows.max().item(), -rows.min().item()) <= 2**53
+    ):
         return rows.astype(np.float64) + noise
     sums = [float(_sum(*pair)) for pair in zip(rows.ravel(), noise.ravel(), strict=True)]
     return np.array(sums).reshape(rows.shape)

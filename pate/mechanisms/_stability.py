@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from pate._typing import BoolArray, FloatArray
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._events import (
     ComposedEvent,
     Event,
@@ -37,7 +37,7 @@ class _GapTest(Mechanism[BoolArray]):
     The cost is known under both relations, for whichever the ``shift`` is set.
     """
 
-    checks: ClassVar[Checks] = {"delta_test": expect_open_unit}
+    checks: ClassVar[Checks] = {"delta_test": require_in_open_unit_interval}
 
     delta_test: float
     shift: float
@@ -46,9 +46,9 @@ class _GapTest(Mechanism[BoolArray]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_positive(sensitivity=self.sensitivity, shift=self.shift)
+        require_positive(sensitivity=self.sensitivity, shift=self.shift)
         if self.window is not None:
-            expect_positive(window=self.window)
+            require_positive(window=self.window)
 
     def gap_window(self, relation: NeighboringRelation) -> float:
         """Return the number of votes by which the tested number moves between neighbors."""
@@ -61,8 +61,8 @@ class _GapTest(Mechanism[BoolArray]):
             ValueError: on gaps that are not finite.
         """
         gaps = np.asarray(scores, dtype=np.float64)
-        expect(np.isfinite(gaps).all(), "finite gaps", gaps="others")
-        self._expect_priced(gaps)  # gaps are PRIVATE, and no message repeats them
+        require(np.isfinite(gaps).all(), "finite gaps", gaps="others")
+        self._require_priced(gaps)  # gaps are PRIVATE, and no message repeats them
         lead = np.maximum(gaps - self.shift, 0)
         return self._passes(lead, generator)
 
@@ -78,7 +78,7 @@ class _GapTest(Mechanism[BoolArray]):
         """Return what the noise must exceed for each of ``gaps`` to pass, in votes."""
         return self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0)
 
-    def _expect_priced(self, gaps: FloatArray) -> None:
+    def _require_priced(self, gaps: FloatArray) -> None:
         """Raise ``ValueError`` on gaps that the event does not pay for."""
 
     @abstractmethod
@@ -99,29 +99,36 @@ class _GapTest(Mechanism[BoolArray]):
 class StabilityTest(_GapTest):
     """Test gaps with Gaussian noise (Zhu & Wang (2022), Algorithm 2, with the exact normal quantile).
 
-    Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` for a gap q, with ``z = Phi^-1(1 - delta_test)``.
+    Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` for a gap q, with ``z = Phi^-1(1
+    - delta_test)``.
 
-    Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of whole scores. Of real
-    scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and a `FailureEvent`: where the set is the
-    same on both neighbors, what is told is whether ``max(shift, q)``, a statistic of sensitivity w, exceeds a threshold
-    with its noise; where it is not, both gaps are w at most, and pass with the probability of failure at most.
+    Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of
+        whole scores. Of real
+    scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and a `FailureEvent`:
+        where the set is the
+    same on both neighbors, what is told is whether ``max(shift, q)``, a statistic of sensitivity w,
+    exceeds a threshold with its noise; where it is not, both gaps are w at most, and pass with the
+    probability of failure at most.
 
     Args:
         delta_test: probability that an unstable set passes, in (0, 1).
-        shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
-            under REPLACE_RECORD, for a gap between two counts, times the sensitivity of other scores.
+        shift: the largest gap at which a neighbor may hold another set, in votes: 1 under
+            ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for a gap between two counts, times the
+            sensitivity of other scores.
         sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
-        window: the number of sensitivities by which the tested number moves between neighbors; None for a gap between
-            two scores, which moves by one or two, as the relation says.
-        num_teachers: the nominal number of teachers, which is the largest possible gap; more generally the largest
-            value of the narrower of two neighbors' gaps. Of other scores a public bound on them.
+        window: the number of sensitivities by which the tested number moves between neighbors; None
+            for a gap between two scores, which moves by one or two, as the relation says.
+        num_teachers: the nominal number of teachers, which is the largest possible gap; more
+            generally the largest value of the narrower of two neighbors' gaps. Of other scores a
+            public bound on them.
         sigma: standard deviation of the noise, in votes.
-        whole: whether gaps are multiples of one half, as those of whole scores are. Others are refused, as is a
-            sensitivity that is no whole number. If not, the cost covers all real numbers.
+        whole: whether gaps are multiples of one half, as those of whole scores are. Others are
+            refused, as is a sensitivity that is no whole number. If not, the cost covers all real
+            numbers.
 
     Raises:
-        ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``num_teachers``, ``window`` or
-            ``sensitivity`` that is not positive, or no integer though ``whole``.
+        ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``num_teachers``,
+            ``window`` or ``sensitivity`` that is not positive, or no integer though ``whole``.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
@@ -135,10 +142,14 @@ class StabilityTest(_GapTest):
         numbers = {"shift": self.shift, "num_teachers": self.num_teachers}
         numbers |= {} if self.window is None else {"window": self.window}
         if self.whole:
-            expect_count(1, **numbers)
-            expect(float(self.sensitivity).is_integer(), "a whole sensitivity", sensitivity=self.sensitivity)
+            require_count(1, **numbers)
+            require(
+                float(self.sensitivity).is_integer(),
+                "a whole sensitivity",
+                sensitivity=self.sensitivity,
+            )
         else:
-            expect_positive(**numbers)
+            require_positive(**numbers)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one test together with the exact set that it releases."""
@@ -155,7 +166,9 @@ class StabilityTest(_GapTest):
         delta = max(self.delta_test, float(self.probability(window)))
         return ComposedEvent(
             events=(
-                GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma / window),
+                GaussianThresholdEvent(
+                    neighboring_relation=relation, noise_multiplier=self.sigma / window
+                ),
                 FailureEvent(
                     neighboring_relation=relation,
                     delta=min(delta, math.nextafter(1, 0)),
@@ -165,12 +178,12 @@ class StabilityTest(_GapTest):
             )
         )
 
-    def _expect_priced(self, gaps: FloatArray) -> None:
+    def _require_priced(self, gaps: FloatArray) -> None:
         if self.whole:
-            expect((2 * gaps % 1 == 0).all(), "gaps in whole or half votes", gaps="others")
+            require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes", gaps="others")
         # the narrower gap of two neighbors is num_teachers at most
         most = self.num_teachers + (self.window or 0) * self.sensitivity
-        expect(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes", gaps="larger ones")
+        require(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes", gaps="larger ones")
 
     def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
         return exceeds(lead, self._quantile, sigma=self.sigma, generator=generator)
@@ -187,10 +200,12 @@ class StabilityTest(_GapTest):
 class LaplaceStabilityTest(_GapTest):
     """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile, on ``max(shift, q)``).
 
-    Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves (unless given, one sensitivity under
-    ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain probability: ``delta_test``, or the
-    probability of passing a gap of w if a test with a smaller ``shift`` is accounted under another relation. This
-    covers the outcome together with the exact set above the gap, of whole scores and of real ones.
+    Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves (unless given, one
+        sensitivity under
+    ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain probability:
+    ``delta_test``, or the probability of passing a gap of w if a test with a smaller ``shift`` is
+    accounted under another relation. This covers the outcome together with the exact set above the
+    gap, of whole scores and of real ones.
 
     Parameters beside the scale are those of `StabilityTest`.
 
@@ -198,8 +213,8 @@ class LaplaceStabilityTest(_GapTest):
         scale: scale of the noise, in votes.
 
     Raises:
-        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``window`` or ``sensitivity`` that is
-            not positive.
+        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``window`` or
+            ``sensitivity`` that is not positive.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)

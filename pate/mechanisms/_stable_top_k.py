@@ -1,6 +1,7 @@
 """Top-k by stability: a gap between sorted counts is chosen privately, then the set above it is tested and released.
 
-Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE".
+Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label
+PATE".
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
-from pate._validation import expect, expect_count, expect_open_unit
-from pate.accounting._events import BoundedRangeEvent, ComposedEvent, Event, RepeatedEvent, RootPeelingEvent
+from pate._validation import require, require_count, require_in_open_unit_interval
+from pate.accounting._events import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    RepeatedEvent,
+    RootPeelingEvent,
+)
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, Released_co, ScoreMechanism
 from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
-from pate.mechanisms._noise import expect_noise
+from pate.mechanisms._noise import require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, distances
 from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest, TestedBy
 
@@ -31,9 +38,9 @@ class _TestedGap(ScoreMechanism[Released_co]):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
     checks: ClassVar[Checks] = {
-        "delta_test": expect_open_unit,
+        "delta_test": require_in_open_unit_interval,
         "noise": GapChoice.checks["noise"],
-        "test_noise": partial(expect_noise, TestedBy),
+        "test_noise": partial(require_noise, TestedBy),
     }
 
     num_teachers: float
@@ -51,10 +58,13 @@ class _TestedGap(ScoreMechanism[Released_co]):
         super().__post_init__()
         _ = self.choice, self.test  # both check their parameters
         if not self.whole:
-            # gaps of real scores are rounded to 2^-53 of the bound, by which they move more than the event knows
+            # gaps of real scores are rounded to 2^-53 of the bound, by which they move more than
+            # the event knows
             scale = min(getattr(self, name) for name in self.noise_parameters)
-            expect(
-                self.num_teachers <= 2**32 * scale, f"num_teachers <= {2**32 * scale}", num_teachers=self.num_teachers
+            require(
+                self.num_teachers <= 2**32 * scale,
+                f"num_teachers <= {2**32 * scale}",
+                num_teachers=self.num_teachers,
             )
 
     @cached_property
@@ -93,12 +103,15 @@ class _TestedGap(ScoreMechanism[Released_co]):
             "delta_test": self.delta_test,
             "shift": self.shift,
             "sensitivity": self.sensitivity,
-            # a doubled majority moves by two sensitivities, whichever relation the cost is stated under
+            # a doubled majority moves by two sensitivities, whichever relation the cost is stated
+            # under
             "window": 2 if self.majority_weight == 2 else None,
         }
         if self.test_noise == "laplace":
             return LaplaceStabilityTest(scale=self.sigma_test, **tested)
-        return StabilityTest(num_teachers=self.num_teachers, sigma=self.sigma_test, whole=self.whole, **tested)
+        return StabilityTest(
+            num_teachers=self.num_teachers, sigma=self.sigma_test, whole=self.whole, **tested
+        )
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11), for one row of counts."""
@@ -106,10 +119,16 @@ class _TestedGap(ScoreMechanism[Released_co]):
 
     def _rows(self, counts: ArrayLike) -> tuple[Rows, bool]:
         rows, single = as_counts(counts, self.num_teachers, whole=self.whole)
-        expect(rows.shape[1] == self.num_labels, f"counts of {self.num_labels} labels", num_labels=rows.shape[1])
+        require(
+            rows.shape[1] == self.num_labels,
+            f"counts of {self.num_labels} labels",
+            num_labels=rows.shape[1],
+        )
         return rows, single
 
-    def _ranked(self, rows: Rows, generator: np.random.Generator) -> tuple[SortedCounts, IntArray, BoolArray]:
+    def _ranked(
+        self, rows: Rows, generator: np.random.Generator
+    ) -> tuple[SortedCounts, IntArray, BoolArray]:
         """Return sorted counts, the rank chosen ``[n]`` and whether it passed ``[n]``."""
         ranked = sort_rows(rows, self.num_teachers, self.majority_weight)
         rank = self.choice(ranked.gaps, generator=generator)
@@ -122,35 +141,42 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     """Choose k by the widest noisy gap, then release the exact set of the k largest counts if that gap is stable.
 
     "No label" (k = 0) and "all labels" (k = C) have the evidence of a majority in place of a gap:
-    ``w (T / 2 - h_(1))`` and ``w (h_(C) - T / 2)``, for ``T = num_teachers`` and ``w`` the `majority_weight`. These
-    sets are the same for all votes, and a majority moves by w sensitivities, which the shift covers.
+    ``w (T / 2 - h_(1))`` and ``w (h_(C) - T / 2)``, for ``T = num_teachers`` and ``w`` the
+    `majority_weight`. These sets are the same for all votes, and a majority moves by w
+    sensitivities, which the shift covers.
 
-    Privacy: a `GapChoice` composed with a `StabilityTest` or a `LaplaceStabilityTest` (the composition of Zhu & Wang
+    Privacy: a `GapChoice` composed with a `StabilityTest` or a `LaplaceStabilityTest` (the
+        composition of Zhu & Wang
     (2022), Theorem 11, at the curves of both parts: what the theorem makes of a curve is not used).
 
     Args:
-        num_teachers: the nominal number of teachers, which is the largest possible count; of other scores a public
-            bound on them, within which they all lie, whatever the data.
+        num_teachers: the nominal number of teachers, which is the largest possible count; of other
+            scores a public bound on them, within which they all lie, whatever the data.
         num_labels: the number of labels C.
-        scale_gap: scale of the noise of the choice (its standard deviation for ``gaussian``), in votes.
-        sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
+        scale_gap: scale of the noise of the choice (its standard deviation for ``gaussian``), in
+            votes.
+        sigma_test: standard deviation of the noise of the test, or its scale if that is
+            ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test.
-        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD; times the
-            sensitivity of other scores.
+        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD;
+            times the sensitivity of other scores.
         sensitivity: the most by which one score changes between neighbors, 1 for votes.
-        whole: whether scores and their sensitivity are whole numbers, as counts are. Others are refused; if not, the
-            cost covers all real numbers.
+        whole: whether scores and their sensitivity are whole numbers, as counts are. Others are
+            refused; if not, the cost covers all real numbers.
         allow_empty: whether k may be 0 or C, which the paper leaves out.
         noise: noise of the choice, one of those of `GapChoice`.
         test_noise: noise of the test, ``gaussian`` or ``laplace``.
-        regularizer: public numbers ``[C + 1]`` added to the gaps, in votes; minus infinity rules a k out.
-        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
+        regularizer: public numbers ``[C + 1]`` added to the gaps, in votes; minus infinity rules a
+            k out.
+        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no
+            influence.
 
     Raises:
-        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
-            ``sensitivity`` that is not positive, or no integer though ``whole``, more than 2^32 scales of noise within
-            ``num_teachers`` if not, an unknown noise, a regularizer or ``kbar`` that `GapChoice` refuses, or one label
-            without the empty and the full set.
+        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), a
+            ``shift`` or ``sensitivity`` that is not positive, or no integer though ``whole``, more
+            than 2^32 scales of noise within ``num_teachers`` if not, an unknown noise, a
+            regularizer or ``kbar`` that `GapChoice` refuses, or one label without the empty and the
+            full set.
     """
 
     checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
@@ -169,7 +195,10 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     def widest_gap(self) -> float:
         """The widest gap, or majority, that scores can have at a rank that may be chosen, in votes."""
         ends = (self.majority_weight or 0) * self.num_teachers / 2
-        widest = {rank: ends if rank in (0, self.num_labels) else self.num_teachers for rank in self.choice.ranks}
+        widest = {
+            rank: ends if rank in (0, self.num_labels) else self.num_teachers
+            for rank in self.choice.ranks
+        }
         return max(widest.values())
 
     @property
@@ -180,12 +209,14 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     def _largest_rank(self) -> int | None:
         return self.kbar
 
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> tuple[BoolArray, BoolArray]:
+    def __call__(
+        self, scores: ArrayLike, *, generator: np.random.Generator
+    ) -> tuple[BoolArray, BoolArray]:
         """Release sets of labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``, integers if ``whole``.
 
         Returns:
-            The members, booleans of the shape of the counts, all False in a row that failed; and whether the test
-            passed, booleans ``[]`` or ``[B]``.
+            The members, booleans of the shape of the counts, all False in a row that failed; and
+            whether the test passed, booleans ``[]`` or ``[B]``.
 
         Raises:
             ValueError: on counts of another shape, kind or range.
@@ -194,19 +225,22 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         members = np.zeros(rows.shape, dtype=np.bool_)
         released = np.zeros(len(rows), dtype=np.bool_)
         ranks = np.arange(self.num_labels)
-        # Gaussian noise is drawn for the whole batch at once: drawn by parts, seeded releases would change
+        # Gaussian noise is drawn for the whole batch at once: drawn by parts, seeded releases would
+        # change
         step = max(1, len(rows)) if self.noise == "gaussian" else ROWS
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
             ranked, k, passed = self._ranked(rows[part], generator)
-            np.put_along_axis(members[part], ranked.order, (ranks < k[:, None]) & passed[:, None], axis=1)
+            np.put_along_axis(
+                members[part], ranked.order, (ranks < k[:, None]) & passed[:, None], axis=1
+            )
             released[part] = passed
         return (members[0], released[0]) if single else (members, released)
 
 
-def _expect_pull(**pulls: float) -> None:
+def _require_pull(**pulls: float) -> None:
     for name, pull in pulls.items():
-        expect(math.isfinite(pull) and pull >= 0, f"{name} >= 0", **{name: pull})
+        require(math.isfinite(pull) and pull >= 0, f"{name} >= 0", **{name: pull})
 
 
 class FixedTopK(NamedTuple):
@@ -218,8 +252,8 @@ class FixedTopK(NamedTuple):
     released: BoolArray
     """``[]`` or ``[B]``: whether the test passed, and so which branch was taken."""
     rounds: IntArray
-    """``[]`` or ``[B]``: number of rounds of peeling; in a row that failed, k with a fallback and 0 without. It is a
-    function of the chosen rank and of the test, for which the event of both pays.
+    """``[]`` or ``[B]``: number of rounds of peeling; in a row that failed, k with a fallback and 0
+    without. It is a function of the chosen rank and of the test, for which the event of both pays.
     """
 
 
@@ -227,36 +261,44 @@ class FixedTopK(NamedTuple):
 class FixedTopKMechanism(_TestedGap[FixedTopK]):
     """Release a set of exactly k labels, most of it by a stable gap near k (Zhu & Wang (2022), Algorithm 3).
 
-    A rank j is chosen by the gaps less ``pull * abs(j - k)`` and tested as in `StableTopKMechanism`. If it passes and j
-    is below k, the missing labels are peeled from the rest; if j is above k, the surplus is peeled off or the k are
-    peeled from the j largest, whichever takes fewer rounds. A row that fails releases nothing, or with ``fallback`` the
-    k labels that k rounds of peeling choose among all (line 5 of the algorithm; a round is an exponential mechanism).
+    A rank j is chosen by the gaps less ``pull * abs(j - k)`` and tested as in
+    `StableTopKMechanism`. If it passes and j is below k, the missing labels are peeled from the
+    rest; if j is above k, the surplus is peeled off or the k are peeled from the j largest,
+    whichever takes fewer rounds. A row that fails releases nothing, or with ``fallback`` the k
+    labels that k rounds of peeling choose among all (line 5 of the algorithm; a round is an
+    exponential mechanism).
 
-    Privacy: a `GapChoice` composed with a test of it, then one bounded-range choice for every round of peeling, k at
-    most, by adaptive composition: what was chosen and whether it passed, which the first two pay for, say how many
-    rounds there are, and of what. A choice has the range ``w / scale_peel``; ``w`` is 1 vote (or sensitivity) under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. With ``peel_by_root``, r rounds have noise of
-    ``scale_peel sqrt(r / k)``, so that they cost about what k rounds do and never more: the curve of an eta-bounded
-    range is ``eta^2 max_c of the integral of T(x) l(eta (x - c)) dx / (alpha - 1)``, with a fixed triangle T and the
-    logistic density l, which falls with the distance from 0; so it falls against ``eta^2`` as eta grows.
+    Privacy: a `GapChoice` composed with a test of it, then one bounded-range choice for every round
+        of peeling, k at
+    most, by adaptive composition: what was chosen and whether it passed, which the first two pay
+        for, say how many
+    rounds there are, and of what. A choice has the range ``w / scale_peel``; ``w`` is 1 vote (or
+    sensitivity) under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. With ``peel_by_root``, r
+    rounds have noise of ``scale_peel sqrt(r / k)``, so that they cost about what k rounds do and
+    never more: the curve of an eta-bounded range is ``eta^2 max_c of the integral of T(x) l(eta (x
+    - c)) dx / (alpha - 1)``, with a fixed triangle T and the logistic density l, which falls with
+    the distance from 0; so it falls against ``eta^2`` as eta grows.
 
-    Parameters beside these are those of `StableTopKMechanism`, but for ``regularizer`` and ``kbar``.
+    Parameters beside these are those of `StableTopKMechanism`, but for ``regularizer`` and
+    ``kbar``.
 
     Args:
         k: size of the set, 1..C.
         pull: public preference for ranks near k, in votes per rank, at least 0.
         scale_peel: scale of the Gumbel noise of the peeling, in votes.
         fallback: whether rows that fail the test release k labels by peeling.
-        peel_by_root: whether fewer rounds of peeling have less noise, by the root of their number over k.
+        peel_by_root: whether fewer rounds of peeling have less noise, by the root of their number
+            over k.
 
     Raises:
-        ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or ``sensitivity`` that is
-            not positive, or no integer though ``whole``, more than 2^32 scales of noise within ``num_teachers`` if not,
-            ``k`` outside 1..C, ``pull < 0``, an unknown noise, or one label without the empty and the full set.
+        ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
+            ``sensitivity`` that is not positive, or no integer though ``whole``, more than 2^32
+            scales of noise within ``num_teachers`` if not, ``k`` outside 1..C, ``pull < 0``, an
+            unknown noise, or one label without the empty and the full set.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
-    checks: ClassVar[Checks] = {"k": partial(expect_count, 1), "pull": _expect_pull}
+    checks: ClassVar[Checks] = {"k": partial(require_count, 1), "pull": _require_pull}
 
     k: int
     pull: float
@@ -265,7 +307,11 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     peel_by_root: bool = False
 
     def __post_init__(self) -> None:
-        expect(self.k <= self.num_labels, f"k <= {self.num_labels} for {self.num_labels} labels", k=self.k)
+        require(
+            self.k <= self.num_labels,
+            f"k <= {self.num_labels} for {self.num_labels} labels",
+            k=self.k,
+        )
         super().__post_init__()
 
     @property
@@ -288,8 +334,9 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         surplus = j - k
         drop = (surplus > 0) & (surplus <= k)
         rounds = np.where(surplus > k, k, np.abs(surplus)) * answered
-        # without a round the k largest are released; else the k smallest keys, which are distances below the k-th
-        # largest count, noisy where labels are peeled. Tails are drawn for all rows: none depend on other rows
+        # without a round the k largest are released; else the k smallest keys, which are distances
+        # below the k-th largest count, noisy where labels are peeled. Tails are drawn for all rows:
+        # none depend on other rows
         peeled, tails = np.flatnonzero(rounds), generator.random(rows.shape)
         j, surplus, drop = j[peeled], surplus[peeled], drop[peeled]
         inside = ranks < j[:, None]
@@ -299,24 +346,32 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         below[~inside & (surplus > 0)[:, None]] = np.inf
         scale = np.where(drop, -1, 1)[:, None] * self._scale_of(rounds[peeled, None])
         chosen = np.tile(ranks[:k], (len(rows), 1))
-        chosen[peeled] = smallest(below, k, noise="gumbel", scale=scale, generator=generator, tails=tails[peeled])
+        chosen[peeled] = smallest(
+            below, k, noise="gumbel", scale=scale, generator=generator, tails=tails[peeled]
+        )
         members = np.zeros(rows.shape, dtype=np.bool_)
-        np.put_along_axis(members, np.take_along_axis(order, chosen, axis=1), answered[:, None], axis=1)
-        return FixedTopK(members[0], passed[0], rounds[0]) if single else FixedTopK(members, passed, rounds)
+        np.put_along_axis(
+            members, np.take_along_axis(order, chosen, axis=1), answered[:, None], axis=1
+        )
+        return (
+            FixedTopK(members[0], passed[0], rounds[0])
+            if single
+            else FixedTopK(members, passed, rounds)
+        )
 
     def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
         """Describe the choice, the test and ``rounds`` rounds of peeling, for one row of counts.
 
-        Reserve the event of k rounds (None), the dearest of all; the actual `FixedTopK.rounds` may be settled after the
-        release.
+        Reserve the event of k rounds (None), the dearest of all; the actual `FixedTopK.rounds` may
+        be settled after the release.
 
         Raises:
             ValueError: on ``rounds`` outside 0..k.
         """
         stable, any_rounds = super().event(relation), rounds is None
         rounds = self.k if rounds is None else rounds
-        expect_count(0, rounds=rounds)
-        expect(rounds <= self.k, f"rounds <= k = {self.k}", rounds=rounds)
+        require_count(0, rounds=rounds)
+        require(rounds <= self.k, f"rounds <= k = {self.k}", rounds=rounds)
         if rounds == 0:
             return stable
         eta = self.window(relation) / float(self._scale_of(np.asarray(rounds)))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, IntArray
-from pate._validation import expect, expect_open_unit, expect_positive
+from pate._validation import require, require_in_open_unit_interval, require_positive
 from pate.accounting._bisection import smallest_where
 from pate.accounting._events import ComposedEvent, Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
@@ -28,8 +28,9 @@ class Peeled(NamedTuple):
     passed: BoolArray
     """``[]`` or ``[B]``: whether a gap passed the threshold, and so which branch was taken."""
     rounds: IntArray
-    """``[]`` or ``[B]``: number of rounds of peeling: k where the set was cut down, or a fallback took its place, and 0
-    elsewhere. It is a function of the first gap that passed, for which the sparse vector technique pays.
+    """``[]`` or ``[B]``: number of rounds of peeling: k where the set was cut down, or a fallback
+    took its place, and 0 elsewhere. It is a function of the first gap that passed, for which the
+    sparse vector technique pays.
     """
 
 
@@ -37,30 +38,34 @@ class Peeled(NamedTuple):
 class TopStable(DomainMechanism):
     """Release the set above the first gap that passes a noisy threshold, cut down to k by peeling if it is larger.
 
-    The gaps below ranks ``k, k + 1, .., kbar, k - 1, .., 1`` are tried in turn. With ``w`` the window of the scores
-    (the sensitivity, or twice that under REPLACE_RECORD), gap q passes if
-    ``max(q - w, 0) + Laplace(scale_gap) > t + Laplace(scale_threshold)``, the second noise drawn once, and t such that
-    an unstable gap passes with probability ``delta / kbar``. The set is listed in ascending order. If no gap passes,
-    nothing is listed, or with ``fallback`` the k items that k rounds of peeling choose among all: then all items must
-    be public, whereas without it only the ``kbar + 1`` largest scores have any influence.
+    The gaps below ranks ``k, k + 1, .., kbar, k - 1, .., 1`` are tried in turn. With ``w`` the
+    window of the scores (the sensitivity, or twice that under REPLACE_RECORD), gap q passes if
+    ``max(q - w, 0) + Laplace(scale_gap) > t + Laplace(scale_threshold)``, the second noise drawn
+    once, and t such that an unstable gap passes with probability ``delta / kbar``. The set is
+    listed in ascending order. If no gap passes, nothing is listed, or with ``fallback`` the k items
+    that k rounds of peeling choose among all: then all items must be public, whereas without it
+    only the ``kbar + 1`` largest scores have any influence.
 
-    Privacy: the sparse vector technique, k rounds of Gumbel peeling (bounded range of ``w / scale_peel`` each), and the
-    probability ``delta``. Sorted scores move within the window of the scores, whole numbers or not, so a gap moves by w
-    at most; the first passing rank, or that there is none, is pure ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork
-    & Roth (2014), Theorem 3.23, with the budget split as Lyu, Su & Li (2017) do). It says how many rounds there are,
-    and of what. A set that is another one on a neighbor lies above a gap of w at most, on both: its ``max(q - w, 0)``
-    is 0. That no such gap beats the threshold has the same probability on both, ``1 - delta`` or more, and makes the
-    threshold stochastically larger only: its density, given that, still falls by a factor of
-    ``exp(w / scale_threshold)`` at most where the threshold rises by w, which is all that the theorem needs of it.
-    Under a relation whose window is wider by v, ``max(q - w, 0)`` of such a gap is v at most, and passes with
-    probability at most that the noise exceeds ``t - v``.
+    Privacy: the sparse vector technique, k rounds of Gumbel peeling (bounded range of ``w /
+        scale_peel`` each), and the
+    probability ``delta``. Sorted scores move within the window of the scores, whole numbers or not,
+    so a gap moves by w at most; the first passing rank, or that there is none, is pure ``w /
+    scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem 3.23, with the budget split
+    as Lyu, Su & Li (2017) do). It says how many rounds there are, and of what. A set that is
+    another one on a neighbor lies above a gap of w at most, on both: its ``max(q - w, 0)`` is 0.
+    That no such gap beats the threshold has the same probability on both, ``1 - delta`` or more,
+    and makes the threshold stochastically larger only: its density, given that, still falls by a
+    factor of ``exp(w / scale_threshold)`` at most where the threshold rises by w, which is all that
+    the theorem needs of it. Under a relation whose window is wider by v, ``max(q - w, 0)`` of such
+    a gap is v at most, and passes with probability at most that the noise exceeds ``t - v``.
 
     Args:
         k: largest size of the set, 1..kbar.
         kbar: last rank to try, 1..d-1.
         delta: probability that an unstable set is released, below ``kbar / 2``.
         relation: decides the window.
-        scale_threshold: scale of the Laplace noise of the threshold, in the unit of the scores (votes).
+        scale_threshold: scale of the Laplace noise of the threshold, in the unit of the scores
+            (votes).
         scale_gap: scale of the Laplace noise of the gaps, in that unit.
         scale_peel: scale of the Gumbel noise of the peeling, in that unit.
         fallback: whether rows in which no gap passes list k items by peeling.
@@ -75,17 +80,18 @@ class TopStable(DomainMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(self.delta < self.kbar / 2, f"delta < kbar / 2 = {self.kbar / 2}", delta=self.delta)
+        require(self.delta < self.kbar / 2, f"delta < kbar / 2 = {self.kbar / 2}", delta=self.delta)
 
     def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
         """Describe the search for a gap and ``rounds`` rounds of peeling, for one row.
 
-        Reserve the event of k rounds (None); the actual `Peeled.rounds` may be settled after the release.
+        Reserve the event of k rounds (None); the actual `Peeled.rounds` may be settled after the
+        release.
 
         Raises:
             ValueError: on ``rounds`` that are neither 0 nor k.
         """
-        expect(rounds in (None, 0, self.k), f"0 or {self.k} rounds", rounds=rounds)
+        require(rounds in (None, 0, self.k), f"0 or {self.k} rounds", rounds=rounds)
         parts = self._parts(relation) if rounds != 0 else self._parts(relation)[:1]
         return ComposedEvent(events=(*parts, self._failure_event(relation)))
 
@@ -112,17 +118,23 @@ class TopStable(DomainMechanism):
     def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
         return self._peel(ranked, generator)[0]
 
-    def _peel(self, ranked: Ranked, generator: np.random.Generator) -> tuple[IntArray, BoolArray, IntArray]:
+    def _peel(
+        self, ranked: Ranked, generator: np.random.Generator
+    ) -> tuple[IntArray, BoolArray, IntArray]:
         """Return the items ``[n, k]``, whether a gap passed ``[n]`` and the rounds of peeling ``[n]``."""
         order, scores = ranked
         k, kbar = self.k, self.kbar
         below = distances(scores, scores[:, k - 1 : k], reach=REACH * self.scale_peel)
         turns = np.concatenate((np.arange(k, kbar + 1), np.arange(k - 1, 0, -1)))
-        gaps = np.maximum(distances(scores[:, turns], scores[:, turns - 1]) - self.window(self.relation), 0)
+        gaps = np.maximum(
+            distances(scores[:, turns], scores[:, turns - 1]) - self.window(self.relation), 0
+        )
         # the noisy gaps that come before the noisy threshold
         scales = [self.scale_gap] * kbar + [self.scale_threshold]
         bars = np.column_stack((-gaps, np.full(len(gaps), -self._threshold)))
-        places = np.argsort(smallest(bars, kbar + 1, noise="laplace", scale=scales, generator=generator), axis=1)
+        places = np.argsort(
+            smallest(bars, kbar + 1, noise="laplace", scale=scales, generator=generator), axis=1
+        )
         over = places[:, :-1] < places[:, -1:]
         passed: BoolArray = np.logical_or.reduce(over, axis=1)
         size = turns[np.argmax(over, axis=1)] * passed
@@ -131,7 +143,9 @@ class TopStable(DomainMechanism):
         ranks = smallest(peeled, k, noise="gumbel", scale=self.scale_peel, generator=generator)
         if self.fallback:
             unanswered = below[~passed]
-            ranks[~passed] = smallest(unanswered, k, noise="gumbel", scale=self.scale_peel, generator=generator)
+            ranks[~passed] = smallest(
+                unanswered, k, noise="gumbel", scale=self.scale_peel, generator=generator
+            )
             size = np.where(passed, size, k)
         filled = np.arange(k) < size[:, None]
         chosen = np.where(filled, np.take_along_axis(order, ranks, axis=1), np.iinfo(np.int64).max)
@@ -143,7 +157,8 @@ class TopStable(DomainMechanism):
         window = self.window(relation)
         return (
             PureDPEvent(
-                neighboring_relation=relation, epsilon=window / self.scale_threshold + 2 * window / self.scale_gap
+                neighboring_relation=relation,
+                epsilon=window / self.scale_threshold + 2 * window / self.scale_gap,
             ),
             choice_event(relation, eta=window / self.scale_peel, noise="gumbel", count=self.k),
         )
@@ -170,9 +185,9 @@ def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap:
     Raises:
         ValueError: on a scale that is not positive or ``probability`` outside (0, 1/2).
     """
-    expect_open_unit(probability=probability)
-    expect(probability < 0.5, "probability < 1/2", probability=probability)
-    expect_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
+    require_in_open_unit_interval(probability=probability)
+    require(probability < 0.5, "probability < 1/2", probability=probability)
+    require_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
     ratio = narrow / wide
     target = math.log(probability)
@@ -186,7 +201,7 @@ def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) 
     Raises:
         ValueError: on a scale that is not positive.
     """
-    expect_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
+    require_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
     tail = math.exp(_log_tail(abs(value) / wide, narrow / wide))
     return tail if value > 0 else 1 - tail

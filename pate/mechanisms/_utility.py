@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
-from pate._validation import expect, expect_count
-from pate.mechanisms._ranking import Rows, as_rows, below_rank, distances, expect_within, rank
+from pate._validation import require, require_count
+from pate.mechanisms._ranking import Rows, as_rows, below_rank, distances, rank, require_within
 
 
 class Grade(NamedTuple):
@@ -75,8 +75,8 @@ def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> Flo
 
     Args:
         scores: ``[d]`` or ``[B, d]``.
-        chosen: ``[m]`` or ``[B, m]`` distinct indices of items. With a ``k``, -1 stands for an item that was not
-            chosen, as in the lists of `pate.mechanisms.LimitedDomain`.
+        chosen: ``[m]`` or ``[B, m]`` distinct indices of items. With a ``k``, -1 stands for an item
+            that was not chosen, as in the lists of `pate.mechanisms.LimitedDomain`.
         k: how many there are to find, 1..d; m if None.
 
     Raises:
@@ -86,13 +86,15 @@ def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> Flo
         return _measured(scores, chosen, lambda lost, short: (short <= 0).mean(axis=1))
     rows, single = as_rows(scores)
     num_items = rows.shape[1]
-    expect_count(1, k=k)
-    expect_within(num_items, k=k)
-    picked = _expect_indices(chosen, rows, single, lowest=-1)
+    require_count(1, k=k)
+    require_within(num_items, k=k)
+    picked = _require_indices(chosen, rows, single, lowest=-1)
     # an item that was not chosen is further below than all others
     below = np.append(below_rank(rows, k), np.full((len(rows), 1), np.inf), axis=1)
     # both of several equal scores may be among the k largest, but no more than k are found
-    recalled: FloatArray = np.minimum((np.take_along_axis(below, picked, axis=1) <= 0).sum(axis=1), k) / k
+    recalled: FloatArray = (
+        np.minimum((np.take_along_axis(below, picked, axis=1) <= 0).sum(axis=1), k) / k
+    )
     return recalled[0] if single else recalled
 
 
@@ -109,29 +111,33 @@ def _measured(
 def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[Rows, IntArray, bool]:
     """Return the scores in descending order ``[B, d]``, the ranks of the chosen, and whether it is one row."""
     rows, single = as_rows(scores)
-    picked = _expect_indices(chosen, rows, single)
+    picked = _require_indices(chosen, rows, single)
     order, ranked = rank(rows)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
     return ranked, np.take_along_axis(place, picked, axis=1), single
 
 
-def _expect_indices(chosen: ArrayLike, rows: Rows, single: bool, *, lowest: int = 0) -> IntArray:
-    """Return the chosen items as ``[B, m]``. Raises ``ValueError`` unless they are distinct indices of items.
+def _require_indices(chosen: ArrayLike, rows: Rows, single: bool, *, lowest: int = 0) -> IntArray:
+    """Return the chosen items as ``[B, m]``.
+
+    Raises ``ValueError`` unless they are distinct indices of items.
 
     Indices below 0, down to ``lowest``, are of no item, and may be repeated.
     """
     picked = np.asarray(chosen)
-    expect(picked.dtype.kind in "iu", "integer indices", dtype=str(picked.dtype))
+    require(picked.dtype.kind in "iu", "integer indices", dtype=str(picked.dtype))
     matching = picked.ndim == 1 if single else picked.ndim == 2 and len(picked) == len(rows)
-    expect(matching, "chosen of shape [k] or [batch, k] as the scores", shape=picked.shape)
+    require(matching, "chosen of shape [k] or [batch, k] as the scores", shape=picked.shape)
     picked = np.atleast_2d(picked).astype(np.int64)
-    expect_count(1, k=picked.shape[1])
-    expect_within(rows.shape[1], k=picked.shape[1])
+    require_count(1, k=picked.shape[1])
+    require_within(rows.shape[1], k=picked.shape[1])
     last = rows.shape[1] - 1
     low, high = int(picked.min(initial=0)), int(picked.max(initial=0))
-    expect(low >= lowest and high <= last, f"indices in {lowest}..{last}", minimum=low, maximum=high)
+    require(
+        low >= lowest and high <= last, f"indices in {lowest}..{last}", minimum=low, maximum=high
+    )
     ascending = np.sort(picked, axis=1)
     repeated = ascending[:, 1:][(ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)]
-    expect(not repeated.size, "distinct indices", repeated=np.unique(repeated).tolist())
+    require(not repeated.size, "distinct indices", repeated=np.unique(repeated).tolist())
     return picked

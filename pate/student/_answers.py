@@ -16,15 +16,19 @@ _WHITE = 255
 def gated(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
     """Return the network's logits ``[B, C]``, bent to the constant answer's side where a label does not depart.
 
-    The constant answer decides such a label and the network ranks it: `pate._linear.bend_to_one_side` in torch.
+    The constant answer decides such a label and the network ranks it:
+        `pate._linear.bend_to_one_side` in torch.
 
     Args:
         logits: ``[B, C]``, of the network.
         departs: ``[C]``, whether the network may decide a label.
-        constants: ``[C]``, the logits of the constant answer; minus infinity where nothing was released.
+        constants: ``[C]``, the logits of the constant answer; minus infinity where nothing was
+            released.
     """
     sharp = SHARPNESS * logits
-    bent = torch.where(constants > 0, softplus(sharp) / SHARPNESS + LEAST, -softplus(-sharp) / SHARPNESS)
+    bent = torch.where(
+        constants > 0, softplus(sharp) / SHARPNESS + LEAST, -softplus(-sharp) / SHARPNESS
+    )
     return torch.where(departs, logits, torch.where(constants == -torch.inf, constants, bent))
 
 
@@ -41,7 +45,9 @@ class Answers(nn.Module):
     departs: Tensor
     constant_logits: Tensor
 
-    def __init__(self, features: nn.Module | None, network: nn.Module, *, cuts: Sequence[float]) -> None:
+    def __init__(
+        self, features: nn.Module | None, network: nn.Module, *, cuts: Sequence[float]
+    ) -> None:
         super().__init__()
         self.features = nn.Identity() if features is None else features
         self.network = network

@@ -39,8 +39,15 @@ class StageBar(ProgressBar):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Name the epoch, and the loss on held-out samples if there are any."""
         if self._bar is not None:
-            losses = {name: value for name, value in trainer.callback_metrics.items() if name == "val_loss"}
-            words = [f"epoch {trainer.current_epoch + 1}", *(f"{name} {value:.4f}" for name, value in losses.items())]
+            losses = {
+                name: value
+                for name, value in trainer.callback_metrics.items()
+                if name == "val_loss"
+            }
+            words = [
+                f"epoch {trainer.current_epoch + 1}",
+                *(f"{name} {value:.4f}" for name, value in losses.items()),
+            ]
             self._bar.set_postfix_str(", ".join(words), refresh=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -75,7 +82,9 @@ class StageBar(ProgressBar):
 
     def _begin(self, name: str, total: float, *, initial: int = 0) -> None:
         if self._shown:
-            self._bar = stage_bar(int(total) if math.isfinite(total) else None, name, unit="step", initial=initial)
+            self._bar = stage_bar(
+                int(total) if math.isfinite(total) else None, name, unit="step", initial=initial
+            )
 
     def _step(self, *rest: Any, **more: Any) -> None:
         if self._bar is not None:

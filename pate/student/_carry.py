@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pate._network_settings import without_weights
 from pate._runs import Json
 from pate._runs.files import replacing_folder
-from pate._validation import expect
+from pate._validation import require
 from pate._version import __version__
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -46,11 +46,14 @@ class Trained:
     cuts: Tensor
 
 
-def write_student(folder: Path, trained: Trained, source: DataSource, *, statement: Path, text: Path) -> None:
+def write_student(
+    folder: Path, trained: Trained, source: DataSource, *, statement: Path, text: Path
+) -> None:
     """Write a student into a folder that `pate.load_student` reads, completely or not at all.
 
-    The folder holds the weights of feature map and network, their class paths and settings, the shape of the input, the
-    names of the labels, and the privacy statement: what is public already. The same student has the same bytes.
+    The folder holds the weights of feature map and network, their class paths and settings, the
+    shape of the input, the names of the labels, and the privacy statement: what is public already.
+    The same student has the same bytes.
 
     Args:
         folder: the folder, replaced if it is there.
@@ -60,16 +63,21 @@ def write_student(folder: Path, trained: Trained, source: DataSource, *, stateme
         text: ``privacy.txt`` of the released labels.
 
     Raises:
-        ValueError: in one line, if the feature map or the network cannot be described; nothing is written then.
+        ValueError: in one line, if the feature map or the network cannot be described; nothing is
+            written then.
     """
     raw = InputFormat.of(source.load(Role.PUBLIC).features)
     mapped = None if source.feature_map is None else as_module(source.feature_map, raw.shape)
     names, departs, cuts = trained.label_names, trained.departs.cpu(), trained.cuts.tolist()
     module = Answers(None if mapped is None else mapped.module, trained.network, cuts=cuts)
-    state = module.state_dict() | {"departs": departs, "constant_logits": trained.constant_logits.cpu()}
+    state = module.state_dict() | {
+        "departs": departs,
+        "constant_logits": trained.constant_logits.cpu(),
+    }
     others = [name for name, value in state.items() if not isinstance(value, Tensor)]
-    expect(not others, "a network whose state is tensors alone", others=others[:3])
-    # a gate keeps probabilities on one side of one half, which decides where the cut is not on that side
+    require(not others, "a network whose state is tensors alone", others=others[:3])
+    # a gate keeps probabilities on one side of one half, which decides where the cut is not on that
+    # side
     above = (trained.constant_logits.cpu() > 0).tolist()
     settings = {
         "format": FORMAT,
@@ -83,12 +91,16 @@ def write_student(folder: Path, trained: Trained, source: DataSource, *, stateme
         "cuts": cuts,
         "constant_decisions": {
             name: positive
-            for name, positive, cut, departing in zip(names, above, cuts, departs.tolist(), strict=True)
+            for name, positive, cut, departing in zip(
+                names, above, cuts, departs.tolist(), strict=True
+            )
             if not departing and (cut <= 0.5 if positive else cut >= 0.5)
         },
     }
     # tensors that share memory, as tied layers do, have bytes of their own in the file
-    weights = save({name: value.detach().cpu().contiguous().clone() for name, value in state.items()})
+    weights = save(
+        {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    )
     with replacing_folder(folder) as new:
         (new / WEIGHTS).write_bytes(weights)
         (new / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n")

@@ -20,7 +20,8 @@ class Solution(NamedTuple):
         weight: ``[C, F]``.
         bias: ``[C]``.
         departs: ``[C]``, whether the model may decide a label; the others rank by it alone.
-        constants: ``[C]``, the logits of the constant answer; minus infinity where nothing was released.
+        constants: ``[C]``, the logits of the constant answer; minus infinity where nothing was
+            released.
     """
 
     weight: Tensor
@@ -34,7 +35,11 @@ def linear_layer(network: nn.Module) -> nn.Linear | None:
     # a class of its own may do anything in its forward
     plain = type(network).forward is nn.Sequential.forward
     layers = [*network] if isinstance(network, nn.Sequential) and plain else [network]
-    while len(layers) > 1 and isinstance(layers[0], nn.Flatten) and (layers[0].start_dim, layers[0].end_dim) == (1, -1):
+    while (
+        len(layers) > 1
+        and isinstance(layers[0], nn.Flatten)
+        and (layers[0].start_dim, layers[0].end_dim) == (1, -1)
+    ):
         layers = layers[1:]
     last = layers[0] if len(layers) == 1 else None
     return last if type(last) is nn.Linear and last.bias is not None else None

@@ -29,7 +29,10 @@ class Curves(CSVLogger):
         earlier: list[dict[str, Any]] = []
         for old in folder.glob("metrics.csv"):
             with old.open(newline="") as file:
-                rows = [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
+                rows = [
+                    {name: value for name, value in row.items() if value}
+                    for row in csv.DictReader(file)
+                ]
             earlier = [row for row in rows if int(row[_STEP]) < step]
         for old in folder.glob("*"):
             # Lightning would warn that it deletes what it finds

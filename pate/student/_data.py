@@ -16,7 +16,7 @@ from pate._linear import LinearStudent, constant_logits, linear_student_of
 from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels
 from pate._typing import BoolArray, IntArray, StrArray
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate._votes import rows_of
 from pate.data._records import Features, Role
 from pate.data._source import DataSource
@@ -31,25 +31,30 @@ class StudentData(pl.LightningDataModule):
     Args:
         run: the run's folder, in which ``pate label`` is finished.
         batch_size: samples per batch.
-        val_fraction: share of the labelled samples held out for validation. A closed-form student holds out none.
-        labels: ``released`` for the released labels; ``truth`` for the true labels of the same queries, from which the
-            reference student learns: everything computed from these is PRIVATE.
+        val_fraction: share of the labelled samples held out for validation. A closed-form student
+            holds out none.
+        labels: ``released`` for the released labels; ``truth`` for the true labels of the same
+            queries, from which the reference student learns: everything computed from these is
+            PRIVATE.
         num_workers: worker processes of the loaders.
         seed: seed of the split and of the order of the samples.
-        soft: whether to learn from noisy counts in place of labels, if the aggregator released them: as shares of the
-            teachers, which may lie below 0 or above 1. Answers of a linear model are clipped to [0, 1].
-        unlabelled: number of unlabelled samples shown with each labelled one, drawn anew every epoch from the rest of
-            the public pool and from the queries that were not answered. A student with ``pseudo_confidence`` learns
-            from them.
-        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes predictions.
+        soft: whether to learn from noisy counts in place of labels, if the aggregator released
+            them: as shares of the teachers, which may lie below 0 or above 1. Answers of a linear
+            model are clipped to [0, 1].
+        unlabelled: number of unlabelled samples shown with each labelled one, drawn anew every
+            epoch from the rest of the public pool and from the queries that were not answered. A
+            student with ``pseudo_confidence`` learns from them.
+        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes
+            predictions.
 
     Attributes:
-        noise_std: standard deviation of the noise in the targets; None if they have none, being labels or answers of a
-            linear model.
+        noise_std: standard deviation of the noise in the targets; None if they have none, being
+            labels or answers of a linear model.
         constants: ``C`` logits of the constant answer that all targets support.
 
     Raises:
-        ValueError: if a number is outside its range, the labels are missing, or there is nothing to learn from.
+        ValueError: if a number is outside its range, the labels are missing, or there is nothing to
+            learn from.
     """
 
     def __init__(
@@ -65,31 +70,42 @@ class StudentData(pl.LightningDataModule):
         predict_on: Literal["test", "public"] = "test",
     ) -> None:
         super().__init__()
-        expect_count(1, batch_size=batch_size)
-        expect_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
-        expect(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
+        require_count(1, batch_size=batch_size)
+        require_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
+        require(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
         self.run = Run(Path(run))
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
         self.source, released = self._read()
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
         names = released.label_names
-        expect(names == self.label_names, f"released labels named {', '.join(self.label_names)}", label_names=names)
+        require(
+            names == self.label_names,
+            f"released labels named {', '.join(self.label_names)}",
+            label_names=names,
+        )
         public = self.source.records(Role.PUBLIC)
         rows = rows_of(released.ids, public.ids)
         if labels == "truth":
-            targets, mask = public.labels[rows].astype(np.float32), np.ones(released.mask.shape, dtype=np.bool_)
+            targets, mask = (
+                public.labels[rows].astype(np.float32),
+                np.ones(released.mask.shape, dtype=np.bool_),
+            )
             self.noise_std = None
         else:
             targets, mask = targets_of(released, soft=soft), released.mask
             self.noise_std = noise_of(released, soft=soft)
             answered = released.answered
             rows, targets, mask = rows[answered], targets[answered], mask[answered]
-        expect(len(rows) > 0, "released labels of at least one query", answered=len(rows))
+        require(len(rows) > 0, "released labels of at least one query", answered=len(rows))
         self.constants = tuple(constant_logits(targets, mask, noise_std=self.noise_std).tolist())
-        others = np.setdiff1d(np.arange(len(public)), rows) if unlabelled else np.zeros(0, dtype=np.int64)
+        others = (
+            np.setdiff1d(np.arange(len(public)), rows)
+            if unlabelled
+            else np.zeros(0, dtype=np.int64)
+        )
         enough = not unlabelled or others.size > 0
-        expect(enough, "public samples without labels for --data.unlabelled", samples=others.size)
+        require(enough, "public samples without labels for --data.unlabelled", samples=others.size)
         self._unlabelled, self._others = unlabelled, others
         self._labelled = _Samples(public.features, rows, targets, mask)
         linear = labels != "truth" and soft and released.linear
@@ -110,7 +126,9 @@ class StudentData(pl.LightningDataModule):
         held_out, training = np.split(order, [self.num_held_out])
         self._val = samples.only(held_out)
         self._train = samples.only(training).with_blank(others)
-        self._order = _Shuffle(len(training), self.seed, others=others.size, extra=self._unlabelled * len(training))
+        self._order = _Shuffle(
+            len(training), self.seed, others=others.size, extra=self._unlabelled * len(training)
+        )
 
     def released_model(self) -> LinearStudent | None:
         """Return the linear model whose answers were released, or None if no such answers were."""
@@ -119,7 +137,10 @@ class StudentData(pl.LightningDataModule):
         features, rows, released = self._linear
         assert released.noisy_counts is not None
         answered = released.answered
-        answers, decisions = released.noisy_counts[answered] / released.num_teachers, released.labels[answered]
+        answers, decisions = (
+            released.noisy_counts[answered] / released.num_teachers,
+            released.labels[answered],
+        )
         return linear_student_of(features[rows], answers, decisions)
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -146,15 +167,21 @@ class StudentData(pl.LightningDataModule):
     def _truth(self, role: Role) -> DataLoader[Any]:
         records = self.source.records(role)
         mask = np.ones(records.labels.shape, dtype=np.bool_)
-        return self._loader(_Samples(records.features, np.arange(len(records)), records.labels, mask))
+        return self._loader(
+            _Samples(records.features, np.arange(len(records)), records.labels, mask)
+        )
 
-    def _loader(self, samples: Dataset[Any], sampler: Sampler[int] | None = None) -> DataLoader[Any]:
+    def _loader(
+        self, samples: Dataset[Any], sampler: Sampler[int] | None = None
+    ) -> DataLoader[Any]:
         size = self.batch_size if sampler is not None else max(self.batch_size, 256)
         return DataLoader(samples, batch_size=size, sampler=sampler, num_workers=self.num_workers)
 
 
 class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
-    def __init__(self, features: Features, rows: IntArray, labels: NDArray[Any], mask: BoolArray) -> None:
+    def __init__(
+        self, features: Features, rows: IntArray, labels: NDArray[Any], mask: BoolArray
+    ) -> None:
         self._features, self._rows, self._labels, self._mask = features, rows, labels, mask
 
     def __len__(self) -> int:
@@ -162,7 +189,9 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
     def only(self, chosen: IntArray) -> _Samples:
         """Return the ``chosen`` samples."""
-        return _Samples(self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen])
+        return _Samples(
+            self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen]
+        )
 
     def with_blank(self, rows: IntArray) -> _Samples:
         """Return these samples followed by unlabelled ones of further ``rows``."""
@@ -178,7 +207,9 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         features, labels, mask = self.__getitems__([item])[0]
         return features, labels, mask
 
-    def __getitems__(self, items: list[int]) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    def __getitems__(
+        self, items: list[int]
+    ) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         features = torch.from_numpy(np.ascontiguousarray(self._features[self._rows[items]]))
         labels = torch.from_numpy(self._labels[items].astype(np.float32))
         mask = torch.from_numpy(self._mask[items].astype(np.float32))

@@ -19,11 +19,12 @@ PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 def cuts_of(probabilities: ArrayLike) -> FloatArray:
     """Return cuts ``[3, C]``, a row for each of `PURPOSES`: a label is given where its probability is above its cut.
 
-    The cut for accuracy is one half. To give a label to the samples S of all has an expected F1, as a ratio of
-    expectations, of ``2 sum_S p / (|S| + sum p)``. Let F be its maximum: then ``sum_S (2 p - F) <= F sum p`` for every
-    S, with equality for the best. The left side is largest where S holds the samples of ``p > F / 2``: the cut is half
-    of the largest F1 (Lipton, Elkan & Naryanaswamy (2014)). For macro-F1 the sums run over the samples of
-    one label; for micro-F1 over all pairs of a sample and a label, so that all labels have one cut.
+    The cut for accuracy is one half. To give a label to the samples S of all has an expected F1, as
+    a ratio of expectations, of ``2 sum_S p / (|S| + sum p)``. Let F be its maximum: then ``sum_S (2
+    p - F) <= F sum p`` for every S, with equality for the best. The left side is largest where S
+    holds the samples of ``p > F / 2``: the cut is half of the largest F1 (Lipton, Elkan &
+    Naryanaswamy (2014)). For macro-F1 the sums run over the samples of one label; for micro-F1 over
+    all pairs of a sample and a label, so that all labels have one cut.
 
     Args:
         probabilities: ``[N, C]``, of public samples.

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from pate._runs.files import naming_output, replacing
-from pate._validation import expect
+from pate._validation import require
 from pate.student._carried import CarriedStudent
 
 ExportFormat = Literal["torch.export", "onnx"]
@@ -31,37 +31,51 @@ _NEEDED = ("onnx", "onnxscript")
 def export_student(student: CarriedStudent, output: Path, *, format: ExportFormat) -> None:
     """Write a student as a program that needs neither ``pate`` nor the class of its network.
 
-    Its input is called as `CarriedStudent.input` says: ``pictures``, uint8 ``[N, 3, size, size]`` that are cut and
-    resized already, or ``features``, float32 ``[N, ...]``; N is any number. Its outputs are ``probabilities``, float32
-    ``[N, C]``, and ``labels``, bool ``[N, C]``. The metadata `METADATA` say so, with the names of the labels and the
-    privacy statement.
+    Its input is called as `CarriedStudent.input` says: ``pictures``, uint8 ``[N, 3, size, size]``
+        that are cut and
+    resized already, or ``features``, float32 ``[N, ...]``; N is any number. Its outputs are
+    ``probabilities``, float32 ``[N, C]``, and ``labels``, bool ``[N, C]``. The metadata `METADATA`
+    say so, with the names of the labels and the privacy statement.
 
     Args:
         student: the student, on the processor.
         output: the file.
-        format: ``torch.export``, for ``torch.export.load``; or ``onnx``, which needs the extra ``onnx``.
+        format: ``torch.export``, for ``torch.export.load``; or ``onnx``, which needs the extra
+            ``onnx``.
 
     Raises:
-        ValueError: in one line, if the packages are missing, the output ends otherwise than its format does, or the
-            network cannot be exported.
+        ValueError: in one line, if the packages are missing, the output ends otherwise than its
+            format does, or the network cannot be exported.
     """
     suffix = _SUFFIXES[format]
-    expect(output.suffix == suffix, f"an output of format {format} that ends in {suffix}", output=str(output))
+    require(
+        output.suffix == suffix,
+        f"an output of format {format} that ends in {suffix}",
+        output=str(output),
+    )
     missing = [name for name in _NEEDED if format == "onnx" and find_spec(name) is None]
-    expect(not missing, "the packages of the extra onnx (pip install 'pate[onnx]')", missing=missing)
+    require(
+        not missing, "the packages of the extra onnx (pip install 'pate[onnx]')", missing=missing
+    )
     input_format = student.input
     # torch might specialise a program traced on one sample to batches of one
     example = torch.zeros(
-        2, *input_format.shape, dtype=torch.uint8 if input_format.kind == "pictures" else torch.float32
+        2,
+        *input_format.shape,
+        dtype=torch.uint8 if input_format.kind == "pictures" else torch.float32,
     )
     any_number = ({0: torch.export.Dim("N")},)
     try:
         with _quiet():
-            program = torch.export.export(student.module, (example,), dynamic_shapes=any_number, strict=False)
+            program = torch.export.export(
+                student.module, (example,), dynamic_shapes=any_number, strict=False
+            )
     # torch raises errors of many classes and any length on what it cannot export
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"Expected a network that torch.export takes, got {type(error).__name__}: {reason}") from None
+        raise ValueError(
+            f"Expected a network that torch.export takes, got {type(error).__name__}: {reason}"
+        ) from None
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             node.meta.pop("stack_trace", None)  # where the code lies on this machine
@@ -72,7 +86,11 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
     else:
         with _quiet():
             converted = torch.onnx.export(
-                program, dynamo=True, input_names=[input_format.kind], output_names=list(_OUTPUTS), verbose=False
+                program,
+                dynamo=True,
+                input_names=[input_format.kind],
+                output_names=list(_OUTPUTS),
+                verbose=False,
             )
         assert converted is not None
         converted.model.metadata_props[METADATA] = metadata
@@ -87,7 +105,8 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.WARNING)
     try:
         with redirect_stderr(io.StringIO()), warnings.catch_warnings():
-            # torch 2.6 and 2.7, of transforms in a list: only the names of modules in its traces are lost
+            # torch 2.6 and 2.7, of transforms in a list: only the names of modules in its traces
+            # are lost
             warnings.filterwarnings("ignore", "Unable to find the path of the module", UserWarning)
             yield
     finally:

@@ -13,7 +13,12 @@ from pate.student._decisions import PURPOSES, Purpose, agreement, cuts_of
 
 
 def evaluate(
-    probabilities: ArrayLike, truth: ArrayLike, label_names: tuple[str, ...], *, cuts: FloatArray, optimize: Purpose
+    probabilities: ArrayLike,
+    truth: ArrayLike,
+    label_names: tuple[str, ...],
+    *,
+    cuts: FloatArray,
+    optimize: Purpose,
 ) -> dict[str, Any]:
     """Return the figures of predictions on samples with known labels.
 
@@ -25,13 +30,20 @@ def evaluate(
         optimize: which of them decides.
 
     Returns:
-        ``macro_f1``, ``micro_f1``, ``mAP``, ``balanced_accuracy`` and ``accuracy`` over all labels; under ``at_cut``
-        the figures `PURPOSES` of the decisions that serve each of them; under ``per_label`` those of each label.
+        ``macro_f1``, ``micro_f1``, ``mAP``, ``balanced_accuracy`` and ``accuracy`` over all labels;
+        under ``at_cut`` the figures `PURPOSES` of the decisions that serve each of them; under
+        ``per_label`` those of each label.
     """
     scores, right = np.asarray(probabilities), np.asarray(truth) > 0
-    at_cut = {purpose: agreement(scores > row, right) for purpose, row in zip(PURPOSES, cuts, strict=True)}
+    at_cut = {
+        purpose: agreement(scores > row, right) for purpose, row in zip(PURPOSES, cuts, strict=True)
+    }
     decisions = scores > cuts[PURPOSES.index(optimize)]
-    hits, num_given, num_right = (decisions & right).sum(axis=0), decisions.sum(axis=0), right.sum(axis=0)
+    hits, num_given, num_right = (
+        (decisions & right).sum(axis=0),
+        decisions.sum(axis=0),
+        right.sum(axis=0),
+    )
     per_label = {
         "f1": 2 * hits / np.maximum(num_given + num_right, 1),
         "recall": hits / np.maximum(num_right, 1),
@@ -58,4 +70,6 @@ def evaluate_constant(
 ) -> dict[str, Any]:
     """Return the figures of one answer to all samples, by cuts of its own probabilities ``shares`` ``[C]``."""
     probabilities = np.broadcast_to(np.asarray(shares), truth.shape)
-    return evaluate(probabilities, truth, label_names, cuts=cuts_of(probabilities[:1]), optimize=optimize)
+    return evaluate(
+        probabilities, truth, label_names, cuts=cuts_of(probabilities[:1]), optimize=optimize
+    )

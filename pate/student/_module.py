@@ -16,8 +16,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pate._linear import LinearStudent, departures
 from pate._networks import make_network
-from pate._validation import expect, expect_open_unit, expect_positive
-from pate.data._augmentation import augmented, expect_pictures
+from pate._validation import require, require_in_open_unit_interval, require_positive
+from pate.data._augmentation import augmented, require_pictures
 from pate.student._answers import gated
 from pate.student._closed_form import Batch, as_layer, linear_layer, solve
 from pate.student._data import StudentData
@@ -28,25 +28,29 @@ from pate.student._metrics import evaluate
 class Student(pl.LightningModule):
     """A multi-label classifier trained on released labels.
 
-    A network that is one linear layer is not trained step by step: it becomes the student of `pate.student.fit_linear`,
-    which learns from all released queries at once, in one epoch, and needs no optimizer, weight decay or validation.
-    Where answers of a linear model were released, it is that model.
+    A network that is one linear layer is not trained step by step: it becomes the student of
+        `pate.student.fit_linear`,
+    which learns from all released queries at once, in one epoch, and needs no optimizer, weight
+    decay or validation. Where answers of a linear model were released, it is that model.
 
-    Any other network is trained by descent. Its answers to held-out samples are compared with the constant answer that
-    the release supports: the network decides as many labels as it is better at together; the constant answer decides
-    all others, and the network ranks them. Without held-out samples nothing is compared.
+    Any other network is trained by descent. Its answers to held-out samples are compared with the
+    constant answer that the release supports: the network decides as many labels as it is better at
+    together; the constant answer decides all others, and the network ranks them. Without held-out
+    samples nothing is compared.
 
-    A label is given where its probability is above its cut, of which there is one for each figure that decisions can
-    serve: from the student's probabilities of the samples that a closed form learns
-    from, or of those held out from descent, of which there must be some. They cost nothing.
+    A label is given where its probability is above its cut, of which there is one for each figure
+    that decisions can serve: from the student's probabilities of the samples that a closed form
+    learns from, or of those held out from descent, of which there must be some. They cost nothing.
 
-    A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The
-    loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target is a label, or a share of the
-    teachers with Gaussian noise, which may lie below 0 and above 1: the noise has mean 0, and so has its part in the
-    loss and in its gradient, in training and in validation. ``val_loss`` compares models without a private label. The
-    effect of the noise shrinks with the number of samples, and weight decay limits it.
+    A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not
+    enter the loss. The loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A
+    target is a label, or a share of the teachers with Gaussian noise, which may lie below 0 and
+    above 1: the noise has mean 0, and so has its part in the loss and in its gradient, in training
+    and in validation. ``val_loss`` compares models without a private label. The effect of the noise
+    shrinks with the number of samples, and weight decay limits it.
 
-    A student can learn from entries that were not released, too: with ``pseudo_confidence``, a running average of the
+    A student can learn from entries that were not released, too: with ``pseudo_confidence``, a
+        running average of the
     network labels those of which it is certain.
 
     Args:
@@ -58,25 +62,30 @@ class Student(pl.LightningModule):
         seed: seed of the initial weights and of randomness in training, such as dropout.
         augment: transforms of pictures while the student trains by descent, such as those of
             ``torchvision.transforms.v2``, applied to each picture by itself.
-        pseudo_confidence: lowest probability, of a label or of its absence, at which the running average labels an
-            entry that was not released; None for no such labels. ``data.unlabelled`` adds samples without any label.
+        pseudo_confidence: lowest probability, of a label or of its absence, at which the running
+            average labels an entry that was not released; None for no such labels.
+            ``data.unlabelled`` adds samples without any label.
         average_decay: share of the running average kept at each step.
         pseudo_weight: weight of these labels in the loss.
-        fit: ``closed_form`` or ``descent``; by default the closed form wherever the network is one linear layer and
-            ``pseudo_confidence`` is not set.
-        noise_std: standard deviation of the noise in the targets, linked from the data; None if they have none.
-        constants: logits of the constant answer for each label, linked from the data; None to compare with none.
+        fit: ``closed_form`` or ``descent``; by default the closed form wherever the network is one
+            linear layer and ``pseudo_confidence`` is not set.
+        noise_std: standard deviation of the noise in the targets, linked from the data; None if
+            they have none.
+        constants: logits of the constant answer for each label, linked from the data; None to
+            compare with none.
         optimize: the figure that decisions serve.
 
     Attributes:
-        cuts: ``[3, C]``, for each of `PURPOSES` the probability above which a label is given, in every checkpoint.
-        departs: ``[C]``, which labels the network decides, in every checkpoint; the others stay on the side of
-            ``constant_logits``.
+        cuts: ``[3, C]``, for each of `PURPOSES` the probability above which a label is given, in
+            every checkpoint.
+        departs: ``[C]``, which labels the network decides, in every checkpoint; the others stay on
+            the side of ``constant_logits``.
         closed_form: whether the student is the closed-form one.
 
     Raises:
-        ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not positive, or if
-            the closed form is requested for a network other than one linear layer, or with pseudo-labels.
+        ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not
+            positive, or if the closed form is requested for a network other than one linear layer,
+            or with pseudo-labels.
     """
 
     constant_logits: Tensor
@@ -101,11 +110,11 @@ class Student(pl.LightningModule):
         optimize: Purpose = "accuracy",
     ) -> None:
         super().__init__()
-        expect_open_unit(average_decay=average_decay)
-        expect_positive(pseudo_weight=pseudo_weight)
+        require_in_open_unit_interval(average_decay=average_decay)
+        require_positive(pseudo_weight=pseudo_weight)
         if pseudo_confidence is not None:
             within = 0.5 <= pseudo_confidence < 1
-            expect(within, "0.5 <= pseudo_confidence < 1", pseudo_confidence=pseudo_confidence)
+            require(within, "0.5 <= pseudo_confidence < 1", pseudo_confidence=pseudo_confidence)
         self.save_hyperparameters(ignore=["network", "optimizer", "scheduler", "augment"])
         self.label_names = tuple(label_names)
         with torch.random.fork_rng(devices=[]):
@@ -120,16 +129,24 @@ class Student(pl.LightningModule):
         self._confidence, self._pseudo_weight = pseudo_confidence, pseudo_weight
         solvable = linear_layer(self.network) is not None and pseudo_confidence is None
         remedy = "fit=descent, or one linear layer without pseudo_confidence"
-        expect(solvable or fit != "closed_form", remedy, network=type(self.network).__name__, fit=fit)
+        require(
+            solvable or fit != "closed_form", remedy, network=type(self.network).__name__, fit=fit
+        )
         self.closed_form = solvable if fit is None else fit == "closed_form"
-        expect_pictures(augment, input_shape)
-        expect(not (augment and self.closed_form), "fit=descent for a student that augments its pictures", fit=fit)
+        require_pictures(augment, input_shape)
+        require(
+            not (augment and self.closed_form),
+            "fit=descent for a student that augments its pictures",
+            fit=fit,
+        )
         self._augment = augment
         self.automatic_optimization = not self.closed_form
         self._noise_std, self._collected = noise_std, list[Batch]()
         self._released_model: LinearStudent | None = None
         self._compares = constants is not None
-        constant_logits = torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
+        constant_logits = (
+            torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
+        )
         self.register_buffer("constant_logits", constant_logits)
         self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
         self.register_buffer("cuts", torch.full((len(PURPOSES), len(self.label_names)), 0.5))
@@ -147,7 +164,11 @@ class Student(pl.LightningModule):
     def setup(self, stage: str) -> None:
         """Let the closed form see all released queries."""
         if self.closed_form and stage == "fit":
-            expect(self.trainer.world_size == 1, "trainer.devices=1, or fit=descent", devices=self.trainer.world_size)
+            require(
+                self.trainer.world_size == 1,
+                "trainer.devices=1, or fit=descent",
+                devices=self.trainer.world_size,
+            )
             data = getattr(self.trainer, "datamodule", None)
             if isinstance(data, StudentData):
                 data.hold_out(0.0)
@@ -164,7 +185,11 @@ class Student(pl.LightningModule):
         logits: Tensor = self.network(features)
         loss = masked_loss(logits, targets, mask)
         self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)
-        return loss if self.average is None else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
+        return (
+            loss
+            if self.average is None
+            else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
+        )
 
     def _closed_form_step(self, batch: Batch) -> None:
         """Collect a batch; after the last one of the epoch, move to the solution for all of them and stop."""
@@ -174,15 +199,23 @@ class Student(pl.LightningModule):
         features, targets, mask = (torch.cat(parts) for parts in zip(*self._collected, strict=True))
         self._collected.clear()
         exact = self._released_model
-        solution = solve((features, targets, mask), self._noise_std) if exact is None else as_layer(exact)
+        solution = (
+            solve((features, targets, mask), self._noise_std) if exact is None else as_layer(exact)
+        )
         layer, optimizer = linear_layer(self.network), self.optimizers()
         assert layer is not None
         assert isinstance(optimizer, LightningOptimizer)
-        # one step of length 1 along the difference, so that loops, loggers and checkpoints see ordinary training
+        # one step of length 1 along the difference, so that loops, loggers and checkpoints see
+        # ordinary training
         layer.weight.grad = layer.weight.detach() - solution.weight.to(layer.weight)
         layer.bias.grad = layer.bias.detach() - solution.bias.to(layer.bias)
         optimizer.step()
-        self.log("train_loss", masked_loss(self.network(features), targets, mask), on_step=False, on_epoch=True)
+        self.log(
+            "train_loss",
+            masked_loss(self.network(features), targets, mask),
+            on_step=False,
+            on_epoch=True,
+        )
         self.departs.copy_(solution.departs)
         self.constant_logits.copy_(solution.constants)
         self._cut(self.network(features))
@@ -216,7 +249,12 @@ class Student(pl.LightningModule):
         features, targets, mask = batch
         logits: Tensor = self.network(features)
         # weighted, so that an epoch's loss is the mean over all released entries
-        self.log("val_loss", masked_loss(logits, targets, mask), prog_bar=True, batch_size=int(mask.sum().clamp(min=1)))
+        self.log(
+            "val_loss",
+            masked_loss(logits, targets, mask),
+            prog_bar=True,
+            batch_size=int(mask.sum().clamp(min=1)),
+        )
         self._evaluated.append((logits, targets, mask))
 
     def on_validation_epoch_end(self) -> None:
@@ -226,10 +264,14 @@ class Student(pl.LightningModule):
         logits, targets, mask = self._gathered()
         if self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
             if self._compares:
-                differs = (logits > 0).to(targets.dtype) - (self.constant_logits > 0).to(targets.dtype)
+                differs = (logits > 0).to(targets.dtype) - (self.constant_logits > 0).to(
+                    targets.dtype
+                )
                 terms = (differs * (2 * targets - 1) * mask).double()
                 gains, squares = terms.sum(dim=0), terms.square().sum(dim=0)
-                self.departs.copy_(torch.from_numpy(departures(gains.cpu().numpy(), squares.cpu().numpy())))
+                self.departs.copy_(
+                    torch.from_numpy(departures(gains.cpu().numpy(), squares.cpu().numpy()))
+                )
             self._cut(logits)
         # the metrics need labels, which noisy shares are not
         labelled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
@@ -258,7 +300,13 @@ class Student(pl.LightningModule):
         cuts = self.cuts.cpu().double().numpy()
         scores, labels = probabilities.cpu().numpy(), truth.cpu().numpy()
         figures = evaluate(scores, labels, self.label_names, cuts=cuts, optimize=self.optimize)
-        self.log_dict({f"{prefix}_{name}": value for name, value in figures.items() if isinstance(value, float)})
+        self.log_dict(
+            {
+                f"{prefix}_{name}": value
+                for name, value in figures.items()
+                if isinstance(value, float)
+            }
+        )
         return figures
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:

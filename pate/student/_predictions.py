@@ -16,7 +16,7 @@ from PIL import Image
 from pate._progress import stage_bar
 from pate._runs.files import cell, naming_output, read_arrays, replacing, write_arrays
 from pate._typing import Float32Array, UInt8Array
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate.data._arrays import OPTIONAL
 from pate.data._checks import as_text
 from pate.data._images import FORMATS
@@ -59,10 +59,11 @@ def predict_files(
 
     Args:
         student: the student.
-        source: a folder of pictures, those in its folders too; or an ``.npz`` with ``X`` ``[N, ...]`` and optionally
-            ``ids`` ``[N]``; or a ``.csv`` with a column ``text``, or one for each feature, and optionally ``id``.
-        output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz`` with ``ids``,
-            ``label_names``, ``probabilities`` and ``labels``.
+        source: a folder of pictures, those in its folders too; or an ``.npz`` with ``X`` ``[N,
+            ...]`` and optionally ``ids`` ``[N]``; or a ``.csv`` with a column ``text``, or one for
+            each feature, and optionally ``id``.
+        output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz``
+            with ``ids``, ``label_names``, ``probabilities`` and ``labels``.
         unreadable: whether a picture that cannot be read is an error or is skipped.
         probabilities: whether the table holds probabilities in place of 0 and 1.
         batch_size: samples at a time.
@@ -73,17 +74,26 @@ def predict_files(
     Raises:
         ValueError: in one line, if the source, a sample of it or the output cannot be used.
     """
-    expect_count(1, batch_size=batch_size)
-    expect(output.suffix in _FORMATS, "an output that ends in .csv or .npz", output=str(output))
+    require_count(1, batch_size=batch_size)
+    require(output.suffix in _FORMATS, "an output that ends in .csv or .npz", output=str(output))
     skipped: list[str] = []
     samples: NDArray[Any] | list[str]
     if source.is_dir():
-        expect(student.input.kind == "pictures", "an .npz of features, as the student takes", source=str(source))
+        require(
+            student.input.kind == "pictures",
+            "an .npz of features, as the student takes",
+            source=str(source),
+        )
         paths = pictures_in(source)
-        total, batches = len(paths), _read_pictures(paths, source, student.input, batch_size, unreadable, skipped)
+        total, batches = (
+            len(paths),
+            _read_pictures(paths, source, student.input, batch_size, unreadable, skipped),
+        )
     else:
         table = source.suffix == ".csv" and (student.input.kind == "texts" or student.input.columns)
-        samples, ids = _read_table(source, student.input.columns) if table else _read_archive(source)
+        samples, ids = (
+            _read_table(source, student.input.columns) if table else _read_archive(source)
+        )
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
     with naming_output(output), stage_bar(total, "predictions", unit="sample") as bar:
@@ -99,8 +109,10 @@ def predict_files(
 def pictures_in(folder: Path) -> list[Path]:
     """Return the files in a folder and below it that have the suffix of a picture, sorted."""
     suffixes = {suffix for suffix, kind in Image.registered_extensions().items() if kind in FORMATS}
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
-    expect(paths, f"pictures in {folder}", pictures=0)
+    paths = sorted(
+        path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file()
+    )
+    require(paths, f"pictures in {folder}", pictures=0)
     return paths
 
 
@@ -127,24 +139,41 @@ def _read_pictures(
             for path, picture in zip(chosen, pool.map(read, chosen), strict=True):
                 if isinstance(picture, ValueError):
                     if unreadable == "refuse":
-                        raise ValueError(f"{picture}; --unreadable=skip leaves such files out") from None
+                        raise ValueError(
+                            f"{picture}; --unreadable=skip leaves such files out"
+                        ) from None
                     skipped.append(str(picture))
                 else:
                     names.append(path.relative_to(folder).as_posix())
                     pictures.append(picture)
             if pictures:
                 yield Batch(names, np.stack(pictures), start + len(chosen))
-    expect(len(skipped) < len(paths), f"a readable picture in {folder}", unreadable=len(skipped))
+    require(len(skipped) < len(paths), f"a readable picture in {folder}", unreadable=len(skipped))
 
 
 def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
     arrays = read_arrays(
-        path, ("X",), ("ids",), unread=("Y", *OPTIONAL), what="a folder of pictures or an .npz with X [N, ...]"
+        path,
+        ("X",),
+        ("ids",),
+        unread=("Y", *OPTIONAL),
+        what="a folder of pictures or an .npz with X [N, ...]",
     )
     samples = arrays["X"]
-    expect(samples.ndim > 0 and len(samples) > 0, f"samples in X of {path}", shape=list(samples.shape))
-    ids = as_text(arrays["ids"]).tolist() if "ids" in arrays else [str(row) for row in range(len(samples))]
-    expect(len(ids) == len(samples), f"as many ids as samples in {path}", ids=len(ids), samples=len(samples))
+    require(
+        samples.ndim > 0 and len(samples) > 0, f"samples in X of {path}", shape=list(samples.shape)
+    )
+    ids = (
+        as_text(arrays["ids"]).tolist()
+        if "ids" in arrays
+        else [str(row) for row in range(len(samples))]
+    )
+    require(
+        len(ids) == len(samples),
+        f"as many ids as samples in {path}",
+        ids=len(ids),
+        samples=len(samples),
+    )
     return samples, ids
 
 
@@ -164,7 +193,9 @@ _Answers = Iterator[tuple[list[str], Float32Array, UInt8Array]]
 _Write = Callable[[Path, tuple[str, ...], _Answers, bool], int]
 
 
-def _write_table(output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool) -> int:
+def _write_table(
+    output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool
+) -> int:
     num = 0
     with replacing(output, "w") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -178,9 +209,14 @@ def _write_table(output: Path, names: tuple[str, ...], answers: _Answers, probab
     return num
 
 
-def _write_archive(output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool) -> int:
+def _write_archive(
+    output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool
+) -> int:
     batch_ids, batch_probabilities, batch_labels = zip(*answers, strict=True)
     ids = np.concatenate(batch_ids)
-    tables = {"probabilities": np.concatenate(batch_probabilities), "labels": np.concatenate(batch_labels)}
+    tables = {
+        "probabilities": np.concatenate(batch_probabilities),
+        "labels": np.concatenate(batch_labels),
+    }
     write_arrays(output, ids=ids, label_names=np.array(names), **tables)
     return len(ids)

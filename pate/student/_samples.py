@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pate._runs import Json
 from pate._typing import Float32Array, UInt8Array
-from pate._validation import as_float32, expect
+from pate._validation import as_float32, require
 from pate.data._images import Pictures, read_image, squared
 from pate.data._number_table import NumberColumns
 from pate.data._records import Features
@@ -31,7 +31,8 @@ class InputFormat:
 
     Attributes:
         kind: ``pictures``, ``texts``, or ``features`` of any other kind.
-        shape: shape of one sample: of a picture ``(3, size, size)``, of a text the number of its hashed features.
+        shape: shape of one sample: of a picture ``(3, size, size)``, of a text the number of its
+            hashed features.
         columns: names of the features, if they have any.
     """
 
@@ -55,10 +56,26 @@ class InputFormat:
         """Return the format as plain data, with what a reader has to know of the numbers."""
         if self.kind == "pictures":
             means = "red, green, blue; the central square of a picture, resized bilinearly; 255 is white"
-            return {"kind": self.kind, "shape": list(self.shape), "dtype": "uint8", "range": [0, 255], "means": means}
-        means = "as trained" if self.kind == "features" else "words, hashed by HashingVectorizer of scikit-learn"
+            return {
+                "kind": self.kind,
+                "shape": list(self.shape),
+                "dtype": "uint8",
+                "range": [0, 255],
+                "means": means,
+            }
+        means = (
+            "as trained"
+            if self.kind == "features"
+            else "words, hashed by HashingVectorizer of scikit-learn"
+        )
         columns = {"columns": list(self.columns)} if self.columns else {}
-        numbers = {"kind": self.kind, "shape": list(self.shape), "dtype": "float32", "range": None, "means": means}
+        numbers = {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "dtype": "float32",
+            "range": None,
+            "means": means,
+        }
         return numbers | columns
 
     @property
@@ -67,16 +84,19 @@ class InputFormat:
         return self.shape[-1]
 
     def read(self, path: Path) -> UInt8Array:
-        """Return the picture in a file as uint8 ``[3, size, size]``. Raises ``ValueError`` if it is not readable."""
+        """Return the picture in a file as uint8 ``[3, size, size]``.
+
+        Raises ``ValueError`` if it is not readable.
+        """
         return read_image(path, self.size)
 
     def batch(self, samples: Samples) -> NDArray[Any]:
         """Return samples as the student takes them: uint8 pictures, or float32, ``[N, *shape]``.
 
         Args:
-            samples: ``[N, *shape]``. Pictures are uint8 or floats in [0, 1]; or uint8 ``[N, height, width, 3]`` of any
-                size; or a list of PIL pictures, of paths, or of single arrays ``[height, width, 3]`` of any sizes; or
-                texts in a list.
+            samples: ``[N, *shape]``. Pictures are uint8 or floats in [0, 1]; or uint8 ``[N, height,
+                width, 3]`` of any size; or a list of PIL pictures, of paths, or of single arrays
+                ``[height, width, 3]`` of any sizes; or texts in a list.
 
         Raises:
             ValueError: in one line, if they are of another shape, not finite, or not readable.
@@ -89,9 +109,9 @@ class InputFormat:
             counts: Float32Array = hashed([*samples], self.shape[0]).toarray()
             return counts
         features = _numbers(samples)
-        self._expect_shape(features)
+        self._require_shape(features)
         others = int((~np.isfinite(features)).sum())
-        expect(not others, "finite features", numbers_that_are_not=others)
+        require(not others, "finite features", numbers_that_are_not=others)
         return features
 
     def _pictures(self, samples: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
@@ -101,12 +121,14 @@ class InputFormat:
         if samples.dtype == np.uint8:
             if samples.ndim == 4 and samples.shape[1:] != self.shape and samples.shape[-1] == 3:
                 return self._pictures([*samples])
-            self._expect_shape(samples)
+            self._require_shape(samples)
             return samples
         pixels = _numbers(samples)
-        self._expect_shape(pixels)
+        self._require_shape(pixels)
         low, high = (float(pixels.min()), float(pixels.max())) if pixels.size else (0.0, 0.0)
-        expect(low >= 0 and high <= 1, "uint8 pictures, or floats in [0, 1]", minimum=low, maximum=high)
+        require(
+            low >= 0 and high <= 1, "uint8 pictures, or floats in [0, 1]", minimum=low, maximum=high
+        )
         return pixels
 
     def _picture(self, picture: Any) -> UInt8Array:
@@ -118,16 +140,27 @@ class InputFormat:
         if array.dtype == np.uint8 and array.shape == self.shape:
             return array
         is_picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3
-        expect(is_picture, "PIL pictures, paths or uint8 [height, width, 3]", shape=array.shape, dtype=str(array.dtype))
+        require(
+            is_picture,
+            "PIL pictures, paths or uint8 [height, width, 3]",
+            shape=array.shape,
+            dtype=str(array.dtype),
+        )
         return squared(Image.fromarray(array), self.size)
 
-    def _expect_shape(self, samples: NDArray[Any]) -> None:
+    def _require_shape(self, samples: NDArray[Any]) -> None:
         required = f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]"
-        expect(samples.shape[1:] == self.shape and samples.ndim > 0, required, shape=list(samples.shape))
+        require(
+            samples.shape[1:] == self.shape and samples.ndim > 0,
+            required,
+            shape=list(samples.shape),
+        )
 
 
 def _numbers(samples: NDArray[Any] | Sequence[Any]) -> Float32Array:
     try:
         return as_float32(samples)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"Expected an array of numbers, got {type(samples).__name__} ({error})") from None
+        raise ValueError(
+            f"Expected an array of numbers, got {type(samples).__name__} ({error})"
+        ) from None

@@ -11,8 +11,8 @@ from pate._typing import Float32Array
 def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
     """Return the targets of a student, ``[Q, C]``: shares of the teachers if there are noisy counts, else labels.
 
-    The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`). Answers of
-    a linear model have no such noise, and are clipped to [0, 1].
+    The noise in a share has mean 0, so that a loss linear in its target is right on average (see
+    `Student`). Answers of a linear model have no such noise, and are clipped to [0, 1].
     """
     if soft and released.noisy_counts is not None:
         shares = released.noisy_counts / released.num_teachers
@@ -22,4 +22,8 @@ def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
 
 def noise_of(released: ReleasedLabels, *, soft: bool = True) -> float | None:
     """Return the deviation of the noise in the targets of `targets_of`, None if they have none."""
-    return released.noise_std / released.num_teachers if soft and released.noise_std is not None else None
+    return (
+        released.noise_std / released.num_teachers
+        if soft and released.noise_std is not None
+        else None
+    )

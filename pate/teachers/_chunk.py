@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pate._networks import make_network
 from pate._typing import Float32Array, FloatArray, UInt8Array
-from pate._validation import expect
+from pate._validation import require
 from pate.teachers._losses import BinaryCrossEntropy
 from pate.teachers._plan import TeacherPlan
 
@@ -25,12 +25,16 @@ from pate.teachers._plan import TeacherPlan
 _POINTS = 100
 
 
-def make_networks(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, teachers: range) -> list[nn.Module]:
+def make_networks(
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, teachers: range
+) -> list[nn.Module]:
     """Return one network per teacher, whose initial weights depend only on (seed, teacher)."""
     networks = []
     for teacher in teachers:
         with torch.random.fork_rng(devices=[]):
-            state = np.random.SeedSequence([plan.seed, teacher]).generate_state(1, np.uint64)[0] >> 1
+            state = (
+                np.random.SeedSequence([plan.seed, teacher]).generate_state(1, np.uint64)[0] >> 1
+            )
             _seed(int(state), torch.device("cpu"))
             networks.append(make_network(plan.network, shape, num_labels))
     return networks
@@ -39,21 +43,23 @@ def make_networks(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *,
 class TeacherChunk(pl.LightningModule):
     """Teachers trained side by side, each on its own batches, by one backward pass of the sum of their mean losses.
 
-    The gradient of that sum with respect to one teacher's weights involves its own batch alone, and the optimizer works
-    entry by entry: no teacher's weights depend on another's data. Buffers, such as those of batch norm, are stacked
-    like weights.
+    The gradient of that sum with respect to one teacher's weights involves its own batch alone, and
+    the optimizer works entry by entry: no teacher's weights depend on another's data. Buffers, such
+    as those of batch norm, are stacked like weights.
 
     Args:
-        networks: one network per teacher, all of one architecture. A single one is trained as it is; several are
-            stacked.
+        networks: one network per teacher, all of one architecture. A single one is trained as it
+            is; several are stacked.
         plan: how they are trained: optimizer, loss, schedule, clipping and number of steps.
-        positive_weights: ``[chunk, C]`` float32 weights of positive labels in the loss, each from its own partition.
-        label_shares: ``[chunk, C]`` float32, of each teacher's own records; NaN for one without records, which is not
-            trained.
+        positive_weights: ``[chunk, C]`` float32 weights of positive labels in the loss, each from
+            its own partition.
+        label_shares: ``[chunk, C]`` float32, of each teacher's own records; NaN for one without
+            records, which is not trained.
         seed: seed of what is random in the networks while they train, such as dropout.
 
     Attributes:
-        losses: ``[points, chunk]`` mean losses on the last batch of each of up to 100 equal spans of steps. PRIVATE.
+        losses: ``[points, chunk]`` mean losses on the last batch of each of up to 100 equal spans
+            of steps. PRIVATE.
     """
 
     losses: Tensor
@@ -77,15 +83,21 @@ class TeacherChunk(pl.LightningModule):
         self.chunk = len(networks)
         losses = torch.full((min(plan.num_steps, _POINTS), self.chunk), torch.nan)
         self.register_buffer("losses", losses, persistent=False)
-        self.register_buffer("positive_weights", torch.from_numpy(positive_weights)[:, None], persistent=False)
+        self.register_buffer(
+            "positive_weights", torch.from_numpy(positive_weights)[:, None], persistent=False
+        )
         self.register_buffer("label_shares", torch.from_numpy(label_shares), persistent=False)
-        self.register_buffer("has_records", self.label_shares.isfinite().all(1).float(), persistent=False)
+        self.register_buffer(
+            "has_records", self.label_shares.isfinite().all(1).float(), persistent=False
+        )
         if self.chunk == 1:
             self.network = networks[0]
             return
         parameters, buffers = stack_module_state(list(networks))
         # "." means nesting in the names of a module's parameters
-        self.stacked = nn.ParameterDict({name.replace(".", "/"): nn.Parameter(p) for name, p in parameters.items()})
+        self.stacked = nn.ParameterDict(
+            {name.replace(".", "/"): nn.Parameter(p) for name, p in parameters.items()}
+        )
         self._buffer_names = list(buffers)
         for name, buffer in buffers.items():
             self.register_buffer(_buffer_name(name), buffer)
@@ -101,7 +113,9 @@ class TeacherChunk(pl.LightningModule):
         buffers = {name: getattr(self, _buffer_name(name)) for name in self._buffer_names}
         template = self._template[0].train(self.training)
 
-        def call(parameters: dict[str, Tensor], buffers: dict[str, Tensor], features: Tensor) -> Tensor:
+        def call(
+            parameters: dict[str, Tensor], buffers: dict[str, Tensor], features: Tensor
+        ) -> Tensor:
             result: Tensor = functional_call(template, (parameters, buffers), (features,))
             return result
 
@@ -116,7 +130,10 @@ class TeacherChunk(pl.LightningModule):
         if self.chunk == 1:
             values = [value[None] for value in self.network.state_dict().values()]
         else:
-            values = [*self.stacked.values(), *(getattr(self, _buffer_name(name)) for name in self._buffer_names)]
+            values = [
+                *self.stacked.values(),
+                *(getattr(self, _buffer_name(name)) for name in self._buffer_names),
+            ]
         finite = [torch.isfinite(value).reshape(self.chunk, -1).all(1) for value in values]
         return torch.stack([self.has_records > 0, *finite]).all(0)
 
@@ -149,8 +166,11 @@ class TeacherChunk(pl.LightningModule):
             return optimizer
         scheduler = self._plan.scheduler(optimizer)
         public = not isinstance(scheduler, ReduceLROnPlateau)
-        expect(public, "a scheduler that looks at no loss", scheduler=type(scheduler).__name__)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        require(public, "a scheduler that looks at no loss", scheduler=type(scheduler).__name__)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Store the loss curves in the checkpoint."""

@@ -40,7 +40,9 @@ def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
         )
     except MisconfigurationException as error:
         reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"Expected an accelerator that this machine has, got {accelerator}: {reason}") from None
+        raise ValueError(
+            f"Expected an accelerator that this machine has, got {accelerator}: {reason}"
+        ) from None
 
 
 def local_rank() -> int:
@@ -55,7 +57,9 @@ def local_rank() -> int:
 def root_device(accelerator: str) -> torch.device:
     """Return the device that this process trains on and votes on."""
     with quiet_lightning():
-        device: torch.device = make_trainer(accelerator, enable_checkpointing=False).strategy.root_device
+        device: torch.device = make_trainer(
+            accelerator, enable_checkpointing=False
+        ).strategy.root_device
     return device
 
 

@@ -1,7 +1,7 @@
 """Runs jobs on chunks of teachers: in this process, on local workers, or on Ray.
 
-The work on each chunk writes a file, and a chunk whose file exists is not done again. If a worker is lost, its chunk
-resumes from the last checkpoint.
+The work on each chunk writes a file, and a chunk whose file exists is not done again. If a worker
+is lost, its chunk resumes from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from pate._own_code import OwnCode, finder_in_use
 from pate._runs.locks import lease
-from pate._validation import expect
+from pate._validation import require
 from pate.teachers._jobs import ChunkJob, Execution, Progress, Report, forget_steps, steps_writer
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
         job: the job.
         chunks: the teachers of each chunk.
         execution: where the job runs.
-        report: called with the number of steps as they are done, including those of chunks done before.
+        report: called with the number of steps as they are done, including those of chunks done
+            before.
 
     Raises:
         RuntimeError: if workers are lost again and again.
@@ -73,13 +74,14 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
 def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
     """Work on chunks that nobody else works on, until all are done, by whom ever.
 
-    After each chunk a worker looks from the first one on again, so that all chunks are begun in order. What a worker
-    that died has left therefore comes before all that nobody has begun, and is what the next one to be free takes.
+    After each chunk a worker looks from the first one on again, so that all chunks are begun in
+    order. What a worker that died has left therefore comes before all that nobody has begun, and is
+    what the next one to be free takes.
     """
     while missing:
         for teachers in list(missing):
             path = job.lease_file(teachers)
-            expect(path is not None, "a job on which processes work together", lease_file=None)
+            require(path is not None, "a job on which processes work together", lease_file=None)
             assert path is not None
             with lease(path) as held:
                 if job.is_done(teachers):
@@ -94,7 +96,9 @@ def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
                 time.sleep(_POLL_SECONDS)
 
 
-def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, progress: Progress) -> None:
+def _run_on_loky(
+    job: ChunkJob, missing: list[range], execution: Execution, progress: Progress
+) -> None:
     lost = 0
     while missing:
         pool = Parallel(
@@ -106,7 +110,9 @@ def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, prog
             max_nbytes="1M" if job.public else None,
         )
         calls = (
-            delayed(_work)((finder_in_use(), job.only(teachers)), teachers, execution.threads, os.getpid())
+            delayed(_work)(
+                (finder_in_use(), job.only(teachers)), teachers, execution.threads, os.getpid()
+            )
             for teachers in missing
         )
         try:
@@ -133,23 +139,29 @@ def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, prog
             return
 
 
-def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progress: Progress) -> None:
+def _run_on_ray(
+    job: ChunkJob, missing: list[range], execution: Execution, progress: Progress
+) -> None:
     try:
         import ray
         from ray.job_config import JobConfig
     except ImportError:
-        raise ValueError("Expected the package ray for executor='ray', got none: pip install 'pate[ray]'") from None
+        raise ValueError(
+            "Expected the package ray for executor='ray', got none: pip install 'pate[ray]'"
+        ) from None
     if started := not ray.is_initialized():
         terminate = signal.getsignal(signal.SIGTERM)
         address = os.environ.get("RAY_ADDRESS")
         ray.init(
-            # by default Ray joins any cluster that runs here, whose size is its own and whose owner is anybody
+            # by default Ray joins any cluster that runs here, whose size is its own and whose owner
+            # is anybody
             address=address or "local",
             num_cpus=None if address else execution.workers * execution.threads,
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            # a client's: workers of any other import from the working directory of this process first
+            # a client's: workers of any other import from the working directory of this process
+            # first
             job_config=JobConfig(_client_job=True),
             runtime_env={
                 "env_vars": {
@@ -164,7 +176,9 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
             signal.signal(signal.SIGTERM, terminate)
     try:
         # the work of a lost worker is submitted again; an error of the job itself is not
-        work = ray.remote(num_cpus=execution.threads, num_gpus=execution.gpus, max_retries=_PATIENCE)(_work)
+        work = ray.remote(
+            num_cpus=execution.threads, num_gpus=execution.gpus, max_retries=_PATIENCE
+        )(_work)
         stored: ObjectRef[_Sent] | None = None
 
         def sent(teachers: range) -> _Sent | ObjectRef[_Sent]:
@@ -210,8 +224,8 @@ def _work(sent: _Sent, teachers: range, threads: int, parent: int | None) -> ran
 def _set_up_process(threads: int) -> None:
     torch.set_num_threads(threads)
     if platform.libc_ver()[0] == "glibc":
-        # memory returned to the system after each step is zeroed again, page by page, at the next: a fifth of the
-        # time of a convolutional network
+        # memory returned to the system after each step is zeroed again, page by page, at the next:
+        # a fifth of the time of a convolutional network
         libc = ctypes.CDLL(None)
         for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
             libc.mallopt(parameter, _KEPT_BYTES)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self, get_args
 
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 
 Report = Callable[[int], object]
 """Called with the number of further steps that are done."""
@@ -56,16 +56,18 @@ class ChunkJob(ABC):
 class Execution:
     """Where jobs run; this does not affect their results.
 
-    Workers read and write the run's folder. The resources of a Ray cluster determine how many workers it runs.
+    Workers read and write the run's folder. The resources of a Ray cluster determine how many
+    workers it runs.
 
     Args:
-        shared: whether further processes, on this or on other machines, work on the same folder by the same command:
-            each takes a chunk that nobody works on, and those of a process that died. Any number of them may come and
-            go. They need a disk with locks, and no ``executor``.
+        shared: whether further processes, on this or on other machines, work on the same folder by
+            the same command: each takes a chunk that nobody works on, and those of a process that
+            died. Any number of them may come and go. They need a disk with locks, and no
+            ``executor``.
         threads: processor threads per operation; more than one slows small networks down.
         workers: number of chunks worked on at a time.
-        executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default loky if there are
-            several workers.
+        executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default
+            loky if there are several workers.
         gpus: share of a GPU that each worker on Ray takes.
     """
 
@@ -76,12 +78,28 @@ class Execution:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        expect_count(1, workers=self.workers, threads=self.threads)
-        expect(self.kind in get_args(Kind), f"executor in {', '.join(get_args(Kind))}", executor=self.kind)
+        require_count(1, workers=self.workers, threads=self.threads)
+        require(
+            self.kind in get_args(Kind),
+            f"executor in {', '.join(get_args(Kind))}",
+            executor=self.kind,
+        )
         alone = self.workers == 1
-        expect(self.kind != "serial" or alone, "executor loky or ray for several workers", executor=self.kind)
-        expect(not self.shared or self.kind == "serial", "one worker in each shared process", executor=self.kind)
-        expect(self.gpus >= 0 and (not self.gpus or self.kind == "ray"), "gpus >= 0, with ray alone", gpus=self.gpus)
+        require(
+            self.kind != "serial" or alone,
+            "executor loky or ray for several workers",
+            executor=self.kind,
+        )
+        require(
+            not self.shared or self.kind == "serial",
+            "one worker in each shared process",
+            executor=self.kind,
+        )
+        require(
+            self.gpus >= 0 and (not self.gpus or self.kind == "ray"),
+            "gpus >= 0, with ray alone",
+            gpus=self.gpus,
+        )
 
     @property
     def kind(self) -> Kind:
@@ -143,7 +161,10 @@ class Progress:
         path = self._job.steps_file(teachers)
         try:
             return min(int(path.read_text()), self._job.num_steps) if path else 0
-        except (OSError, ValueError):  # none yet, replaced on a shared disk, or in the middle of being written
+        except (
+            OSError,
+            ValueError,
+        ):  # none yet, replaced on a shared disk, or in the middle of being written
             return 0
 
 

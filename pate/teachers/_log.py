@@ -43,11 +43,18 @@ def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFo
     make_folder(folder)
     # whoever finishes writes, whatever its rank under torchrun
     rank_zero_only.rank = 0  # type: ignore[attr-defined]
-    logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(folder, name="", version="")
+    logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(
+        folder, name="", version=""
+    )
     shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
     for point, row in enumerate(losses, 1):
         finite = row[np.isfinite(row)]
-        spread = np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
-        metrics = {"teachers_of_finite_loss": finite.size, **dict(zip(shares, map(float, spread), strict=True))}
+        spread = (
+            np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
+        )
+        metrics = {
+            "teachers_of_finite_loss": finite.size,
+            **dict(zip(shares, map(float, spread), strict=True)),
+        }
         logger.log_metrics(metrics, step=-(-point * num_steps // len(losses)))
     logger.finalize("success")

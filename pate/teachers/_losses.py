@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from pate._settings import Described
-from pate._validation import expect
+from pate._validation import require
 
 
 class EntryLoss(Described, ABC):
@@ -28,14 +28,17 @@ class BinaryCrossEntropy(EntryLoss):
 
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
         """Return the losses, of the shape of ``labels``."""
-        return binary_cross_entropy_with_logits(logits, labels, reduction="none", pos_weight=positive_weights)
+        return binary_cross_entropy_with_logits(
+            logits, labels, reduction="none", pos_weight=positive_weights
+        )
 
 
 class AsymmetricLoss(EntryLoss):
     """Cross-entropy that gives less weight to well-predicted labels, and to negatives in particular.
 
-    With p the predicted probability, a positive label costs ``-(1 - p)^gamma_positive log p``; a negative one, with
-    ``q = max(p - margin, 0)``, costs ``-q^gamma_negative log(1 - q)`` (Ridnik et al. 2021).
+    With p the predicted probability, a positive label costs ``-(1 - p)^gamma_positive log p``; a
+    negative one, with ``q = max(p - margin, 0)``, costs ``-q^gamma_negative log(1 - q)`` (Ridnik et
+    al. 2021).
 
     Args:
         gamma_positive: exponent of positive labels, at least 0.
@@ -43,11 +46,17 @@ class AsymmetricLoss(EntryLoss):
         margin: probability up to which a negative label costs nothing, in [0, 1).
     """
 
-    def __init__(self, gamma_positive: float = 0.0, gamma_negative: float = 4.0, margin: float = 0.05) -> None:
-        expect(gamma_positive >= 0, "gamma_positive >= 0", gamma_positive=gamma_positive)
-        expect(gamma_negative >= 0, "gamma_negative >= 0", gamma_negative=gamma_negative)
-        expect(0 <= margin < 1, "0 <= margin < 1", margin=margin)
-        self.gamma_positive, self.gamma_negative, self.margin = gamma_positive, gamma_negative, margin
+    def __init__(
+        self, gamma_positive: float = 0.0, gamma_negative: float = 4.0, margin: float = 0.05
+    ) -> None:
+        require(gamma_positive >= 0, "gamma_positive >= 0", gamma_positive=gamma_positive)
+        require(gamma_negative >= 0, "gamma_negative >= 0", gamma_negative=gamma_negative)
+        require(0 <= margin < 1, "0 <= margin < 1", margin=margin)
+        self.gamma_positive, self.gamma_negative, self.margin = (
+            gamma_positive,
+            gamma_negative,
+            margin,
+        )
 
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
         """Return the losses, of the shape of ``labels``."""
@@ -70,7 +79,7 @@ class FocalLoss(AsymmetricLoss):
     """
 
     def __init__(self, gamma: float = 2.0) -> None:
-        expect(gamma >= 0, "gamma >= 0", gamma=gamma)
+        require(gamma >= 0, "gamma >= 0", gamma=gamma)
         super().__init__(gamma_positive=gamma, gamma_negative=gamma, margin=0.0)
 
 

@@ -1,4 +1,7 @@
-"""The partition of records among teachers, and the batches drawn from each teacher's own records. PRIVATE."""
+"""The partition of records among teachers, and the batches drawn from each teacher's own records.
+
+PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ class PartitionedRecords:
 
     @classmethod
     def by_key(cls, records: Records, plan: TeacherPlan, key: bytes) -> PartitionedRecords:
-        """Assign each record to a teacher by a keyed hash of its unit. Raises like `Records.units`."""
+        """Assign each record to a teacher by a keyed hash of its unit.
+
+        Raises like `Records.units`.
+        """
         units = records.units(plan.unit)
         rows = partition_records(records.ids, units, num_teachers=plan.num_teachers, key=key)
         return cls(records, dict(enumerate(rows)))
@@ -48,16 +54,23 @@ class PartitionedRecords:
         chosen = [self.rows[teacher] for teacher in teachers]
         rows = np.concatenate(chosen)
         records = self.records
-        subset = Records(features=records.features.select(rows), labels=records.labels[rows], ids=records.ids[rows])
+        subset = Records(
+            features=records.features.select(rows),
+            labels=records.labels[rows],
+            ids=records.ids[rows],
+        )
         stops = np.cumsum([len(partition) for partition in chosen])
-        return PartitionedRecords(subset, dict(zip(teachers, np.split(np.arange(len(rows)), stops[:-1]), strict=True)))
+        return PartitionedRecords(
+            subset, dict(zip(teachers, np.split(np.arange(len(rows)), stops[:-1]), strict=True))
+        )
 
 
 def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size: int) -> IntArray:
     """Return positions within a partition of ``size`` records, ``[len(steps), batch_size]``.
 
-    Passes over the partition follow each other without padding, each in an order that depends on (seed, teacher, pass)
-    alone. So every teacher takes the same number of steps of the same size, whatever its partition.
+    Passes over the partition follow each other without padding, each in an order that depends on
+    (seed, teacher, pass) alone. So every teacher takes the same number of steps of the same size,
+    whatever its partition.
     """
     first, last = steps.start * batch_size, steps.stop * batch_size
     passes = range(first // size, -(-last // size))
@@ -69,11 +82,13 @@ def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size
 class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     """Batches of a chunk of teachers for a range of steps.
 
-    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32. A teacher without records
-    sees zeros. Pictures are augmented as the plan says.
+    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32. A teacher
+    without records sees zeros. Pictures are augmented as the plan says.
     """
 
-    def __init__(self, plan: TeacherPlan, data: PartitionedRecords, *, teachers: range, steps: range) -> None:
+    def __init__(
+        self, plan: TeacherPlan, data: PartitionedRecords, *, teachers: range, steps: range
+    ) -> None:
         self._records = data.records
         self._plan, self._teachers, self._steps = plan, teachers, steps
         self._empty = np.array([len(data.rows[teacher]) == 0 for teacher in teachers])
@@ -82,7 +97,11 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         for place, teacher in enumerate(teachers):
             if len(rows := data.rows[teacher]):
                 batches = draw_batches(
-                    len(rows), seed=plan.seed, teacher=teacher, steps=steps, batch_size=plan.batch_size
+                    len(rows),
+                    seed=plan.seed,
+                    teacher=teacher,
+                    steps=steps,
+                    batch_size=plan.batch_size,
                 )
                 self._rows[:, place] = rows[batches]
 
@@ -98,7 +117,9 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         if self._plan.augment:
             for place, teacher in enumerate(self._teachers):
                 seeds = (self._plan.seed, teacher, self._steps[step])
-                features[place] = augmented(torch.from_numpy(features[place]), self._plan.augment, *seeds).numpy()
+                features[place] = augmented(
+                    torch.from_numpy(features[place]), self._plan.augment, *seeds
+                ).numpy()
         labels = self._records.labels[rows].astype(np.float32)
         features[self._empty] = 0
         labels[self._empty] = 0

@@ -11,8 +11,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pate._networks import expect_factory
-from pate._validation import expect, expect_count, expect_positive
+from pate._networks import require_factory
+from pate._validation import require, require_count, require_positive
 from pate._voters import MOST_VOTERS
 from pate.data._records import Unit
 from pate.teachers._losses import EntryLoss
@@ -21,7 +21,10 @@ NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
 """Makes a network for an input shape (without the batch) and a number of labels."""
 # jsonargparse takes an optimizer's class for a factory of one argument of any type alone
 OptimizerFactory = Callable[[Any], Optimizer]
-"""Makes an optimizer of given parameters. It must work entry by entry, as SGD, Adam and AdamW do."""
+"""Makes an optimizer of given parameters.
+
+It must work entry by entry, as SGD, Adam and AdamW do.
+"""
 SchedulerFactory = Callable[[Optimizer], LRScheduler]
 """Makes a learning-rate schedule for an optimizer, stepped once per optimizer step."""
 Precision = Literal["32-true", "bf16-mixed"]
@@ -39,21 +42,27 @@ class TeacherPlan:
         num_teachers: number of teachers, from 2 to 2^23.
         num_steps: optimizer steps of every teacher, a public constant.
         batch_size: records per step.
-        optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW ...).
-        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
-        chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto`` measures which
-            number is fastest and keeps it.
+        optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW
+            ...).
+        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one
+            person.
+        chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto``
+            measures which number is fastest and keeps it.
         checkpoint_steps: steps between the checkpoints from which a killed chunk continues.
-        positive_weight_power: 0 to 1; larger values give rare positive labels more weight, within each partition.
-        loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or ``AsymmetricLoss``.
-        scheduler: makes the learning-rate schedule, stepped once per optimizer step; it must not depend on a loss.
+        positive_weight_power: 0 to 1; larger values give rare positive labels more weight, within
+            each partition.
+        loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or
+            ``AsymmetricLoss``.
+        scheduler: makes the learning-rate schedule, stepped once per optimizer step; it must not
+            depend on a loss.
         clip_norm: largest norm of a teacher's gradient.
-        augment: transforms of pictures while teachers train, such as those of ``torchvision.transforms.v2``, applied to
-            each picture by itself; what they draw depends on (seed, teacher, step) alone.
+        augment: transforms of pictures while teachers train, such as those of
+            ``torchvision.transforms.v2``, applied to each picture by itself; what they draw depends
+            on (seed, teacher, step) alone.
         seed: seed of initial weights, batch orders and dropout.
         accelerator: Lightning's accelerator.
-        precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not offered: its
-            gradient scaler would let stacked teachers influence each other.
+        precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not
+            offered: its gradient scaler would let stacked teachers influence each other.
     """
 
     network: NetworkFactory
@@ -74,45 +83,74 @@ class TeacherPlan:
     precision: Precision = "32-true"
 
     def __post_init__(self) -> None:
-        expect_factory(self.network)
-        expect_count(2, num_teachers=self.num_teachers)
-        expect(self.num_teachers <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.num_teachers)
-        expect_count(1, num_steps=self.num_steps, batch_size=self.batch_size, checkpoint_steps=self.checkpoint_steps)
-        expect_count(0, seed=self.seed)
-        for name, value, choices in (("unit", self.unit, Unit), ("precision", self.precision, Precision)):
-            expect(value in get_args(choices), f"{name} in {', '.join(get_args(choices))}", **{name: value})
+        require_factory(self.network)
+        require_count(2, num_teachers=self.num_teachers)
+        require(
+            self.num_teachers <= MOST_VOTERS,
+            f"num_teachers <= {MOST_VOTERS}",
+            num_teachers=self.num_teachers,
+        )
+        require_count(
+            1,
+            num_steps=self.num_steps,
+            batch_size=self.batch_size,
+            checkpoint_steps=self.checkpoint_steps,
+        )
+        require_count(0, seed=self.seed)
+        for name, value, choices in (
+            ("unit", self.unit, Unit),
+            ("precision", self.precision, Precision),
+        ):
+            require(
+                value in get_args(choices),
+                f"{name} in {', '.join(get_args(choices))}",
+                **{name: value},
+            )
         power = self.positive_weight_power
-        expect(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
+        require(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
         if self.clip_norm is not None:
-            expect_positive(clip_norm=self.clip_norm)
-        _expect_made(self.optimizer, self.scheduler)
+            require_positive(clip_norm=self.clip_norm)
+        _require_made(self.optimizer, self.scheduler)
         if self.chunk_size != "auto":
-            expect_count(1, chunk_size=self.chunk_size)
+            require_count(1, chunk_size=self.chunk_size)
             if self.chunk_size > 1:
                 check_entrywise(self.optimizer)
 
     def chunks(self) -> list[range]:
-        """Return the numbers of the teachers of each chunk. Raises ``ValueError`` while the size is ``auto``."""
+        """Return the numbers of the teachers of each chunk.
+
+        Raises ``ValueError`` while the size is ``auto``.
+        """
         size = self.chunk_size
         if size == "auto":
-            raise ValueError("Expected a chunk_size that was chosen, as `choose_size` does, got chunk_size='auto'")
-        return [range(start, min(start + size, self.num_teachers)) for start in range(0, self.num_teachers, size)]
+            raise ValueError(
+                "Expected a chunk_size that was chosen, as `choose_size` does, got chunk_size='auto'"
+            )
+        return [
+            range(start, min(start + size, self.num_teachers))
+            for start in range(0, self.num_teachers, size)
+        ]
 
 
-def _expect_made(make_optimizer: OptimizerFactory, make_scheduler: SchedulerFactory | None) -> None:
+def _require_made(
+    make_optimizer: OptimizerFactory, make_scheduler: SchedulerFactory | None
+) -> None:
     """Raise ``ValueError`` if no optimizer, or no scheduler of it, can be made."""
     try:
         optimizer = make_optimizer([torch.nn.Parameter(torch.zeros(1, 1))])
         if make_scheduler is not None:
             make_scheduler(optimizer)
     except TypeError as error:
-        raise ValueError(f"Expected an optimizer, and a scheduler if any, that can be made, got {error}") from None
+        raise ValueError(
+            f"Expected an optimizer, and a scheduler if any, that can be made, got {error}"
+        ) from None
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:
     """Raise ``ValueError`` if one teacher's weights would depend on another's gradients through the optimizer.
 
-    LBFGS, Adafactor and others that look at whole tensors would let stacked teachers influence each other.
+    LBFGS, Adafactor and others that look at whole tensors would let stacked teachers influence each
+    other.
     """
     results = []
     # not a multiple: Adafactor would cancel it
@@ -124,4 +162,8 @@ def check_entrywise(make_optimizer: OptimizerFactory) -> None:
             weights.grad[0] **= power
             optimizer.step(lambda: torch.tensor(0.0))  # type: ignore[arg-type, return-value, unused-ignore]
         results.append(weights.detach()[1])
-    expect(torch.equal(*results), "an optimizer that works entry by entry", optimizer=type(optimizer).__name__)
+    require(
+        torch.equal(*results),
+        "an optimizer that works entry by entry",
+        optimizer=type(optimizer).__name__,
+    )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pate._faults import shortage_behind
 from pate._runs import replacing
-from pate._validation import expect
+from pate._validation import require
 
 CHUNK_SIZE = "chunk_size.json"
 """File in the teachers' folder with the final chunk size, after `auto` and the memory guard."""
@@ -38,7 +38,11 @@ class SavedChunk:
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         with replacing(path) as file:
-            content = {"state": self.state, "label_shares": self.label_shares, "losses": self.losses}
+            content = {
+                "state": self.state,
+                "label_shares": self.label_shares,
+                "losses": self.losses,
+            }
             torch.save({ORIGIN: self.made_from, **content}, file)
 
     @classmethod
@@ -48,11 +52,23 @@ class SavedChunk:
         Raises ``ValueError`` if it cannot be read.
         """
         content = _load(path)
-        state, shares, losses = content.get("state"), content.get("label_shares"), content.get("losses")
-        complete = isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
-        expect(complete, f"the weights of a chunk of teachers in {path}", keys=sorted(map(str, content)))
+        state, shares, losses = (
+            content.get("state"),
+            content.get("label_shares"),
+            content.get("losses"),
+        )
+        complete = (
+            isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
+        )
+        require(
+            complete,
+            f"the weights of a chunk of teachers in {path}",
+            keys=sorted(map(str, content)),
+        )
         assert isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
-        return cls(made_from=str(content.get(ORIGIN, "")), state=state, label_shares=shares, losses=losses)
+        return cls(
+            made_from=str(content.get(ORIGIN, "")), state=state, label_shares=shares, losses=losses
+        )
 
 
 def chunk_file(folder: Path, teachers: range) -> Path:
@@ -76,7 +92,9 @@ def foreign_files(folder: Path, made_from: str) -> list[str]:
 
 def _load(path: Path) -> dict[str, object]:
     try:
-        content: dict[str, object] = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+        content: dict[str, object] = torch.load(
+            path, weights_only=True, map_location="cpu", mmap=True
+        )
     # the exception that torch raises depends on where the file is truncated
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
         if shortage_behind(error) is not None:

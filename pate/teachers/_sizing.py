@@ -1,6 +1,7 @@
 """How many teachers are trained at once, the fastest number that fits into memory, and what training will take.
 
-Both are measured on random data of the public shape, so that the choice reveals nothing about private records.
+Both are measured on random data of the public shape, so that the choice reveals nothing about
+private records.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ CHUNK_SIZES = (1, 5, 20, 50, 100)
 _COPIES = 4
 # what Lightning takes per step, whatever the size of a chunk
 _LIGHTNING_SECONDS = 1.5e-3
-# a size whose trial would take longer is not tried: its steps are heavy enough to be taken one by one
+# a size whose trial would take longer is not tried: its steps are heavy enough to be taken one by
+# one
 _TRIAL_SECONDS = 5.0
 _TRIAL_STEPS = 4
 # a larger chunk must save this much, because what it holds in memory is not free
@@ -41,7 +43,9 @@ class Sizing:
     messages: tuple[str, ...] = ()
 
 
-def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int | None = None) -> Sizing:
+def choose_size(
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int | None = None
+) -> Sizing:
     """Choose a chunk size: ``plan.chunk_size`` halved until it fits, or the fastest if that is ``auto``.
 
     Args:
@@ -70,7 +74,9 @@ def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, a
             or chunk_bytes(plan, shape, num_labels, size) > available
         ):
             break
-        per_teacher = (step_seconds(plan, shape, num_labels, size, device=device) + _LIGHTNING_SECONDS) / size
+        per_teacher = (
+            step_seconds(plan, shape, num_labels, size, device=device) + _LIGHTNING_SECONDS
+        ) / size
         messages.append(f"{size} at once: {per_teacher * 1e3:.3g} ms per step of a teacher.")
         if per_teacher * _GAIN > seconds:
             break
@@ -80,7 +86,9 @@ def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, a
     return Sizing(chunk_size=best, messages=tuple(messages))
 
 
-def fitting_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int) -> int:
+def fitting_size(
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int
+) -> int:
     """Return ``size``, halved until a chunk fits into ``available`` bytes; 1 is returned without a check."""
     while size > 1 and chunk_bytes(plan, shape, num_labels, size) > available:
         size //= 2
@@ -110,28 +118,44 @@ def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size
     return int((_COPIES * state + sum(saved_bytes.values())) * size / stacked)
 
 
-def disk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, num_teachers: int) -> int:
+def disk_bytes(
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, num_teachers: int
+) -> int:
     """Return the bytes on disk of the weights and buffers of so many teachers."""
     (network,) = make_networks(plan, shape, num_labels, teachers=range(1))
-    sizes: list[int] = [tensor.numel() * tensor.element_size() for tensor in network.state_dict().values()]
+    sizes: list[int] = [
+        tensor.numel() * tensor.element_size() for tensor in network.state_dict().values()
+    ]
     return num_teachers * sum(sizes)
 
 
 def step_seconds(
-    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, *, device: torch.device, limit: float = 0.4
+    plan: TeacherPlan,
+    shape: tuple[int, ...],
+    num_labels: int,
+    size: int,
+    *,
+    device: torch.device,
+    limit: float = 0.4,
 ) -> float:
     """Return the median seconds of a step of a chunk of ``size``, tried for about ``limit`` seconds."""
     chunk = _trial_chunk(plan, shape, num_labels, size).to(device)
     optimizer = plan.optimizer(chunk.parameters())
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(size, plan.batch_size, *shape, generator=generator).to(device)
-    labels = torch.randint(0, 2, (size, plan.batch_size, num_labels), generator=generator).float().to(device)
+    labels = (
+        torch.randint(0, 2, (size, plan.batch_size, num_labels), generator=generator)
+        .float()
+        .to(device)
+    )
     durations: list[float] = []
     with torch.random.fork_rng(devices=[]):
         while len(durations) < _TRIAL_STEPS or (sum(durations) < limit and len(durations) < 30):
             start = time.perf_counter()
             optimizer.zero_grad()
-            with torch.autocast(device.type, torch.bfloat16, enabled=plan.precision == "bf16-mixed"):
+            with torch.autocast(
+                device.type, torch.bfloat16, enabled=plan.precision == "bf16-mixed"
+            ):
                 loss = chunk.teacher_losses(features, labels).sum()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -142,7 +166,9 @@ def step_seconds(
     return float(np.median(durations[1:]))
 
 
-def _trial_chunk(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> TeacherChunk:
+def _trial_chunk(
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int
+) -> TeacherChunk:
     chunk = TeacherChunk(
         make_networks(plan, shape, num_labels, teachers=range(size)),
         plan,
@@ -199,7 +225,9 @@ def _place(execution: Execution) -> str:
         together = " and all others that are given this command" if execution.shared else ""
         return f"this process{together}, {execution.threads} thread(s)"
     gpus = f", {execution.gpus:g} of a GPU each" if execution.gpus else ""
-    return f"{execution.workers} workers by {execution.kind}, {execution.threads} thread(s) each{gpus}"
+    return (
+        f"{execution.workers} workers by {execution.kind}, {execution.threads} thread(s) each{gpus}"
+    )
 
 
 def _duration(seconds: float) -> str:

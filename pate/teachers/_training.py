@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from pate._validation import expect
+from pate._validation import require
 from pate.teachers._chunk import TeacherChunk, label_shares, make_networks, positive_weights
 from pate.teachers._devices import make_trainer, quiet_lightning
 from pate.teachers._jobs import ChunkJob, Report
@@ -29,7 +29,8 @@ class TrainJob(ChunkJob):
         plan: how teachers are trained.
         data: the records of the teachers of the chunk, and possibly of others. PRIVATE.
         folder: the folder of the chunks' files and checkpoints.
-        made_from: a digest of the key, the plan and the data, kept in the file and in the checkpoint.
+        made_from: a digest of the key, the plan and the data, kept in the file and in the
+            checkpoint.
     """
 
     plan: TeacherPlan
@@ -61,14 +62,17 @@ class TrainJob(ChunkJob):
     def work(self, teachers: range, report: Report) -> None:
         """Train the chunk of ``teachers``.
 
-        Raises ``ValueError`` if its file or checkpoint cannot be read or was made from something else.
+        Raises ``ValueError`` if its file or checkpoint cannot be read or was made from something
+        else.
         """
         target = chunk_file(self.folder, teachers)
         checkpoint = target.with_suffix(".ckpt")
         for path in (target, checkpoint):
             if path.is_file():
                 same = read_origin(path) == self.made_from
-                expect(same, "a chunk made from this key, this plan and these data", path=str(path))
+                require(
+                    same, "a chunk made from this key, this plan and these data", path=str(path)
+                )
         if target.is_file():
             report(self.num_steps)
             return
@@ -115,7 +119,9 @@ def make_chunk(plan: TeacherPlan, teachers: range, data: PartitionedRecords) -> 
     return TeacherChunk(
         make_networks(plan, shape, num_labels, teachers=teachers),
         plan,
-        positive_weights=np.stack([positive_weights(y, plan.positive_weight_power) for y in labels]),
+        positive_weights=np.stack(
+            [positive_weights(y, plan.positive_weight_power) for y in labels]
+        ),
         label_shares=np.stack([label_shares(y) for y in labels]),
         seed=int(np.random.SeedSequence([plan.seed, teachers.start]).generate_state(1)[0]),
     )
@@ -124,10 +130,15 @@ def make_chunk(plan: TeacherPlan, teachers: range, data: PartitionedRecords) -> 
 def load_chunk(
     plan: TeacherPlan, teachers: range, shape: tuple[int, ...], num_labels: int, folder: Path
 ) -> TeacherChunk:
-    """Load the trained teachers of a chunk. Raises ``ValueError`` if its file cannot be read or holds others."""
+    """Load the trained teachers of a chunk.
+
+    Raises ``ValueError`` if its file cannot be read or holds others.
+    """
     saved = SavedChunk.read(chunk_file(folder, teachers))
     shares = saved.label_shares.numpy()
-    expect(len(shares) == len(teachers), f"{len(teachers)} teachers in a chunk", teachers=len(shares))
+    require(
+        len(shares) == len(teachers), f"{len(teachers)} teachers in a chunk", teachers=len(shares)
+    )
     module = TeacherChunk(
         make_networks(plan, shape, num_labels, teachers=teachers),
         plan,

@@ -33,7 +33,8 @@ class VoteJob(ChunkJob):
         store: where the votes are stored.
         voting: how they vote.
         absent: numbers of the teachers that cast no vote: their rows are zeros. PRIVATE.
-        made_from: a digest of the teachers, the samples and the absent teachers, stored beside the votes.
+        made_from: a digest of the teachers, the samples and the absent teachers, stored beside the
+            votes.
     """
 
     public: ClassVar[bool] = True
@@ -61,7 +62,10 @@ class VoteJob(ChunkJob):
         return self.store.chunk_file(teachers).with_suffix(".lease")
 
     def work(self, teachers: range, report: Report) -> None:
-        """Cast and store the votes of the chunk of ``teachers``. Raises ``ValueError`` like `load_chunk`."""
+        """Cast and store the votes of the chunk of ``teachers``.
+
+        Raises ``ValueError`` like `load_chunk`.
+        """
         shape = tuple(self.samples.shape[1:])
         chunk = load_chunk(self.plan, teachers, shape, self.num_labels, self.teachers_folder)
         votes = cast_votes(chunk.to(root_device(self.plan.accelerator)), self.samples, self.voting)
@@ -76,11 +80,13 @@ def cast_votes(
 ) -> UInt8Array:
     """Return the votes of a chunk's teachers: packed ``[chunk, Q, ceil(C / 8)]``, or scores ``[chunk, Q, C]``.
 
-    With ``bits`` a teacher gives a label if its logit is above zero; ``scores`` are its probabilities, as
-    `encode_scores` returns them. With ``quantile_bits`` it gives a label to the samples of its largest logits, and to
-    such a share of them as has the label among its own records; for these, the logits of the chunk are held at once.
+    With ``bits`` a teacher gives a label if its logit is above zero; ``scores`` are its
+    probabilities, as `encode_scores` returns them. With ``quantile_bits`` it gives a label to the
+    samples of its largest logits, and to such a share of them as has the label among its own
+    records; for these, the logits of the chunk are held at once.
 
-    A teacher without records, or whose weights are not finite, gives no label or score at all: a public rule, not an
+    A teacher without records, or whose weights are not finite, gives no label or score at all: a
+        public rule, not an
     error.
     """
     chunk.eval()
@@ -92,11 +98,15 @@ def cast_votes(
         if voting == "bits":
             parts.append(pack_ballots(((logits > 0) & trained).cpu().numpy()))
         elif voting == "scores":
-            parts.append(encode_scores(torch.where(trained, logits, torch.nan).sigmoid().cpu().numpy()))
+            parts.append(
+                encode_scores(torch.where(trained, logits, torch.nan).sigmoid().cpu().numpy())
+            )
         else:
             parts.append(logits.cpu().numpy())
     votes = np.concatenate(parts, axis=1)
     if voting != "quantile_bits":
         return votes
     shares = torch.where(trained[:, 0], chunk.label_shares, 0).cpu().numpy()
-    return np.stack([pack_ballots(highest(*teacher)) for teacher in zip(votes, shares, strict=True)])
+    return np.stack(
+        [pack_ballots(highest(*teacher)) for teacher in zip(votes, shares, strict=True)]
+    )

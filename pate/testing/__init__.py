@@ -30,5 +30,13 @@ else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)
 
 # before any of them is imported
-_REWRITTEN = ("_aggregators", "_batches", "_contract", "_events", "_laws", "_mechanisms", "_sources")
+_REWRITTEN = (
+    "_aggregators",
+    "_batches",
+    "_contract",
+    "_events",
+    "_laws",
+    "_mechanisms",
+    "_sources",
+)
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _REWRITTEN))

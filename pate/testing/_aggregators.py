@@ -1,9 +1,10 @@
 """The contract of aggregators: a release follows its law, and the law costs no more than the events say.
 
-A subclass provides the aggregator, and the exact law of one query by its plain definition. All ballots of a few
-teachers on a few labels are enumerated, `aggregate` is run on each of them and compared with the law, and the laws of
-all neighbors are compared: a teacher votes differently, or takes no part and casts a row of zeros, among the same
-nominal number of teachers. An outcome is ``(*labels, *mask, tier)``, with tier 0 if the release has none.
+A subclass provides the aggregator, and the exact law of one query by its plain definition. All
+ballots of a few teachers on a few labels are enumerated, `aggregate` is run on each of them and
+compared with the law, and the laws of all neighbors are compared: a teacher votes differently, or
+takes no part and casts a row of zeros, among the same nominal number of teachers. An outcome is
+``(*labels, *mask, tier)``, with tier 0 if the release has none.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scipy.stats import kstest
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import for_target, forms, proposals, splits_noise, title
 from pate._typing import IntArray
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._cost import Cost
 from pate.accounting._events import Event, GaussianEvent, leaves
@@ -39,7 +40,14 @@ from pate.testing._contract import (
     assert_refused,
     assert_tight,
 )
-from pate.testing._laws import ORDERS, RELATIONS, beyond_gaussian, chi_square_p_value, renyi_divergence, unpaid_loss
+from pate.testing._laws import (
+    ORDERS,
+    RELATIONS,
+    beyond_gaussian,
+    chi_square_p_value,
+    renyi_divergence,
+    unpaid_loss,
+)
 
 Array = NDArray[Any]
 Outcome = tuple[int, ...]
@@ -106,15 +114,24 @@ class AggregatorContract(Contract):
     def test_one_query_at_a_time_follows_the_law(self) -> None:
         """Queries answered one by one follow the same law as a batch."""
         aggregator = self.make(RELATIONS[0])
-        assert_drawn_by_law(min(self._p_values(aggregator, RELATIONS[0], self.single_draws, single=True)), aggregator)
+        assert_drawn_by_law(
+            min(self._p_values(aggregator, RELATIONS[0], self.single_draws, single=True)),
+            aggregator,
+        )
 
     def test_queries_of_a_batch_are_independent(self) -> None:
         """What is released of a query follows from its own votes, and from noise that no other query has."""
         aggregator, pairs = self.make(RELATIONS[0]), self.draws // 2
-        votes = self._with_public(Votes.from_ballots(np.tile([self.grid[0], self.grid[-1]], (pairs, 1, 1))))
+        votes = self._with_public(
+            Votes.from_ballots(np.tile([self.grid[0], self.grid[-1]], (pairs, 1, 1)))
+        )
         drawn = outcomes_of(aggregator, votes, np.random.default_rng(pairs)).reshape(pairs, -1)
-        first, second = (self.law(self.votes(ballots), RELATIONS[0]) for ballots in (self.grid[0], self.grid[-1]))
-        p_value = p_value_of(drawn, {(*a, *b): first[a] * second[b] for a in first for b in second}, rare=5)
+        first, second = (
+            self.law(self.votes(ballots), RELATIONS[0]) for ballots in (self.grid[0], self.grid[-1])
+        )
+        p_value = p_value_of(
+            drawn, {(*a, *b): first[a] * second[b] for a in first for b in second}, rare=5
+        )
         assert p_value > 1e-4, f"Expected independent queries in a batch, got p = {p_value:.1e}"
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
@@ -123,23 +140,33 @@ class AggregatorContract(Contract):
         assert_noise_matters(min(self._p_values(aggregator, RELATIONS[0], self.draws)), aggregator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+    def test_divergence_between_all_neighbors_is_within_the_curve(
+        self, relation: NeighboringRelation
+    ) -> None:
         """No pair of neighbors exceeds the event's Renyi curve."""
         event = self.event(relation, relation)
         assert_paid(self.worst_divergence(relation, relation), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("made_for", RELATIONS)
-    def test_divergence_under_the_other_relation_is_within_its_curve(self, made_for: NeighboringRelation) -> None:
+    def test_divergence_under_the_other_relation_is_within_its_curve(
+        self, made_for: NeighboringRelation
+    ) -> None:
         """The event stated under the other relation bounds that relation's neighbors too."""
         (other,) = set(RELATIONS) - {made_for}
         event = self.event(made_for, other)
         assert_paid(self.worst_divergence(made_for, other), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_two_teachers_of_one_unit_are_within_its_curve(self, relation: NeighboringRelation) -> None:
+    def test_two_teachers_of_one_unit_are_within_its_curve(
+        self, relation: NeighboringRelation
+    ) -> None:
         """The event of a unit that reaches two teachers bounds all pairs of ballots in which two teachers changed."""
         event = self.event(relation, relation).reaching(2)
-        assert_paid(_worst_divergence(self._contract(), relation, relation, 2), event.cost(ORDERS).rdp, event)
+        assert_paid(
+            _worst_divergence(self._contract(), relation, relation, 2),
+            event.cost(ORDERS).rdp,
+            event,
+        )
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
@@ -152,15 +179,17 @@ class AggregatorContract(Contract):
         """The enumeration would notice an event that claims far too little."""
         if self.loose_because:
             pytest.skip(self.loose_because)
-        claimed = self.make(relation).scaled(2.0).event(self.panel)
+        claimed = self.make(relation).scaled(2.0).event(self.shape)
         assert (self.worst_divergence(relation, relation) > claimed.cost(ORDERS).rdp * 1.01).any()
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
         """Events carry the relation that they were asked for, and the aggregator's own by default."""
         aggregator = self.make(relation)
-        assert aggregator.event(self.panel) == self.event(relation, relation)
-        assert aggregator.events(self.panel) == {stated: self.event(relation, stated) for stated in RELATIONS}
+        assert aggregator.event(self.shape) == self.event(relation, relation)
+        assert aggregator.events(self.shape) == {
+            stated: self.event(relation, stated) for stated in RELATIONS
+        }
         for stated in RELATIONS:
             assert self.event(relation, stated).neighboring_relation is stated
 
@@ -168,10 +197,16 @@ class AggregatorContract(Contract):
     def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
         """No tier costs more than the reserved event, and the dearest tier costs as much."""
         aggregator = self.make(relation)
-        tiers = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
+        tiers = {
+            outcome[-1]
+            for ballots in self.grid
+            for outcome in self.law(self.votes(ballots), relation)
+        }
         for stated in RELATIONS:
-            reserved = aggregator.event(self.panel, stated).cost(ORDERS)
-            paid = [aggregator.event(self.panel, stated, tier).cost(ORDERS) for tier in sorted(tiers)]
+            reserved = aggregator.event(self.shape, stated).cost(ORDERS)
+            paid = [
+                aggregator.event(self.shape, stated, tier).cost(ORDERS) for tier in sorted(tiers)
+            ]
             assert all((cost.rdp <= reserved.rdp * (1 + 1e-12)).all() for cost in paid)
             assert all(cost.delta0 <= reserved.delta0 * (1 + 1e-9) for cost in paid)
             assert any(np.allclose(cost.rdp, reserved.rdp) for cost in paid)
@@ -180,12 +215,22 @@ class AggregatorContract(Contract):
     def test_what_happens_is_part_of_what_is_reserved(self, relation: NeighboringRelation) -> None:
         """What weighs less among many is reserved as it is: a tier has no other choices and tests than these."""
         aggregator = self.make(relation).scaled(100.0)  # so much noise that everything weighs less
-        tiers = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
-        reserved = _parts(aggregator.event(self.panel))
-        plain = sum(mu_squared for mu_squared, lighter in map(_among_many, reserved.elements()) if not lighter)
+        tiers = {
+            outcome[-1]
+            for ballots in self.grid
+            for outcome in self.law(self.votes(ballots), relation)
+        }
+        reserved = _parts(aggregator.event(self.shape))
+        plain = sum(
+            mu_squared
+            for mu_squared, lighter in map(_among_many, reserved.elements())
+            if not lighter
+        )
         for tier in sorted(tiers):
-            others = list((_parts(aggregator.event(self.panel, tier=tier)) - reserved).elements())
-            within = sum(mu_squared for mu_squared, _ in map(_among_many, others)) <= plain * (1 + 1e-9)
+            others = list((_parts(aggregator.event(self.shape, tier=tier)) - reserved).elements())
+            within = sum(mu_squared for mu_squared, _ in map(_among_many, others)) <= plain * (
+                1 + 1e-9
+            )
             assert within, f"Expected the events of tier {tier} among those reserved, got {others}"
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -195,7 +240,9 @@ class AggregatorContract(Contract):
     ) -> None:
         """What a ledger's filter rests on: given what was paid for each outcome, nothing more is told on average."""
         unpaid = self.unpaid(made_for, relation, lambda tier: tier)
-        assert unpaid <= 1e-9, f"Expected each tier to pay for what it tells, got {unpaid:.3g} too little"
+        assert unpaid <= 1e-9, (
+            f"Expected each tier to pay for what it tells, got {unpaid:.3g} too little"
+        )
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
@@ -204,14 +251,18 @@ class AggregatorContract(Contract):
     ) -> None:
         """A Gaussian filter holds too, where events have a ``mu``: one adversary who spends what is left is refuted."""
         first, second, charged = self._charged(made_for, relation, lambda tier: tier)
-        mu_squared, delta0 = (np.array([getattr(cost, name) for cost in charged]) for name in ("mu_squared", "delta0"))
-        assert_gaussian(beyond_gaussian(first, second, mu_squared, delta0), self.event(made_for, relation))
+        mu_squared, delta0 = (
+            np.array([getattr(cost, name) for cost in charged]) for name in ("mu_squared", "delta0")
+        )
+        assert_gaussian(
+            beyond_gaussian(first, second, mu_squared, delta0), self.event(made_for, relation)
+        )
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         """Twice the noise lowers the curve at some order and raises it at none."""
         costlier, cheaper = (
-            aggregator.event(self.panel).cost(ORDERS)
+            aggregator.event(self.shape).cost(ORDERS)
             for aggregator in (self.make(relation), self.make(relation).scaled(2.0))
         )
         assert (cheaper.rdp <= costlier.rdp).all() and (cheaper.rdp < costlier.rdp).any()
@@ -219,15 +270,19 @@ class AggregatorContract(Contract):
     def test_calibrated_noise_meets_a_target_and_hardly_more(self) -> None:
         """Calibration meets the target, and 0.2% less noise would miss it."""
         aggregator, relation = self.make(RELATIONS[0]), RELATIONS[1]
-        delta0 = aggregator.event(self.panel, relation).cost(ORDERS).delta0
-        target = Target(epsilon=1.5, delta=(1 + 3 * delta0) / 4, num_queries=1, neighboring_relation=relation)
-        calibrated = aggregator.calibrated(target, self.panel, tolerance=1e-3, orders=ORDERS)
+        delta0 = aggregator.event(self.shape, relation).cost(ORDERS).delta0
+        target = Target(
+            epsilon=1.5, delta=(1 + 3 * delta0) / 4, num_queries=1, neighboring_relation=relation
+        )
+        calibrated = aggregator.calibrated(target, self.shape, tolerance=1e-3, orders=ORDERS)
         assert calibrated is not None and type(calibrated) is type(aggregator)
         factors = np.divide(list(calibrated.noise.values()), list(aggregator.noise.values()))
         np.testing.assert_allclose(factors, factors[0])
         less = calibrated.scaled(1 - 2e-3)
         spent = [
-            epsilon_of(candidate.event(self.panel, relation), count=1, delta=target.delta, orders=ORDERS)
+            epsilon_of(
+                candidate.event(self.shape, relation), count=1, delta=target.delta, orders=ORDERS
+            )
             for candidate in (calibrated, less)
         ]
         assert spent[0] <= 1.5 < spent[1]
@@ -235,10 +290,12 @@ class AggregatorContract(Contract):
     def test_charges_are_those_of_the_release(self) -> None:
         """Charges count each query once, by its tier."""
         aggregator, release = self.make(RELATIONS[0]), self._release(50, seed=0)
-        charges = aggregator.charges(release, self.panel)
+        charges = aggregator.charges(release, self.shape)
         assert sum(count for _, count in charges) == len(release.labels)
         tiers = [None] if release.tiers is None else sorted(set(release.tiers.tolist()))
-        assert [events for events, _ in charges] == [aggregator.events(self.panel, tier) for tier in tiers]
+        assert [events for events, _ in charges] == [
+            aggregator.events(self.shape, tier) for tier in tiers
+        ]
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
@@ -251,9 +308,18 @@ class AggregatorContract(Contract):
             for aggregator in (proposal, *others):
                 predicted_votes = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
                 assert aggregator.neighboring_relation is relation
-                assert aggregator.event(self.panel).neighboring_relation is relation
-                assert aggregator.needs <= proposal.needs, f"{title(aggregator)} needs more than {title(proposal)}"
-                assert len(aggregator.aggregate(predicted_votes, generator=np.random.default_rng(0)).labels) == 3
+                assert aggregator.event(self.shape).neighboring_relation is relation
+                assert aggregator.needs <= proposal.needs, (
+                    f"{title(aggregator)} needs more than {title(proposal)}"
+                )
+                assert (
+                    len(
+                        aggregator.aggregate(
+                            predicted_votes, generator=np.random.default_rng(0)
+                        ).labels
+                    )
+                    == 3
+                )
 
     def test_what_is_not_released_is_blank(self) -> None:
         """Labels and values are zero wherever the mask is False."""
@@ -264,12 +330,20 @@ class AggregatorContract(Contract):
         assert set(np.unique(release.labels)) <= {0, 1}
         assert not release.labels[~release.mask].any()
         if release.noisy_counts is not None:
-            assert release.noisy_counts.shape == shape and release.noise_std is not None and release.noise_std > 0
+            assert (
+                release.noisy_counts.shape == shape
+                and release.noise_std is not None
+                and release.noise_std > 0
+            )
             assert not release.noisy_counts[~release.mask].any()
 
     def test_one_seed_gives_one_release(self) -> None:
         """Equal seeds give equal releases, and different seeds different ones."""
-        first, again, other = self._release(200, seed=5), self._release(200, seed=5), self._release(200, seed=6)
+        first, again, other = (
+            self._release(200, seed=5),
+            self._release(200, seed=5),
+            self._release(200, seed=6),
+        )
         assert _plain(first) == _plain(again)
         assert _plain(first) != _plain(other)
 
@@ -282,12 +356,16 @@ class AggregatorContract(Contract):
     def test_bad_parameters_raise_in_one_line(self) -> None:
         """Malformed parameters and panels raise `ValueError` with a one-line message."""
         aggregator = self.make(RELATIONS[0])
-        noise = [{name: bad} for name in aggregator.noise_parameters for bad in (0.0, -5.0, float("nan"), True)]
+        noise = [
+            {name: bad}
+            for name in aggregator.noise_parameters
+            for bad in (0.0, -5.0, float("nan"), True)
+        ]
         for change in [*noise, *self.malformed(), {"neighboring_relation": "swap"}]:
             assert_refused(partial(replace, aggregator, **change), change, r"[^\n]*")
         for num_teachers, num_labels in ((1, 3), (9, 0)):
             with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-                aggregator.event(Panel(num_teachers, num_labels))
+                aggregator.event(VoteShape(num_teachers, num_labels))
 
     def test_noise_has_no_default(self) -> None:
         """Every noise parameter has to be given."""
@@ -309,21 +387,29 @@ class AggregatorContract(Contract):
                 assert len(aggregator.aggregate(incomplete, generator=generator).labels) == 1
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_no_label_is_answered_more_often_than_admitted(self, relation: NeighboringRelation) -> None:
-        """Of all votes of the panel, none has a label answered more often than `Aggregator.most_answered` admits."""
+    def test_no_label_is_answered_more_often_than_admitted(
+        self, relation: NeighboringRelation
+    ) -> None:
+        """Of all votes of the shape, none has a label answered more often than `Aggregator.most_answered` admits."""
         first, last = self.num_labels, 2 * self.num_labels
-        admitted = self.make(relation).most_answered(self.panel)
+        admitted = self.make(relation).most_answered(self.shape)
         for ballots, law in _laws(self._contract(), relation).values():
             answered = sum(p * np.array(outcome[first:last]) for outcome, p in law.items())
-            assert np.max(answered) <= admitted + 1e-6, f"Expected at most {admitted}, got {answered} for {ballots}"
+            assert np.max(answered) <= admitted + 1e-6, (
+                f"Expected at most {admitted}, got {answered} for {ballots}"
+            )
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_votes_without_signal_answer_nothing(self, relation: NeighboringRelation) -> None:
         """One that abstains from some queries answers at most a twentieth of those on which teachers toss coins."""
         aggregator = _abstaining(self._contract(), relation)
         num_queries = _COINS.num_queries
-        answered = 0 if aggregator is None else int(_release_of(aggregator, _COINS).mask.any(axis=1).sum())
-        expected = f"Expected {num_queries // 20} of {num_queries} queries without signal answered at most"
+        answered = (
+            0 if aggregator is None else int(_release_of(aggregator, _COINS).mask.any(axis=1).sum())
+        )
+        expected = (
+            f"Expected {num_queries // 20} of {num_queries} queries without signal answered at most"
+        )
         said = f"{expected}, unless `answers_coins_because` says why, got {answered}"
         assert (answered > num_queries // 20) == bool(self.answers_coins_because), said
 
@@ -335,10 +421,17 @@ class AggregatorContract(Contract):
             return
         sizes = [aggregator.k] if hasattr(aggregator, "k") else range(_PRACTICE.num_labels + 1)
         for size in sizes:
-            cast = np.array([np.random.default_rng(row).permutation(_PRACTICE.num_labels) < size for row in range(20)])
+            cast = np.array(
+                [
+                    np.random.default_rng(row).permutation(_PRACTICE.num_labels) < size
+                    for row in range(20)
+                ]
+            )
             release = _release_of(aggregator, _votes_of_probability(cast))
             right = int((release.mask & (release.labels == cast)).all(axis=1).sum())
-            assert right >= 15, f"Expected 15 of 20 unanimous sets of {size} labels answered as cast, got {right}"
+            assert right >= 15, (
+                f"Expected 15 of 20 unanimous sets of {size} labels answered as cast, got {right}"
+            )
 
     # helpers
 
@@ -346,11 +439,13 @@ class AggregatorContract(Contract):
         """Return an aggregator of the class with all noise that a target of epsilon 8 needs; None if there is none."""
         target, cls = outlook.target(epsilon=8.0), type(self.make(outlook.relation))
         if splits_noise(cls):
-            return for_target(cls, target, outlook.panel)
+            return for_target(cls, target, outlook.shape)
         proposed = proposals(cls, outlook)
-        return proposed[0].calibrated(target, outlook.panel) if proposed else None
+        return proposed[0].calibrated(target, outlook.shape) if proposed else None
 
-    def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+    def drawn(
+        self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator
+    ) -> IntArray:
         """Return outcomes ``[Q, 2 C + 1]`` that follow the law of one query each."""
         return outcomes_of(aggregator, votes, generator)
 
@@ -360,37 +455,50 @@ class AggregatorContract(Contract):
 
     def event(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Event:
         """Return the event under ``relation`` of the aggregator that is run for ``made_for``."""
-        return self.make(made_for).event(self.panel, relation)
+        return self.make(made_for).event(self.shape, relation)
 
     @property
-    def panel(self) -> Panel:
+    def shape(self) -> VoteShape:
         """The numbers of teachers and labels."""
-        return Panel(self.num_teachers, self.num_labels)
+        return VoteShape(self.num_teachers, self.num_labels)
 
-    def worst_divergence(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Array:
+    def worst_divergence(
+        self, made_for: NeighboringRelation, relation: NeighboringRelation
+    ) -> Array:
         """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
         return _worst_divergence(self._contract(), made_for, relation)
 
     def unpaid(
-        self, made_for: NeighboringRelation, relation: NeighboringRelation, charged: Callable[[int], int]
+        self,
+        made_for: NeighboringRelation,
+        relation: NeighboringRelation,
+        charged: Callable[[int], int],
     ) -> float:
         """Return by how much outcomes reveal more than is paid if each tier is charged as the tier ``charged`` returns.
 
-        It is the largest `unpaid_loss` over orders and pairs of neighbors, with the curve and the delta0 that each
-        outcome is charged; at most 0 if enough is paid.
+        It is the largest `unpaid_loss` over orders and pairs of neighbors, with the curve and the
+        delta0 that each outcome is charged; at most 0 if enough is paid.
         """
         first, second, charged_for = self._charged(made_for, relation, charged)
-        rdp, delta0 = (np.array([getattr(cost, name) for cost in charged_for]) for name in ("rdp", "delta0"))
+        rdp, delta0 = (
+            np.array([getattr(cost, name) for cost in charged_for]) for name in ("rdp", "delta0")
+        )
         return float(unpaid_loss(first, second, rdp, delta0).max())
 
     def _charged(
-        self, made_for: NeighboringRelation, relation: NeighboringRelation, charged: Callable[[int], int]
+        self,
+        made_for: NeighboringRelation,
+        relation: NeighboringRelation,
+        charged: Callable[[int], int],
     ) -> tuple[Array, Array, list[Cost]]:
         """Return the laws of all pairs of neighbors, ``[N, M]`` each, and what each of their M outcomes is charged."""
         first, second, outcomes, _ = _pairs(self._contract(), made_for, relation)
         aggregator = self.make(made_for)
         tiers = {outcome[-1] for outcome in outcomes}
-        costs = {tier: aggregator.event(self.panel, relation, charged(tier)).cost(ORDERS) for tier in tiers}
+        costs = {
+            tier: aggregator.event(self.shape, relation, charged(tier)).cost(ORDERS)
+            for tier in tiers
+        }
         return first, second, [costs[outcome[-1]] for outcome in outcomes]
 
     def _contract(self) -> _Checked:
@@ -398,7 +506,9 @@ class AggregatorContract(Contract):
 
     def _with_public(self, votes: Votes) -> Votes:
         predictions, features = (
-            None if values is None else np.tile(np.asarray(values, dtype=np.float64), (votes.num_queries, 1))
+            None
+            if values is None
+            else np.tile(np.asarray(values, dtype=np.float64), (votes.num_queries, 1))
             for values in (self.predictions, self.features)
         )
         return replace(votes, predictions=predictions, features=features)
@@ -412,14 +522,21 @@ class AggregatorContract(Contract):
         return self.votes(ballots)[np.zeros(draws, dtype=np.int64)]
 
     def _p_values(
-        self, aggregator: Aggregator, relation: NeighboringRelation, draws: int, *, single: bool = False
+        self,
+        aggregator: Aggregator,
+        relation: NeighboringRelation,
+        draws: int,
+        *,
+        single: bool = False,
     ) -> list[float]:
         p_values = []
         for seed, ballots in enumerate(self.grid):
             generator = np.random.default_rng([seed, draws])
             if single:
                 one = self.votes(ballots)
-                drawn = np.concatenate([outcomes_of(aggregator, one, generator) for _ in range(draws)])
+                drawn = np.concatenate(
+                    [outcomes_of(aggregator, one, generator) for _ in range(draws)]
+                )
             else:
                 drawn = self.drawn(aggregator, self._repeated(ballots, draws), generator)
             p_values.append(p_value_of(drawn, self.law(self.votes(ballots), relation)))
@@ -468,17 +585,26 @@ class SoftReleaseContract(Contract):
         """
         aggregator = self.make(relation)
         event = aggregator.event(
-            Panel(self.num_teachers, self.num_labels)
+            VoteShape(self.num_teachers, self.num_labels)
         ).to_world()  # which sees nothing but the release
         (gaussian,) = (leaf for leaf, _ in leaves(event) if isinstance(leaf, GaussianEvent))
-        pairs = neighbors(Panel(self.num_teachers, self.num_labels), relation)
-        rows = {ballots: row for row, ballots in enumerate({member for pair in pairs for member in pair})}
+        pairs = neighbors(VoteShape(self.num_teachers, self.num_labels), relation)
+        rows = {
+            ballots: row
+            for row, ballots in enumerate({member for pair in pairs for member in pair})
+        }
         first, second = np.array([(rows[a], rows[b]) for a, b in pairs]).T
         moves = 0.0
         for guess in self.guesses:
             votes = Votes.from_ballots(np.array(list(rows)))
-            votes = replace(votes, predictions=None if guess is None else np.tile(guess, (len(rows), 1)))
-            bare = aggregator.scaled(1e-8).aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
+            votes = replace(
+                votes, predictions=None if guess is None else np.tile(guess, (len(rows), 1))
+            )
+            bare = (
+                aggregator.scaled(1e-8)
+                .aggregate(votes, generator=np.random.default_rng(0))
+                .noisy_counts
+            )
             assert bare is not None
             means = [self.mean(votes[row : row + 1]) for row in range(len(rows))]
             np.testing.assert_allclose(bare, means, atol=1e-6)
@@ -506,30 +632,37 @@ class SoftReleaseContract(Contract):
 
     def _ks(self, aggregator: Aggregator, claimed: Aggregator) -> float:
         noise = self._noise(aggregator, 5_000)
-        return float(kstest(noise.ravel() / (self._release(claimed, 1).noise_std or np.nan), "norm").pvalue)
+        return float(
+            kstest(noise.ravel() / (self._release(claimed, 1).noise_std or np.nan), "norm").pvalue
+        )
 
     def _noise(self, aggregator: Aggregator, draws: int) -> Array:
         release = self._release(aggregator, draws)
         assert release.noisy_counts is not None
-        return np.asarray(release.noisy_counts - self.mean(_votes(self._ballots(), self.guesses[0])))
+        return np.asarray(
+            release.noisy_counts - self.mean(_votes(self._ballots(), self.guesses[0]))
+        )
 
     def _ballots(self) -> Ballots:
-        return tuple(tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers))
+        return tuple(
+            tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers)
+        )
 
     def _release(self, aggregator: Aggregator, draws: int) -> Release:
         votes = _votes(self._ballots(), self.guesses[0])[np.zeros(draws, dtype=np.int64)]
         return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
 
 
-def neighbors(panel: Panel, relation: NeighboringRelation) -> list[tuple[Ballots, Ballots]]:
+def neighbors(shape: VoteShape, relation: NeighboringRelation) -> list[tuple[Ballots, Ballots]]:
     """Return all ordered pairs of neighboring ballots ``[T, C]``; teachers are alike, so each set is listed once.
 
-    A teacher that takes no part casts a row of zeros; the number of teachers is the same on both sides.
+    A teacher that takes no part casts a row of zeros; the number of teachers is the same on both
+    sides.
     """
-    absent = (0,) * panel.num_labels
-    kinds = list(itertools.product((0, 1), repeat=panel.num_labels))
+    absent = (0,) * shape.num_labels
+    kinds = list(itertools.product((0, 1), repeat=shape.num_labels))
     pairs = []
-    for others in itertools.combinations_with_replacement(kinds, panel.num_teachers - 1):
+    for others in itertools.combinations_with_replacement(kinds, shape.num_teachers - 1):
         if relation is NeighboringRelation.REPLACE_RECORD:
             pairs += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
         else:
@@ -538,12 +671,14 @@ def neighbors(panel: Panel, relation: NeighboringRelation) -> list[tuple[Ballots
     return pairs
 
 
-_PRACTICE = Panel(num_teachers=200, num_labels=6)
+_PRACTICE = VoteShape(num_teachers=200, num_labels=6)
 
 
 def _votes_of_probability(chances: Array) -> Votes:
     """Return votes on queries whose labels ``[Q, C]`` each of 200 teachers gives with these chances."""
-    ballots = np.random.default_rng(0).random((len(chances), _PRACTICE.num_teachers, _PRACTICE.num_labels))
+    ballots = np.random.default_rng(0).random(
+        (len(chances), _PRACTICE.num_teachers, _PRACTICE.num_labels)
+    )
     votes = Votes.from_ballots((ballots < chances[:, None]).astype(np.uint8))
     return replace(votes, predictions=np.full(chances.shape, 0.5), features=np.eye(len(chances)))
 
@@ -559,12 +694,16 @@ def _release_of(aggregator: Aggregator, votes: Votes) -> Release:
 def _abstaining(contract: _Checked, relation: NeighboringRelation) -> Aggregator | None:
     """Return the aggregator `in_practice` if it leaves some votes unanswered, between coins and agreement."""
     num_queries, k = _COINS.num_queries, _PRACTICE.num_labels // 2
-    outlook = Outlook(panel=_PRACTICE, num_queries=num_queries, delta=1e-6, relation=relation, labels_per_sample=k)
+    outlook = Outlook(
+        shape=_PRACTICE, num_queries=num_queries, delta=1e-6, relation=relation, labels_per_sample=k
+    )
     aggregator = contract().in_practice(outlook)
     if aggregator is None or "voters" in aggregator.needs:
         return None
     agreement = np.linspace(0.5, 1, num_queries)[:, None]
-    votes = _votes_of_probability(np.where(np.arange(_PRACTICE.num_labels) < k, agreement, 1 - agreement))
+    votes = _votes_of_probability(
+        np.where(np.arange(_PRACTICE.num_labels) < k, agreement, 1 - agreement)
+    )
     return None if _release_of(aggregator, votes).mask.any(axis=1).all() else aggregator
 
 
@@ -583,20 +722,24 @@ def _laws(contract: _Checked, made_for: NeighboringRelation) -> dict[Ballots, tu
     listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
     representatives = {visible(ballots): ballots for ballots in listed}
     return {
-        key: (ballots, aggregator.law(aggregator.votes(ballots), made_for)) for key, ballots in representatives.items()
+        key: (ballots, aggregator.law(aggregator.votes(ballots), made_for))
+        for key, ballots in representatives.items()
     }
 
 
 @cache
 def _pairs(
-    contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
+    contract: _Checked,
+    made_for: NeighboringRelation,
+    relation: NeighboringRelation,
+    teachers: int = 1,
 ) -> tuple[Array, Array, list[Outcome], float]:
     """Return the different laws of all pairs of neighbors, ``[N, M]`` each, their M outcomes, and delta0.
 
     Of one teacher that changed or, with ``teachers=2``, of two.
     """
     aggregator, visible, laws = contract(), _visible_part(contract), _laws(contract, made_for)
-    pairs = {(visible(a), visible(b)) for a, b in neighbors(aggregator.panel, relation)}
+    pairs = {(visible(a), visible(b)) for a, b in neighbors(aggregator.shape, relation)}
     outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
     table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for _, law in laws.values()])
     rows = {ballots: row for row, ballots in enumerate(laws)}
@@ -605,7 +748,9 @@ def _pairs(
     law_of = which.reshape(-1)
     near = np.zeros((len(laws), len(laws)), dtype=np.int64)
     near[tuple(np.array([(rows[a], rows[b]) for a, b in pairs]).T)] = 1
-    starts, stops = np.nonzero(np.linalg.matrix_power(near + np.eye(len(laws), dtype=np.int64), teachers))
+    starts, stops = np.nonzero(
+        np.linalg.matrix_power(near + np.eye(len(laws), dtype=np.int64), teachers)
+    )
     ends = np.unique(np.stack([law_of[starts], law_of[stops]], axis=1), axis=0)
     first, second = ends[ends[:, 0] != ends[:, 1]].T
     delta0 = aggregator.event(made_for, relation).reaching(teachers).cost(ORDERS).delta0
@@ -614,7 +759,10 @@ def _pairs(
 
 @cache
 def _worst_divergence(
-    contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
+    contract: _Checked,
+    made_for: NeighboringRelation,
+    relation: NeighboringRelation,
+    teachers: int = 1,
 ) -> Array:
     first, second, _, delta0 = _pairs(contract, made_for, relation, teachers)
     worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
@@ -628,10 +776,13 @@ def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
     codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
     _, rows, counts = np.unique(codes, return_index=True, return_counts=True)
     observed_counts = {
-        tuple(outcome): count for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)
+        tuple(outcome): count
+        for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)
     }
     unknown = sorted(set(observed_counts) - set(law))
-    assert not unknown, f"Expected a law with all outcomes (*labels, *mask, tier) that are drawn, got {unknown[:3]}"
+    assert not unknown, (
+        f"Expected a law with all outcomes (*labels, *mask, tier) that are drawn, got {unknown[:3]}"
+    )
     observed = np.array([observed_counts.get(outcome, 0) for outcome in law])
     return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn), rare=rare)
 
@@ -649,7 +800,9 @@ def outcomes_of(aggregator: Aggregator, votes: Votes, generator: np.random.Gener
     shapes, wanted = {labels.shape, mask.shape}, votes.counts.shape
     assert shapes == {wanted}, f"Expected labels and mask of shape [Q, C] = {wanted}, got {shapes}"
     typed = labels.dtype == np.uint8 and mask.dtype == np.bool_
-    assert typed, f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
+    assert typed, (
+        f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
+    )
     tiers_or_zero = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
     return np.column_stack((labels, mask, tiers_or_zero)).astype(np.int64)
 

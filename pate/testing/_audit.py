@@ -1,7 +1,8 @@
 """Audits: lower bounds on epsilon from a mechanism's behaviour, to compare with what its events claim.
 
-A mechanism that is (epsilon, delta)-DP has ``P(S) <= exp(epsilon) Q(S) + delta`` for every set S of outcomes and either
-order of two neighbors. A single S therefore refutes an epsilon that is too small.
+A mechanism that is (epsilon, delta)-DP has ``P(S) <= exp(epsilon) Q(S) + delta`` for every set S of
+outcomes and either order of two neighbors. A single S therefore refutes an epsilon that is too
+small.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.stats import beta
 
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting._bisection import smallest_where
 
 Input = TypeVar("Input")
@@ -24,15 +25,20 @@ Input = TypeVar("Input")
 def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> float:
     """Return the smallest epsilon for which two enumerated laws, ``[m]`` each, are (epsilon, ``delta``)-close.
 
-    Both orders of the two laws are taken into account. The result is infinite if one law gives a probability above
-    ``delta`` to outcomes that are impossible under the other.
+    Both orders of the two laws are taken into account. The result is infinite if one law gives a
+    probability above ``delta`` to outcomes that are impossible under the other.
     """
     first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
-    expect(first.shape == second.shape and first.ndim == 1, "two laws of one shape [m]", p=first.shape, q=second.shape)
+    require(
+        first.shape == second.shape and first.ndim == 1,
+        "two laws of one shape [m]",
+        p=first.shape,
+        q=second.shape,
+    )
     for name, law in (("p", first), ("q", second)):
         valid = law.size > 0 and (law >= 0).all() and abs(law.sum() - 1) < 1e-6
-        expect(valid, f"probabilities {name} that add up to 1", sum=float(law.sum()))
-    expect(0 <= delta < 1, "0 <= delta < 1", delta=delta)
+        require(valid, f"probabilities {name} that add up to 1", sum=float(law.sum()))
+    require(0 <= delta < 1, "0 <= delta < 1", delta=delta)
     return max(_one_way(first, second, delta), _one_way(second, first, delta))
 
 
@@ -54,7 +60,8 @@ class Audit:
     """The result of an audit by sampling.
 
     Attributes:
-        epsilon: a lower bound on epsilon, which holds with the probability ``confidence`` that was asked for.
+        epsilon: a lower bound on epsilon, which holds with the probability ``confidence`` that was
+            asked for.
         outcomes: the set of outcomes that gives the bound.
         swapped: whether these outcomes are likelier under the second input than under the first.
     """
@@ -76,12 +83,12 @@ def sampled_epsilon(
 ) -> Audit:
     """Return a lower bound on epsilon from draws on two neighboring inputs.
 
-    Half of the draws choose a set of outcomes, by the ratio of their frequencies; the other half bound the two
-    probabilities of that set (Clopper & Pearson (1934)).
+    Half of the draws choose a set of outcomes, by the ratio of their frequencies; the other half
+    bound the two probabilities of that set (Clopper & Pearson (1934)).
 
     Args:
-        sample: ``sample(input, n, generator)`` runs the mechanism n times and returns the n releases, or any function
-            of them that does not depend on the input.
+        sample: ``sample(input, n, generator)`` runs the mechanism n times and returns the n
+            releases, or any function of them that does not depend on the input.
         first: an input.
         second: a neighbor of ``first``.
         delta: the delta at which epsilon is bounded.
@@ -92,9 +99,9 @@ def sampled_epsilon(
     Raises:
         ValueError: if there are too few draws, or ``delta`` or ``confidence`` is out of range.
     """
-    expect_count(4, draws=draws)
-    expect(0 <= delta < 1, "0 <= delta < 1", delta=delta)
-    expect_open_unit(confidence=confidence)
+    require_count(4, draws=draws)
+    require(0 <= delta < 1, "0 <= delta < 1", delta=delta)
+    require_in_open_unit_interval(confidence=confidence)
     half = draws // 2
     chosen = [Counter(sample(data, half, generator)) for data in (first, second)]
     tested = [Counter(sample(data, half, generator)) for data in (first, second)]
@@ -102,7 +109,10 @@ def sampled_epsilon(
     for swapped in (False, True):
         p, q = chosen[::-1] if swapped else chosen
         outcomes = _best_set(p, q, half, delta, confidence)
-        hits = [sum(counts[outcome] for outcome in outcomes) for counts in (tested[::-1] if swapped else tested)]
+        hits = [
+            sum(counts[outcome] for outcome in outcomes)
+            for counts in (tested[::-1] if swapped else tested)
+        ]
         # two orders and two bounds share the probability of error, 1 - confidence
         epsilon = _bound(hits[0], hits[1], half, delta, (1 - confidence) / 4)
         if epsilon > best.epsilon:

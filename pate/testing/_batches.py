@@ -1,8 +1,9 @@
 """The contract of aggregators that answer the queries of a batch together, such as with one clip for all of them.
 
-The law of one query says little of them: what a teacher tells of all queries is what a whole batch costs. So there is
-the law of a batch too. Draws of batches of two queries are compared with it, and the laws of all neighbors on two
-queries with twice the event, in place of the independence of queries.
+The law of one query says little of them: what a teacher tells of all queries is what a whole batch
+    costs. So there is
+the law of a batch too. Draws of batches of two queries are compared with it, and the laws of all
+neighbors on two queries with twice the event, in place of the independence of queries.
 """
 
 from __future__ import annotations
@@ -16,11 +17,19 @@ import numpy as np
 import pytest
 
 from pate._typing import FloatArray, IntArray
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator
 from pate.aggregators._base import ballots_of
-from pate.testing._aggregators import AggregatorContract, Ballots, Grid, Law, neighbors, outcomes_of, p_value_of
+from pate.testing._aggregators import (
+    AggregatorContract,
+    Ballots,
+    Grid,
+    Law,
+    neighbors,
+    outcomes_of,
+    p_value_of,
+)
 from pate.testing._contract import assert_paid
 from pate.testing._laws import ORDERS, RELATIONS, renyi_divergence
 
@@ -47,7 +56,9 @@ class BatchContract(AggregatorContract):
         """Return that of a batch of one query."""
         return self.joint_law(votes, relation)
 
-    def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+    def drawn(
+        self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator
+    ) -> IntArray:
         """Return outcomes of batches of one query each."""
         ballots, outcomes = ballots_of(votes), []
         # what is public is the same for all of them
@@ -60,7 +71,9 @@ class BatchContract(AggregatorContract):
     def test_queries_of_a_batch_are_independent(self) -> None:
         """They are not: two of them follow their joint law."""
         p_values = [self._of_pairs(self.make(relation), relation) for relation in RELATIONS]
-        assert min(p_values) > 1e-4, f"Expected batches that follow their joint law, got p = {min(p_values):.1e}"
+        assert min(p_values) > 1e-4, (
+            f"Expected batches that follow their joint law, got p = {min(p_values):.1e}"
+        )
 
     def test_a_fifth_less_noise_is_caught_in_a_batch(self) -> None:
         """The test of joint frequencies rejects 80% of the noise."""
@@ -73,7 +86,9 @@ class BatchContract(AggregatorContract):
     ) -> None:
         """No neighbors on two queries exceed two events, under either relation."""
         event = self.event(made_for, relation)
-        assert_paid(_worst_of_pairs(self._contract(), made_for, relation), 2 * event.cost(ORDERS).rdp, event)
+        assert_paid(
+            _worst_of_pairs(self._contract(), made_for, relation), 2 * event.cost(ORDERS).rdp, event
+        )
 
     def pair(self, first: Ballots, second: Ballots) -> Votes:
         """Return the votes on two queries."""
@@ -89,11 +104,13 @@ class BatchContract(AggregatorContract):
 
 
 @cache
-def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation) -> FloatArray:
+def _worst_of_pairs(
+    contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation
+) -> FloatArray:
     """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
     table, rows = _joint_laws(contract, made_for)
     checked = contract()
-    pairs = neighbors(Panel(checked.num_teachers, 2 * checked.num_labels), relation)
+    pairs = neighbors(VoteShape(checked.num_teachers, 2 * checked.num_labels), relation)
     # many ballots have one law
     _, distinct, which = np.unique(table.round(15), axis=0, return_index=True, return_inverse=True)
     law_of = which.reshape(-1).tolist()
@@ -102,19 +119,27 @@ def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, relation:
     ).T
     # either query may fail
     delta0 = 1 - (1 - checked.event(made_for, relation).cost(ORDERS).delta0) ** 2
-    worst: FloatArray = renyi_divergence(table[distinct[first]], table[distinct[second]], delta0).max(axis=0)
+    worst: FloatArray = renyi_divergence(
+        table[distinct[first]], table[distinct[second]], delta0
+    ).max(axis=0)
     return worst
 
 
 @cache
-def _joint_laws(contract: _Checked, made_for: NeighboringRelation) -> tuple[FloatArray, dict[Ballots, int]]:
+def _joint_laws(
+    contract: _Checked, made_for: NeighboringRelation
+) -> tuple[FloatArray, dict[Ballots, int]]:
     """Return the laws ``[N, M]`` of all ballots on two queries, and the row of each set of ballots ``[T, 2 C]``."""
     checked = contract()
-    pairs = neighbors(Panel(checked.num_teachers, 2 * checked.num_labels), NeighboringRelation.REPLACE_RECORD)
+    pairs = neighbors(
+        VoteShape(checked.num_teachers, 2 * checked.num_labels), NeighboringRelation.REPLACE_RECORD
+    )
     listed = sorted({tuple(sorted(ballots)) for pair in pairs for ballots in pair})
     laws = []
     for ballots in listed:
-        halves = np.array(ballots).reshape(checked.num_teachers, 2, checked.num_labels).swapaxes(0, 1)
+        halves = (
+            np.array(ballots).reshape(checked.num_teachers, 2, checked.num_labels).swapaxes(0, 1)
+        )
         first, second = (tuple(map(tuple, half)) for half in halves.tolist())
         laws.append(checked.joint_law(checked.pair(first, second), made_for))
     outcomes = sorted({outcome for law in laws for outcome in law})

@@ -16,27 +16,36 @@ class Contract(ABC):  # noqa: B024
     """A class of tests to inherit, under a name that begins with ``Test``.
 
     Raises:
-        TypeError: where such a class does not define all that is abstract, since pytest would pass over it in silence.
+        TypeError: where such a class does not define all that is abstract, since pytest would pass
+            over it in silence.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         named = {name: getattr(cls, name, None) for name in dir(cls)}
-        missing = [name for name, member in named.items() if getattr(member, "__isabstractmethod__", False)]
+        missing = [
+            name for name, member in named.items() if getattr(member, "__isabstractmethod__", False)
+        ]
         if cls.__name__.startswith("Test") and missing:
             raise TypeError(f"Expected {cls.__name__} to define {', '.join(missing)}")
 
 
-def assert_refused(make: Callable[[], object], arguments: object, pattern: str = r"Expected [^\n]*") -> None:
+def assert_refused(
+    make: Callable[[], object], arguments: object, pattern: str = r"Expected [^\n]*"
+) -> None:
     """Assert that ``make`` raises ``ValueError`` with a message of one line, because of its ``arguments``."""
     with pytest.raises(ValueError) as raised:
         pytest.fail(f"Expected {arguments} to be refused with a ValueError, got {make()}")
-    assert re.fullmatch(pattern, str(raised.value)), f"Expected one line on {arguments}, got: {raised.value}"
+    assert re.fullmatch(pattern, str(raised.value)), (
+        f"Expected one line on {arguments}, got: {raised.value}"
+    )
 
 
 def assert_drawn_by_law(p_value: float, sampler: object) -> None:
     """Assert that a test of draws against their law does not refute it."""
-    assert p_value > 1e-4, f"Expected draws of {sampler} that follow the law of the test class, got p = {p_value:.1e}"
+    assert p_value > 1e-4, (
+        f"Expected draws of {sampler} that follow the law of the test class, got p = {p_value:.1e}"
+    )
 
 
 def assert_noise_matters(p_value: float, sampler: object) -> None:
@@ -64,6 +73,12 @@ def assert_gaussian(beyond: float, event: object, tolerance: float = 0.0) -> Non
 def assert_tight(worst: FloatArray, rdp: FloatArray, loose_because: str) -> None:
     """Assert that some divergence comes within 10% of the curve, at some order, unless it is said why none does."""
     reached = float((worst / rdp).max())
-    expected = f"no neighbors closer to it, since {loose_because!r}" if loose_because else "neighbors within 10% of it"
+    expected = (
+        f"no neighbors closer to it, since {loose_because!r}"
+        if loose_because
+        else "neighbors within 10% of it"
+    )
     advice = "" if loose_because else ". It costs more than need be, or `loose_because` says why"
-    assert (reached < 0.9) == bool(loose_because), f"Expected {expected}, got {100 * reached:.0f}% of the curve{advice}"
+    assert (reached < 0.9) == bool(loose_because), (
+        f"Expected {expected}, got {100 * reached:.0f}% of the curve{advice}"
+    )

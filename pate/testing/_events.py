@@ -1,7 +1,7 @@
 """The contract of events: they add up, survive JSON, cost less with more noise, and bound the laws they describe.
 
-A subclass provides events of one kind for given amounts of noise, and pairs of enumerated laws on neighbors of a small
-mechanism that such an event describes.
+A subclass provides events of one kind for given amounts of noise, and pairs of enumerated laws on
+neighbors of a small mechanism that such an event describes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class EventContract(Contract):
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         """Return laws on neighbors of a mechanism with ``noise`` times its noise, as log-probabilities of its outcomes.
 
-        Arrays of shape ``[outcomes]``, equally long for both laws of a pair. Outcomes that delta0 covers are left out.
+        Arrays of shape ``[outcomes]``, equally long for both laws of a pair. Outcomes that delta0
+        covers are left out.
         """
 
     @abstractmethod
@@ -55,7 +56,8 @@ class EventContract(Contract):
     def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         """Return laws as `laws` does, on data sets that differ in what one unit gave to two teachers.
 
-        Needed unless `Event.reaching` knows no cost for two teachers. Outcomes that its delta0 covers are left out.
+        Needed unless `Event.reaching` knows no cost for two teachers. Outcomes that its delta0
+        covers are left out.
         """
         return []
 
@@ -110,11 +112,15 @@ class EventContract(Contract):
         """A curve is not negative and does not fall with the order."""
         for noise in self.noises:
             rdp, log_survival, mu_squared, *_ = self.event(noise, relation).cost(ORDERS)
-            assert np.shape(rdp) == ORDERS.shape, f"Expected a curve on the orders given, got shape {np.shape(rdp)}"
+            assert np.shape(rdp) == ORDERS.shape, (
+                f"Expected a curve on the orders given, got shape {np.shape(rdp)}"
+            )
             assert mu_squared >= 0
             assert not np.isnan(rdp).any() and (rdp >= 0).all()
             finite = rdp[np.isfinite(rdp)]
-            assert (np.diff(finite) >= -1e-12 * finite[1:]).all(), "a divergence grows with its order"
+            assert (np.diff(finite) >= -1e-12 * finite[1:]).all(), (
+                "a divergence grows with its order"
+            )
             assert log_survival <= 0
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -128,13 +134,19 @@ class EventContract(Contract):
                     divergence = enumerated_divergence(first, second)
                     within = (divergence <= rdp * (1 + 1e-9) + 1e-12).all()
                     requirement = f"Expected a curve that covers the laws of noise {noise}"
-                    assert within, f"{requirement}, which differ {(divergence / rdp).max():.3g} times as much"
+                    assert within, (
+                        f"{requirement}, which differ {(divergence / rdp).max():.3g} times as much"
+                    )
                     closest = max(closest, float((divergence / np.maximum(rdp, 1e-300)).max()))
         if self.tight:
-            assert closest > 0.98, f"Expected laws within 2% of the curve, got {100 * closest:.0f}%: set tight = False"
+            assert closest > 0.98, (
+                f"Expected laws within 2% of the curve, got {100 * closest:.0f}%: set tight = False"
+            )
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_two_teachers_of_one_unit_are_within_the_curve(self, relation: NeighboringRelation) -> None:
+    def test_two_teachers_of_one_unit_are_within_the_curve(
+        self, relation: NeighboringRelation
+    ) -> None:
         """The event of a unit that reaches two teachers bounds the laws of two teachers that changed."""
         requirement = "Expected laws_of_two, because `reaching` states a cost for two teachers"
         checked = False
@@ -143,11 +155,17 @@ class EventContract(Contract):
             once = self.event(noise, relation).cost(ORDERS)
             if not np.isfinite(rdp).any():
                 continue
-            assert (rdp >= once.rdp).all() and log_survival <= once.log_survival and mu_squared >= once.mu_squared
+            assert (
+                (rdp >= once.rdp).all()
+                and log_survival <= once.log_survival
+                and mu_squared >= once.mu_squared
+            )
             laws = self.laws_of_two(noise, relation)
             assert laws, requirement
             for p, q in (pair for law in laws for pair in (law, law[::-1])):
-                assert (enumerated_divergence(p, q) <= rdp * (1 + 1e-9) + 1e-12).all(), f"noise {noise}"
+                assert (enumerated_divergence(p, q) <= rdp * (1 + 1e-9) + 1e-12).all(), (
+                    f"noise {noise}"
+                )
                 checked |= bool((enumerated_divergence(p, q) > once.rdp * 1.01).any())
         expected = checked or not self.tight or not np.isfinite(rdp).any()
         assert expected, "Expected laws that one teacher alone could not produce"
@@ -172,19 +190,27 @@ class EventContract(Contract):
         assert any((enumerated_divergence(p, q) > rdp * 1.01).any() for p, q in laws)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_gaussian_trade_off_bounds_the_enumerated_one(self, relation: NeighboringRelation) -> None:
+    def test_gaussian_trade_off_bounds_the_enumerated_one(
+        self, relation: NeighboringRelation
+    ) -> None:
         """The Gaussian of the event's ``mu`` bounds the trade-off of the given laws, and closely if `tight_mu`."""
         refuted, epsilons = False, np.array([0.0, 0.1, 0.5, 1.0, 2.0])
         for noise in self.noises:
             mu = math.sqrt(self.event(noise, relation).cost().mu_squared)
             if math.isinf(mu):
                 pytest.skip("no Gaussian is known to dominate such an event")
-            bounds, smaller = ([gaussian_delta(epsilon, part * mu) for epsilon in epsilons] for part in (1.0, 0.98))
+            bounds, smaller = (
+                [gaussian_delta(epsilon, part * mu) for epsilon in epsilons] for part in (1.0, 0.98)
+            )
             for laws in self.laws(noise, relation):
                 for log_p, log_q in (laws, laws[::-1]):
                     p, q = (np.exp(law - np.logaddexp.reduce(law)) for law in (log_p, log_q))
                     deltas = np.maximum(p - np.exp(epsilons)[:, None] * q, 0).sum(axis=1)
-                    assert (deltas <= np.array(bounds) * (1 + 1e-9) + 1e-13).all(), (noise, deltas, bounds)
+                    assert (deltas <= np.array(bounds) * (1 + 1e-9) + 1e-13).all(), (
+                        noise,
+                        deltas,
+                        bounds,
+                    )
                     refuted |= bool((deltas > smaller).any())
         assert refuted or not self.tight_mu
 

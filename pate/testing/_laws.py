@@ -46,9 +46,9 @@ def neighbors(
 def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> FloatArray:
     """Return the divergences at `ORDERS` of rows of p from rows of q, ``[n, m]`` each: ``[n, ORDERS]``.
 
-    With ``delta0``, it is the divergence that remains when both laws are restricted to events of probability
-    ``1 - delta0``: each law gives up at most that much mass, where it exceeds a multiple of the other. Infinite if that
-    is not enough.
+    With ``delta0``, it is the divergence that remains when both laws are restricted to events of
+    probability ``1 - delta0``: each law gives up at most that much mass, where it exceeds a
+    multiple of the other. Infinite if that is not enough.
     """
     hopeless = np.zeros(len(p), dtype=np.bool_)
     if delta0 > 0:
@@ -63,7 +63,9 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
         for order in ORDERS:
             terms = np.where(p == 0, -np.inf, order * log_p + (1 - order) * log_q)
             largest = terms.max(axis=1)
-            columns.append((np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest) / (order - 1))
+            columns.append(
+                (np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest) / (order - 1)
+            )
     divergence = np.column_stack(columns)
     divergence[hopeless] = np.inf
     return divergence
@@ -73,19 +75,24 @@ def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass (a hair less, for rounding)."""
     low, high = np.zeros(len(p)), np.full(len(p), 1e150)
     for _ in range(100):
-        middle = np.sqrt(np.maximum(low, 1e-6) * high)  # c spans 150 orders of magnitude: bisect its logarithm
+        middle = np.sqrt(
+            np.maximum(low, 1e-6) * high
+        )  # c spans 150 orders of magnitude: bisect its logarithm
         taken = np.maximum(p - middle[:, None] * q, 0).sum(axis=1)
         low, high = np.where(taken > delta0, middle, low), np.where(taken > delta0, high, middle)
     return np.minimum(p, high[:, None] * q)
 
 
-def beyond_gaussian(p: FloatArray, q: FloatArray, mu_squared: FloatArray, delta0: FloatArray) -> float:
+def beyond_gaussian(
+    p: FloatArray, q: FloatArray, mu_squared: FloatArray, delta0: FloatArray
+) -> float:
     """Return by how much a filter that counts squares of mu is exceeded, between rows of p and of q ``[n, m]``.
 
-    An outcome is charged ``mu_squared`` ``[m]`` and ``delta0`` ``[m]``. An adversary spends on Gaussian noise what the
-    outcome leaves of bounds on their sums, which are the charges of the dearest one. The result is the largest
-    ``P(S) - e^epsilon Q(S)`` beyond ``delta0 + (1 - delta0) delta(epsilon)`` of these bounds; at most 0 if all p and q
-    come, but for delta0, from a Gaussian of the mu charged, by processing. Minus infinity if some outcome names no mu.
+    An outcome is charged ``mu_squared`` ``[m]`` and ``delta0`` ``[m]``. An adversary spends on
+    Gaussian noise what the outcome leaves of bounds on their sums, which are the charges of the
+    dearest one. The result is the largest ``P(S) - e^epsilon Q(S)`` beyond ``delta0 + (1 - delta0)
+    delta(epsilon)`` of these bounds; at most 0 if all p and q come, but for delta0, from a Gaussian
+    of the mu charged, by processing. Minus infinity if some outcome names no mu.
     """
     most, failing = float(mu_squared.max()), float(delta0.max())
     if math.isinf(most):
@@ -93,9 +100,10 @@ def beyond_gaussian(p: FloatArray, q: FloatArray, mu_squared: FloatArray, delta0
     fails = (failing - delta0) / (1 - delta0)
     mu, remaining, excess = math.sqrt(most), np.sqrt(most - mu_squared), []
     for epsilon in np.maximum(most / 2 + mu * np.linspace(-2, 2, 5), 0).tolist():
-        largest = (fails * p + (1 - fails) * _gaussian_excess(p, math.exp(min(epsilon, _FAR)) * q, remaining)).sum(
-            axis=1
-        )
+        largest = (
+            fails * p
+            + (1 - fails) * _gaussian_excess(p, math.exp(min(epsilon, _FAR)) * q, remaining)
+        ).sum(axis=1)
         excess.append(float(largest.max()) - failing - (1 - failing) * gaussian_delta(epsilon, mu))
     return max(excess)
 
@@ -111,13 +119,15 @@ def _gaussian_excess(p: FloatArray, q: FloatArray, mu: FloatArray) -> FloatArray
 def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArray) -> FloatArray:
     """Return what rows of p tell of rows of q, ``[n, m]`` each, beyond what is paid for each outcome: ``[n, ORDERS]``.
 
-    An outcome is charged ``paid`` ``[m, ORDERS]`` and ``delta0`` ``[m]``. A filter that counts these charges holds if
-    there are laws p' and q' with ``(1 - delta0) p' <= p`` and ``(1 - delta0) q' <= q`` for which ``log(sum of p'^a
-    q'^(1 - a) exp(-(a - 1) paid)) / (a - 1)`` is at most 0 (`docs/accounting.md`). The result is the least value of it,
-    or some value of at most 0; infinite where there are no such laws.
+    An outcome is charged ``paid`` ``[m, ORDERS]`` and ``delta0`` ``[m]``. A filter that counts
+    these charges holds if there are laws p' and q' with ``(1 - delta0) p' <= p`` and ``(1 - delta0)
+    q' <= q`` for which ``log(sum of p'^a q'^(1 - a) exp(-(a - 1) paid)) / (a - 1)`` is at most 0
+    (`docs/accounting.md`). The result is the least value of it, or some value of at most 0;
+    infinite where there are no such laws.
 
-    The sum is convex in (p', q'). For one of them given, the other is cut down where ``p'/q' exp(-paid)`` is largest,
-    or where ``(p'/q')^a exp(-(a - 1) paid)`` is least; in turns this leads to the least value.
+    The sum is convex in (p', q'). For one of them given, the other is cut down where ``p'/q'
+    exp(-paid)`` is largest, or where ``(p'/q')^a exp(-(a - 1) paid)`` is least; in turns this leads
+    to the least value.
     """
     most_p, most_q = p / (1 - delta0), q / (1 - delta0)
     least_mass = np.minimum(1, p.sum(axis=1)) - _ROUNDING
@@ -155,7 +165,9 @@ def _scale_to_one(most: FloatArray, weights: FloatArray) -> FloatArray:
     reached = before + place * rest >= 1
     first = np.argmax(reached, axis=1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        c = (1 - np.take_along_axis(before, first, axis=1)) / np.take_along_axis(rest, first, axis=1)
+        c = (1 - np.take_along_axis(before, first, axis=1)) / np.take_along_axis(
+            rest, first, axis=1
+        )
     limited = np.where(reached[:, -1:], c * weights, np.inf)
     return np.where(weights > 0, np.minimum(most, limited), 0.0)
 
@@ -166,10 +178,13 @@ def _log_moment(p: FloatArray, q: FloatArray, order: float, charge: FloatArray) 
     return np.asarray(np.logaddexp.reduce(terms, axis=1))
 
 
-def chi_square_p_value(observed: IntArray | FloatArray, expected: FloatArray, *, rare: float = 0.0) -> float:
+def chi_square_p_value(
+    observed: IntArray | FloatArray, expected: FloatArray, *, rare: float = 0.0
+) -> float:
     """Return the p-value of a chi-square test, the rarest outcomes pooled until 5 are expected of them.
 
-    All that are expected less than ``rare`` times are among them: a sum over many such outcomes is no chi-square.
+    All that are expected less than ``rare`` times are among them: a sum over many such outcomes is
+        no chi-square.
     It is 0 where an outcome was seen that is next to impossible.
     """
     if observed[expected < 1e-6].sum() > 0:
@@ -178,8 +193,14 @@ def chi_square_p_value(observed: IntArray | FloatArray, expected: FloatArray, *,
     pooled = int(np.searchsorted(np.cumsum(expected[ascending]), 5)) + 1
     pooled = max(pooled, int((expected < rare).sum()))
     pooled_observed, pooled_expected = (
-        np.append(numbers[ascending[:pooled]].sum(), numbers[ascending[pooled:]]) for numbers in (observed, expected)
+        np.append(numbers[ascending[:pooled]].sum(), numbers[ascending[pooled:]])
+        for numbers in (observed, expected)
     )
     if len(pooled_expected) < 2:
         return 1.0
-    return float(chi2.sf(((pooled_observed - pooled_expected) ** 2 / pooled_expected).sum(), len(pooled_expected) - 1))
+    return float(
+        chi2.sf(
+            ((pooled_observed - pooled_expected) ** 2 / pooled_expected).sum(),
+            len(pooled_expected) - 1,
+        )
+    )

@@ -22,7 +22,14 @@ from pate.testing._contract import (
     assert_paid,
     assert_tight,
 )
-from pate.testing._laws import ORDERS, RELATIONS, beyond_gaussian, chi_square_p_value, neighbors, renyi_divergence
+from pate.testing._laws import (
+    ORDERS,
+    RELATIONS,
+    beyond_gaussian,
+    chi_square_p_value,
+    neighbors,
+    renyi_divergence,
+)
 
 Outcome = tuple[int, ...]
 Grid = Sequence[Sequence[float]]
@@ -31,16 +38,19 @@ Grid = Sequence[Sequence[float]]
 class MechanismContract(Contract):
     """Inherit, fill in what is abstract, and name the class ``Test...``.
 
-    A subclass makes the mechanism, lists its outputs and gives their exact law by its plain definition. The law is
-    enumerated for every vector of counts in ``{0..max_count}^num_items`` and compared between all neighbors; samples
-    are drawn for the rows of ``grid``.
+    A subclass makes the mechanism, lists its outputs and gives their exact law by its plain
+    definition. The law is enumerated for every vector of counts in ``{0..max_count}^num_items`` and
+    compared between all neighbors; samples are drawn for the rows of ``grid``.
     """
 
     num_items = 3
     max_count = 3
     max_move = 1
-    """The most by which one count moves between neighbors. Where ``law`` and ``select`` divide counts by a number of
-    steps, this may be more than one of them: scores on a grid that is finer than the sensitivity."""
+    """The most by which one count moves between neighbors.
+
+    Where ``law`` and ``select`` divide counts by a number of
+    steps, this may be more than one of them: scores on a grid that is finer than the sensitivity.
+    """
     draws = 20_000
     """Number of rows of the batch with which a law is tested."""
     single_draws = 60
@@ -81,49 +91,78 @@ class MechanismContract(Contract):
     def test_single_rows_follow_the_law(self) -> None:
         """Rows one by one follow the same law as a batch."""
         mechanism = self.make(RELATIONS[0])
-        assert_drawn_by_law(min(self._p_values(mechanism, self.single_draws, single=True)), mechanism)
+        assert_drawn_by_law(
+            min(self._p_values(mechanism, self.single_draws, single=True)), mechanism
+        )
 
     def test_rows_of_a_batch_are_independent(self) -> None:
         """What is released of a row follows from its own scores, and from noise that no other row has."""
         mechanism, rows = self.make(RELATIONS[0]), np.asarray([self.grid[0], self.grid[-1]])
         drawn = self._drawn(mechanism, np.tile(rows, (self.draws // 2, 1)), seeded_generator(1000))
         first, second = (self.law(mechanism, row) for row in rows)
-        observed = np.bincount(drawn[::2] * len(first) + drawn[1::2], minlength=len(first) * len(second))
-        p_value = chi_square_p_value(observed, np.outer(first, second).ravel() * (self.draws // 2), rare=5)
+        observed = np.bincount(
+            drawn[::2] * len(first) + drawn[1::2], minlength=len(first) * len(second)
+        )
+        p_value = chi_square_p_value(
+            observed, np.outer(first, second).ravel() * (self.draws // 2), rare=5
+        )
         assert p_value > 1e-4, f"Expected independent rows in a batch, got p = {p_value:.1e}"
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
         """The test of frequencies rejects 80% of the noise."""
         mechanism = self.make(RELATIONS[0])
-        assert_noise_matters(min(self._p_values(mechanism, self.draws, single=False, noise=0.8)), mechanism)
+        assert_noise_matters(
+            min(self._p_values(mechanism, self.draws, single=False, noise=0.8)), mechanism
+        )
 
     @pytest.mark.parametrize("kind", ["outlier", "shift"])
     def test_no_magnitude_drowns_the_noise(self, kind: str) -> None:
         """Beside an outlier, and on top of a large number, counts that differ by a vote have the law that they had."""
-        mechanism, row, large = self.make(RELATIONS[0]), np.asarray(self.grid[0]), getattr(self, kind)
+        mechanism, row, large = (
+            self.make(RELATIONS[0]),
+            np.asarray(self.grid[0]),
+            getattr(self, kind),
+        )
         if not large:
             pytest.skip("counts have a public bound, or are released themselves")
         beyond = 100 * max(getattr(mechanism, name) for name in mechanism.noise_parameters)
-        one = np.arange(row.size) == row.argmax() if kind == "outlier" else np.ones(row.size, dtype=np.bool_)
-        law = self.law(mechanism, np.where(one, row + round(beyond), row) if kind == "outlier" else row)
+        one = (
+            np.arange(row.size) == row.argmax()
+            if kind == "outlier"
+            else np.ones(row.size, dtype=np.bool_)
+        )
+        law = self.law(
+            mechanism, np.where(one, row + round(beyond), row) if kind == "outlier" else row
+        )
         draws = self.draws // 40
-        drawn = self._drawn(mechanism, np.tile(np.where(one, row + large, row), (draws, 1)), seeded_generator(2000))
+        drawn = self._drawn(
+            mechanism, np.tile(np.where(one, row + large, row), (draws, 1)), seeded_generator(2000)
+        )
         p_value = chi_square_p_value(np.bincount(drawn, minlength=len(law)), law * draws, rare=5)
-        assert p_value > 1e-4, f"Expected the law of small counts with a {kind} of {large}, got p = {p_value:.1e}"
+        assert p_value > 1e-4, (
+            f"Expected the law of small counts with a {kind} of {large}, got p = {p_value:.1e}"
+        )
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+    def test_divergence_between_all_neighbors_is_within_the_curve(
+        self, relation: NeighboringRelation
+    ) -> None:
         """No pair of neighbors exceeds the event's Renyi curve."""
         event = self.make(relation).event(relation)
         assert_paid(self.worst_divergence(relation), event.cost(ORDERS).rdp, event, self.tolerance)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_gaussian_of_the_event_covers_all_neighbors(self, relation: NeighboringRelation) -> None:
+    def test_gaussian_of_the_event_covers_all_neighbors(
+        self, relation: NeighboringRelation
+    ) -> None:
         """No pair of neighbors exceeds the Gaussian trade-off of the event's ``mu``, where it has one."""
         event = self.make(relation).event(relation)
         first, second, laws = _pairs(type(self), relation)
         _, log_survival, mu_squared, *_ = event.cost(ORDERS)
-        charges = np.full(laws.shape[1], mu_squared), np.full(laws.shape[1], -np.expm1(log_survival))
+        charges = (
+            np.full(laws.shape[1], mu_squared),
+            np.full(laws.shape[1], -np.expm1(log_survival)),
+        )
         assert_gaussian(beyond_gaussian(laws[first], laws[second], *charges), event, self.tolerance)
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -145,8 +184,12 @@ class MechanismContract(Contract):
         """Equal parameters make equal mechanisms, and noise of no width is refused."""
         mechanism, again = self.make(RELATIONS[0]), self.make(RELATIONS[0])
         same = mechanism == again and hash(mechanism) == hash(again)
-        assert same, f"Expected {type(mechanism).__name__} to be a frozen dataclass, equal where its parameters are"
-        assert mechanism.noise_parameters, "Expected the names of the scales of noise in noise_parameters, got none"
+        assert same, (
+            f"Expected {type(mechanism).__name__} to be a frozen dataclass, equal where its parameters are"
+        )
+        assert mechanism.noise_parameters, (
+            "Expected the names of the scales of noise in noise_parameters, got none"
+        )
         assert mechanism != mechanism.scaled(2.0)
         for factor in (0.0, -5.0, np.nan, np.inf):
             with pytest.raises(ValueError, match=r"^Expected \w+ > 0, got \w+=[^\n]*$"):
@@ -156,7 +199,9 @@ class MechanismContract(Contract):
         """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
         return _worst_divergence(type(self), relation)
 
-    def _p_values(self, mechanism: Mechanism[Any], draws: int, *, single: bool, noise: float = 1.0) -> list[float]:
+    def _p_values(
+        self, mechanism: Mechanism[Any], draws: int, *, single: bool, noise: float = 1.0
+    ) -> list[float]:
         """Test draws with ``noise`` times the noise against the law of ``mechanism``, for each row of the grid."""
         sampler = mechanism.scaled(noise)
         p_values = []
@@ -169,14 +214,21 @@ class MechanismContract(Contract):
                 drawn = self._drawn(sampler, np.tile(row, (draws, 1)), generator)
             law = self.law(mechanism, row)
             valid = law.min() >= 0 and law.sum() == pytest.approx(1, abs=max(1e-6, self.tolerance))
-            assert valid, f"Expected a law of {scores} whose probabilities add up to 1, got {law} of sum {law.sum()}"
+            assert valid, (
+                f"Expected a law of {scores} whose probabilities add up to 1, got {law} of sum {law.sum()}"
+            )
             p_values.append(chi_square_p_value(np.bincount(drawn, minlength=len(law)), law * draws))
         return p_values
 
-    def _drawn(self, sampler: Mechanism[Any], scores: Any, generator: np.random.Generator) -> IntArray:
+    def _drawn(
+        self, sampler: Mechanism[Any], scores: Any, generator: np.random.Generator
+    ) -> IntArray:
         """Return which of the outcomes were drawn for ``scores`` ``[n, d]`` or ``[d]``: ``[n]`` or ``[1]``."""
         outcomes = np.array(self.outcomes())
-        releases, num = np.asarray(self.select(sampler, scores, generator)), len(np.atleast_2d(scores))
+        releases, num = (
+            np.asarray(self.select(sampler, scores, generator)),
+            len(np.atleast_2d(scores)),
+        )
         matching = releases.size == num * outcomes.shape[1]
         assert matching, (
             f"Expected one outcome such as {outcomes[0]} for each of {num} rows, got shape {releases.shape}"
@@ -192,7 +244,9 @@ class MechanismContract(Contract):
 
 
 @cache
-def _laws(contract: Callable[[], MechanismContract], mechanism: Mechanism[Any]) -> tuple[IntArray, FloatArray]:
+def _laws(
+    contract: Callable[[], MechanismContract], mechanism: Mechanism[Any]
+) -> tuple[IntArray, FloatArray]:
     """Return all vectors of counts ``[n, d]`` and their laws ``[n, m]``, shared by relations with equal mechanisms."""
     checked = contract()
     counts = np.array(list(np.ndindex((checked.max_count + 1,) * checked.num_items)))
@@ -210,13 +264,17 @@ def _pairs(
     first, second = neighbors(counts, relation, shape, max_move=checked.max_move)
     # many counts have one law, and many neighbors the laws of others
     with np.errstate(divide="ignore"):
-        _, distinct, law_of = np.unique(np.log(laws).round(12), axis=0, return_index=True, return_inverse=True)
+        _, distinct, law_of = np.unique(
+            np.log(laws).round(12), axis=0, return_index=True, return_inverse=True
+        )
     first, second = distinct[np.unique(np.column_stack((law_of[first], law_of[second])), axis=0)].T
     return first, second, laws
 
 
 @cache
-def _worst_divergence(contract: Callable[[], MechanismContract], relation: NeighboringRelation) -> FloatArray:
+def _worst_divergence(
+    contract: Callable[[], MechanismContract], relation: NeighboringRelation
+) -> FloatArray:
     first, second, laws = _pairs(contract, relation)
     delta0 = contract().make(relation).event(relation).cost(ORDERS).delta0
     worst: FloatArray = renyi_divergence(laws[first], laws[second], delta0).max(axis=0)

@@ -59,7 +59,9 @@ class SourceContract(Contract):
             assert len(records) >= 2
             assert records.labels.shape == (len(records), len(source.label_names))
             assert records.labels.dtype == np.uint8 and set(np.unique(records.labels)) <= {0, 1}
-            assert records.ids.dtype.kind == "U" and (records.groups is None or records.groups.dtype.kind == "U")
+            assert records.ids.dtype.kind == "U" and (
+                records.groups is None or records.groups.dtype.kind == "U"
+            )
             assert source.records(role).features.shape == (len(records), *source.input_shape)
 
     def test_roles_are_disjoint(self, folder: Path) -> None:
@@ -70,7 +72,7 @@ class SourceContract(Contract):
     def test_ids_are_no_row_numbers(self, folder: Path) -> None:
         """Private ids do not count the rows, or the source says that they are permanent all the same."""
         try:
-            self.open(folder).expect_distinct()
+            self.open(folder).require_distinct()
         except ValueError as error:
             raise AssertionError(str(error)) from None
 
@@ -99,10 +101,14 @@ class SourceContract(Contract):
     def test_a_fingerprint_is_of_the_records(self, folder: Path) -> None:
         """Two readings of the same records have one fingerprint, and no two roles do."""
         fingerprints = _fingerprints(self.open(folder))
-        assert _fingerprints(self.open(folder)) == fingerprints and len(set(fingerprints.values())) == len(Role)
+        assert _fingerprints(self.open(folder)) == fingerprints and len(
+            set(fingerprints.values())
+        ) == len(Role)
 
     @pytest.mark.parametrize("role", list(Role))
-    def test_a_fingerprint_changes_when_a_record_does(self, folder: Path, copy: Path, role: Role) -> None:
+    def test_a_fingerprint_changes_when_a_record_does(
+        self, folder: Path, copy: Path, role: Role
+    ) -> None:
         """Other features of one record change the fingerprint of its role and of no other."""
         self.alter(copy, role)
         before, after = _fingerprints(self.open(folder)), _fingerprints(self.open(copy))
@@ -112,24 +118,27 @@ class SourceContract(Contract):
     def test_removing_a_record_changes_no_other(self, folder: Path, copy: Path, row: int) -> None:
         """Ids are the records' own, and public and test records do not know which private ones there are.
 
-        Neither in their content nor in their order, nor in how wide their ids are, nor through a feature map.
+        Neither in their content nor in their order, nor in how wide their ids are, nor through a
+        feature map.
         """
         before, after = self.open(folder), self.open(copy)
         records = before.load(Role.PRIVATE)
         mapped = before.records(Role.PRIVATE)
         self.remove(copy, row % len(records))
         rest = np.delete(np.arange(len(records)), row)
-        expect_same(after.load(Role.PRIVATE), records, rest)
-        expect_same(after.records(Role.PRIVATE), mapped, rest)
+        require_same(after.load(Role.PRIVATE), records, rest)
+        require_same(after.records(Role.PRIVATE), mapped, rest)
         for role in (Role.PUBLIC, Role.TEST):
-            expect_same(after.load(role), before.load(role))
+            require_same(after.load(role), before.load(role))
             assert after.fingerprint(role) == before.fingerprint(role)
         assert after.fingerprint(Role.PRIVATE) != before.fingerprint(Role.PRIVATE)
 
     def test_a_source_without_a_record_is_that_without_it(self, copy: Path) -> None:
         """What `pate forget` expects of the data; features with an ``identity`` of their own need a `select`, too."""
         whole = self.open(copy)
-        fingerprint = whole.without([str(whole.load(Role.PRIVATE).ids[1])]).fingerprint(Role.PRIVATE)
+        fingerprint = whole.without([str(whole.load(Role.PRIVATE).ids[1])]).fingerprint(
+            Role.PRIVATE
+        )
         self.remove(copy, 1)
         assert self.open(copy).fingerprint(Role.PRIVATE) == fingerprint
 
@@ -139,10 +148,10 @@ class SourceContract(Contract):
         before, after = self.open(folder), self.open(copy)
         after.records(Role.PRIVATE)
         for role in (Role.PUBLIC, Role.TEST):
-            expect_same(after.records(role), before.records(role))
+            require_same(after.records(role), before.records(role))
 
 
-def expect_same(actual: Records, expected: Records, rows: IntArray | None = None) -> None:
+def require_same(actual: Records, expected: Records, rows: IntArray | None = None) -> None:
     """Assert that records equal those in ``rows`` of others, in order; for all rows (None), also the types."""
     chosen = np.arange(len(expected)) if rows is None else rows
     assert actual.ids.tolist() == expected.ids[chosen].tolist()

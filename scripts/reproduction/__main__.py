@@ -1,12 +1,12 @@
 """Make tables and figures of papers again, and write the page of all that were made.
 
     PATE_DATA=... python -m scripts.reproduction                # all, in the quick form: minutes
-    python -m scripts.reproduction zhu_wang_bins --full         # one, as the paper has it
-    python -m scripts.reproduction zhu_wang_table --counts brightkite.npy --counts foursquare.npy --output mine
-    python -m scripts.reproduction --page_only
+    python -m scripts.reproduction zhu_wang_bins --full         # one, as the paper has it python -m
+    scripts.reproduction zhu_wang_table --counts brightkite.npy --counts foursquare.npy --output
+    mine python -m scripts.reproduction --page_only
 
-PATE_DATA names the folder of the papers' data. What needs data that are not there is not testable here: that is said,
-and the rest is made. What was made of it before stays.
+PATE_DATA names the folder of the papers' data. What needs data that are not there is not testable
+here: that is said, and the rest is made. What was made of it before stays.
 """
 
 from __future__ import annotations
@@ -59,13 +59,23 @@ MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
 """What makes each finding, by the name of its files."""
 
 
-def main(arguments: Sequence[str] | None = None, makers: Mapping[str, Callable[[Effort], Finding]] = MAKERS) -> None:
+def main(
+    arguments: Sequence[str] | None = None,
+    makers: Mapping[str, Callable[[Effort], Finding]] = MAKERS,
+) -> None:
     """Make findings, print their claims, keep their files and write the page."""
     parser = argparse.ArgumentParser(
-        prog=COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        prog=COMMAND,
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("names", nargs="*", metavar="name", help=f"what to make (default: all): {', '.join(makers)}")
-    parser.add_argument("--full", action="store_true", help="as many trials as in the paper (default: minutes)")
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"what to make (default: all): {', '.join(makers)}"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="as many trials as in the paper (default: minutes)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of what is drawn (default: 0)")
     parser.add_argument(
         "--counts",
@@ -75,9 +85,14 @@ def main(arguments: Sequence[str] | None = None, makers: Mapping[str, Callable[[
         help="a .npy of counts for zhu_wang_table",
     )
     parser.add_argument(
-        "--output", type=Path, default=FOLDER, help=f"folder of findings; the page lies beside it (default: {FOLDER})"
+        "--output",
+        type=Path,
+        default=FOLDER,
+        help=f"folder of findings; the page lies beside it (default: {FOLDER})",
     )
-    parser.add_argument("--page_only", action="store_true", help="write the page from what was made before")
+    parser.add_argument(
+        "--page_only", action="store_true", help="write the page from what was made before"
+    )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in makers]
     if unknown:
@@ -86,7 +101,9 @@ def main(arguments: Sequence[str] | None = None, makers: Mapping[str, Callable[[
     if absent:
         parser.error(f"Expected files of counts, got counts={absent}")
     try:
-        effort = Effort.of_surroundings(full=options.full, seed=options.seed, counts=tuple(options.counts))
+        effort = Effort.of_surroundings(
+            full=options.full, seed=options.seed, counts=tuple(options.counts)
+        )
     except ValueError as error:
         parser.error(str(error))
     missing = {}
@@ -95,11 +112,18 @@ def main(arguments: Sequence[str] | None = None, makers: Mapping[str, Callable[[
             _make(name, makers[name], effort, options.output)
         except MissingDataError as error:
             missing[name] = str(error)
-            print(f"{name}: not testable here: needs {error} in the folder that PATE_DATA names", file=sys.stderr)
+            print(
+                f"{name}: not testable here: needs {error} in the folder that PATE_DATA names",
+                file=sys.stderr,
+            )
     findings = kept(options.output)
     if options.page_only and not findings:
         parser.error(f"Expected findings of {COMMAND}, got folder={options.output}")
-    never_made = {name: file for name, file in missing.items() if name not in {finding.name for finding in findings}}
+    never_made = {
+        name: file
+        for name, file in missing.items()
+        if name not in {finding.name for finding in findings}
+    }
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output.with_suffix(".md")
     path.write_text(page(findings, options.output.name, never_made))
@@ -120,7 +144,9 @@ def _make(name: str, maker: Callable[[Effort], Finding], effort: Effort, folder:
     keep(folder, name, finding, effort, seconds)
     print(f"{finding.paper}: {finding.title}")
     for claim in finding.claims:
-        print(f"  {claim.where}: {claim.verdict}. Published {claim.published}; here {claim.ours}. {claim.why}")
+        print(
+            f"  {claim.where}: {claim.verdict}. Published {claim.published}; here {claim.ours}. {claim.why}"
+        )
     print(f"  {folder / name}.csv, {seconds:.0f} s")
 
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from pate._planning.proposals import for_target
 from pate._progress import stage_bar
 from pate._runs.files import read_arrays
-from pate._validation import expect
-from pate._votes import Panel
+from pate._validation import require
+from pate._votes import VoteShape
 from pate.accounting._calibration import Target
 from pate.aggregators import Rounds
 from pate.data import CelebAAttributes
@@ -29,7 +29,8 @@ from scripts.rivals.descent import INSTALL, Descent, is_installed
 PAPER = "Bu, Wang, Zha & Karypis (2023), Automatic Clipping (NeurIPS): CelebA, 40 attributes"
 PUBLISHED = {3.0: 0.8705, 8.0: 0.8758}
 NOT_PRIVATE, ALL_MAJORITY = 0.9030, 0.799
-# the example of the authors' library: batches of 500, ten epochs, delta 5e-6, the official training set
+# the example of the authors' library: batches of 500, ten epochs, delta 5e-6, the official training
+# set
 TRAINING = Training(num_records=162_770, batch_size=500, epochs=10, delta=5e-6)
 _EPSILONS = (1.0, 3.0, 8.0)
 _TEACHERS, _QUERIES = 1600, 3000
@@ -83,17 +84,27 @@ def assumptions() -> tuple[dict[float, float], dict[tuple[float, str], float]]:
     noises, epsilons = {}, {}
     for epsilon in PUBLISHED:
         noise = noises[epsilon] = noise_for(TRAINING, epsilon)
-        epsilons[epsilon, "Poisson sampling, ADD_REMOVE"] = poisson_epsilon(TRAINING, noise, altered=False)
-        epsilons[epsilon, "Poisson sampling, REPLACE"] = poisson_epsilon(TRAINING, noise, altered=True)
-        epsilons[epsilon, "shuffled batches, ADD_REMOVE"] = shuffled_epsilon(TRAINING, noise, altered=False)
-        epsilons[epsilon, "shuffled batches, REPLACE"] = shuffled_epsilon(TRAINING, noise, altered=True)
+        epsilons[epsilon, "Poisson sampling, ADD_REMOVE"] = poisson_epsilon(
+            TRAINING, noise, altered=False
+        )
+        epsilons[epsilon, "Poisson sampling, REPLACE"] = poisson_epsilon(
+            TRAINING, noise, altered=True
+        )
+        epsilons[epsilon, "shuffled batches, ADD_REMOVE"] = shuffled_epsilon(
+            TRAINING, noise, altered=False
+        )
+        epsilons[epsilon, "shuffled batches, REPLACE"] = shuffled_epsilon(
+            TRAINING, noise, altered=True
+        )
     return noises, epsilons
 
 
 def arena_of(path: Path) -> Arena:
     """Return the records of the attribute table for DP-SGD, each record a unit."""
     source = CelebAAttributes(path, labels=LABELS)
-    private, public, test = (source.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST))
+    private, public, test = (
+        source.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST)
+    )
     scale = PublicScale.of(public.features, standardise=False)
     return Arena(
         private=Contributions.of(private, scale, private.ids),
@@ -107,7 +118,7 @@ def arena_of(path: Path) -> Arena:
 def by_votes(path: Path, seeds: int, effort: Effort) -> list[Figures]:
     """Return the students of the default release at each epsilon; each seed has teachers of its own."""
     data, students = celeba_attributes(path), []
-    panel = Panel(_TEACHERS, len(LABELS))
+    panel = VoteShape(_TEACHERS, len(LABELS))
     # a small table has fewer public samples
     num_queries = min(_QUERIES, len(data.public.features))
     with stage_bar(len(_EPSILONS) * seeds, "votes", unit="student") as bar:
@@ -118,9 +129,13 @@ def by_votes(path: Path, seeds: int, effort: Effort) -> list[Figures]:
             drawn = []
             for seed in range(seeds):
                 task = voted(data, _TEACHERS, num_queries, generator=effort.generator(i, seed))
-                drawn.append(figures_of(task, aggregator, effort.generator(i, seed, 1))["student_accuracy"])
+                drawn.append(
+                    figures_of(task, aggregator, effort.generator(i, seed, 1))["student_accuracy"]
+                )
                 bar.update()
-            students.append(Figures(_VOTES, epsilon, min(drawn), float(np.median(drawn)), max(drawn)))
+            students.append(
+                Figures(_VOTES, epsilon, min(drawn), float(np.median(drawn)), max(drawn))
+            )
     return students
 
 
@@ -130,7 +145,7 @@ def by_descent(arena: Arena, seeds: int) -> tuple[list[Figures], float, float]:
     Raises:
         ValueError: without Opacus.
     """
-    expect(is_installed(), INSTALL, opacus=None)
+    require(is_installed(), INSTALL, opacus=None)
     (rival,) = (rival for rival in rivals_of(arena, Descent()) if rival.name == _DESCENT)
     standings = hold(arena, [rival], Contest(epsilons=_EPSILONS, delta=TRAINING.delta, seeds=seeds))
 
@@ -138,7 +153,9 @@ def by_descent(arena: Arena, seeds: int) -> tuple[list[Figures], float, float]:
         return [score for score in standings.scores if score.rival == name]
 
     # a contest keeps medians alone
-    descents = [Figures(_DESCENT, score.target_epsilon, *(score.accuracy,) * 3) for score in of(_DESCENT)]
+    descents = [
+        Figures(_DESCENT, score.target_epsilon, *(score.accuracy,) * 3) for score in of(_DESCENT)
+    ]
     return descents, of("constant answer, not private")[0].accuracy, of(_LOGISTIC)[0].accuracy
 
 
@@ -163,11 +180,16 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
         return " and ".join(f"{numbers.epsilons[epsilon, words]:.2f}" for epsilon in PUBLISHED)
 
     def kept(name: str) -> str:
-        by_epsilon = {figures.epsilon: figures for figures in numbers.figures if figures.name == name}
-        return " and ".join(f"{numbers.share(by_epsilon[epsilon].accuracy):.0%}" for epsilon in PUBLISHED)
+        by_epsilon = {
+            figures.epsilon: figures for figures in numbers.figures if figures.name == name
+        }
+        return " and ".join(
+            f"{numbers.share(by_epsilon[epsilon].accuracy):.0%}" for epsilon in PUBLISHED
+        )
 
     learnt = " and ".join(
-        f"{(accuracy - ALL_MAJORITY) / (NOT_PRIVATE - ALL_MAJORITY):.0%}" for accuracy in PUBLISHED.values()
+        f"{(accuracy - ALL_MAJORITY) / (NOT_PRIVATE - ALL_MAJORITY):.0%}"
+        for accuracy in PUBLISHED.values()
     )
     noises = " and ".join(f"{noise:.3f}" for noise in numbers.noises.values())
     close = abs(numbers.majority - ALL_MAJORITY) < 0.0005
@@ -217,16 +239,38 @@ def rows(numbers: Numbers) -> list[Row]:
     """Return one table."""
 
     def row(what: str, name: str, epsilon: float, value: float, low: float, high: float) -> Row:
-        return {"what": what, "name": name, "epsilon": epsilon, "value": value, "low": low, "high": high}
+        return {
+            "what": what,
+            "name": name,
+            "epsilon": epsilon,
+            "value": value,
+            "low": low,
+            "high": high,
+        }
 
-    table = [row("accuracy, 40 attributes, test set", "all-majority", 0.0, *(numbers.majority,) * 3)]
-    table += [row("noise multiplier", "Poisson, ADD_REMOVE", e, *(noise,) * 3) for e, noise in numbers.noises.items()]
-    table += [row("epsilon of this noise", words, e, *(value,) * 3) for (e, words), value in numbers.epsilons.items()]
+    table = [
+        row("accuracy, 40 attributes, test set", "all-majority", 0.0, *(numbers.majority,) * 3)
+    ]
+    table += [
+        row("noise multiplier", "Poisson, ADD_REMOVE", e, *(noise,) * 3)
+        for e, noise in numbers.noises.items()
+    ]
+    table += [
+        row("epsilon of this noise", words, e, *(value,) * 3)
+        for (e, words), value in numbers.epsilons.items()
+    ]
     for name, value in (("constant answer", numbers.constant), (_LOGISTIC, numbers.logistic)):
         table.append(row("accuracy, attribute table", name, 0.0, value, value, value))
     for figures in numbers.figures:
         table.append(
-            row("accuracy, attribute table", figures.name, figures.epsilon, figures.accuracy, figures.low, figures.high)
+            row(
+                "accuracy, attribute table",
+                figures.name,
+                figures.epsilon,
+                figures.accuracy,
+                figures.low,
+                figures.high,
+            )
         )
     return table
 
@@ -249,7 +293,9 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
         for place, value in zip(places, values, strict=True):
             axes.text(value * 1.05, place, f"{value:.1f}", va="center", fontsize="small")
     axes.set_yticks(np.arange(len(names))[::-1], names, fontsize="small")
-    axes.set(xscale="log", xlim=(1, 400), xlabel=f"epsilon of the same noise at delta {TRAINING.delta:g}")
+    axes.set(
+        xscale="log", xlim=(1, 400), xlabel=f"epsilon of the same noise at delta {TRAINING.delta:g}"
+    )
     axes.set_title("DP-SGD, 10 epochs of batches of 500", fontsize="medium")
     axes.grid(alpha=0.3, axis="x")
     axes.legend(frameon=False, fontsize="small", loc="upper right")
@@ -259,15 +305,22 @@ def _draw_accuracies(axes: Axes, numbers: Numbers) -> None:
     for name, colour in ((_DESCENT, "C1"), (_VOTES, "C0")):
         line = [figures for figures in numbers.figures if figures.name == name]
         epsilons = [figures.epsilon for figures in line]
-        axes.plot(epsilons, [figures.accuracy for figures in line], marker="o", color=colour, label=name)
+        axes.plot(
+            epsilons, [figures.accuracy for figures in line], marker="o", color=colour, label=name
+        )
         low, high = [figures.low for figures in line], [figures.high for figures in line]
         axes.fill_between(epsilons, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.axhline(numbers.logistic, color="0.4", linestyle="--", linewidth=1, label=_LOGISTIC)
-    axes.axhline(numbers.constant, color="black", linestyle=":", linewidth=1, label="constant answer")
+    axes.axhline(
+        numbers.constant, color="black", linestyle=":", linewidth=1, label="constant answer"
+    )
     axes.set_xscale("log", base=2)
     axes.set_xticks(_EPSILONS, [f"{epsilon:g}" for epsilon in _EPSILONS])
     axes.minorticks_off()
-    axes.set(xlabel=f"epsilon at delta {TRAINING.delta:g}, REPLACE_RECORD", ylabel="accuracy on the test set")
+    axes.set(
+        xlabel=f"epsilon at delta {TRAINING.delta:g}, REPLACE_RECORD",
+        ylabel="accuracy on the test set",
+    )
     axes.set_title("CelebA's attribute table: 20 attributes from 20", fontsize="medium")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize="small", loc="center right")

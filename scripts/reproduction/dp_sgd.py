@@ -1,9 +1,10 @@
 """What published epsilons of DP-SGD assume: how batches are drawn, and who a neighbor is.
 
-A step releases the sum of clipped gradients with normal noise of ``s`` clips. Published figures take each record into a
-step with probability q, independently (Poisson sampling), and neighbors that have one record more or less. Batches that
-are cut from a shuffled list, each record once in each epoch, are another mechanism: without any gain from sampling an
-epoch costs a Gaussian mechanism of noise multiplier s, or s / 2 if a record is altered.
+A step releases the sum of clipped gradients with normal noise of ``s`` clips. Published figures
+take each record into a step with probability q, independently (Poisson sampling), and neighbors
+that have one record more or less. Batches that are cut from a shuffled list, each record once in
+each epoch, are another mechanism: without any gain from sampling an epoch costs a Gaussian
+mechanism of noise multiplier s, or s / 2 if a record is altered.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from pate._typing import FloatArray
-from pate._validation import expect_count, expect_open_unit, expect_positive
+from pate._validation import require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._bisection import smallest_where
 from pate.accounting._conversion import conversion_overhead
 from pate.accounting._gaussian import gaussian_epsilon
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
-ORDERS: FloatArray = np.concatenate((np.arange(1.25, 16, 0.25), np.arange(16, 64, 2.0), np.geomspace(64, 512, 12)))
+ORDERS: FloatArray = np.concatenate(
+    (np.arange(1.25, 16, 0.25), np.arange(16, 64, 2.0), np.geomspace(64, 512, 12))
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +44,10 @@ class Training:
     delta: float
 
     def __post_init__(self) -> None:
-        expect_count(1, num_records=self.num_records, batch_size=self.batch_size, epochs=self.epochs)
-        expect_open_unit(delta=self.delta)
+        require_count(
+            1, num_records=self.num_records, batch_size=self.batch_size, epochs=self.epochs
+        )
+        require_in_open_unit_interval(delta=self.delta)
 
     @property
     def rate(self) -> float:
@@ -58,10 +63,10 @@ class Training:
 def poisson_added_rdp(orders: FloatArray, noise_multiplier: float, rate: float) -> FloatArray:
     """Return the Renyi curve ``[K]`` of a step with Poisson sampling, if a record is added or removed.
 
-    The divergence of ``(1 - q) N(0, s^2) + q N(1, s^2)`` from ``N(0, s^2)``, the larger direction (Mironov, Talwar &
-    Zhang (2019), Theorem 5), by the trapezoidal rule.
+    The divergence of ``(1 - q) N(0, s^2) + q N(1, s^2)`` from ``N(0, s^2)``, the larger direction
+    (Mironov, Talwar & Zhang (2019), Theorem 5), by the trapezoidal rule.
     """
-    expect_positive(noise_multiplier=noise_multiplier, rate=rate)
+    require_positive(noise_multiplier=noise_multiplier, rate=rate)
     shift, curve = 1 / noise_multiplier, np.empty(len(orders))
     for i, order in enumerate(orders.tolist()):
         width = 0.1 / (max(1.0, shift) * math.sqrt(order))
@@ -69,14 +74,20 @@ def poisson_added_rdp(orders: FloatArray, noise_multiplier: float, rate: float) 
         log_ratio = np.logaddexp(math.log1p(-rate), math.log(rate) + shift * points - shift**2 / 2)
         exponents = order * log_ratio - points**2 / 2
         top = float(exponents.max())
-        total = top + math.log(float(np.exp(exponents - top).sum()) * width / math.sqrt(2 * math.pi))
+        total = top + math.log(
+            float(np.exp(exponents - top).sum()) * width / math.sqrt(2 * math.pi)
+        )
         curve[i] = max(0.0, total) / (order - 1)
     return curve
 
 
-def poisson_epsilon(training: Training, noise_multiplier: float, *, altered: bool, classic: bool = False) -> float:
+def poisson_epsilon(
+    training: Training, noise_multiplier: float, *, altered: bool, classic: bool = False
+) -> float:
     """Return epsilon of all steps with Poisson sampling; a neighbor has an ``altered`` record, or one more or less."""
-    curve = (sampled_gaussian_rdp if altered else poisson_added_rdp)(ORDERS, noise_multiplier, training.rate)
+    curve = (sampled_gaussian_rdp if altered else poisson_added_rdp)(
+        ORDERS, noise_multiplier, training.rate
+    )
     overhead = conversion_overhead(ORDERS, training.delta, "classic" if classic else "optimal")
     return float(np.maximum(training.num_steps * curve + overhead, 0).min())
 
@@ -89,7 +100,7 @@ def shuffled_epsilon(training: Training, noise_multiplier: float, *, altered: bo
 
 def noise_for(training: Training, epsilon: float) -> float:
     """Return the noise multiplier at which Poisson sampling costs ``epsilon``, a record more or less, to 1e-4."""
-    expect_positive(epsilon=epsilon)
+    require_positive(epsilon=epsilon)
 
     def holds(noise: float) -> bool:
         return poisson_epsilon(training, noise, altered=False) <= epsilon

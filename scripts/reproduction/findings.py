@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pate._runs.files import replacing, write_json
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 
 Row = Mapping[str, str | int | float]
 
@@ -64,11 +64,13 @@ class Claim:
 
     Args:
         where: the place in the paper, such as ``Table 2, StableTopK, epsilon``.
-        published: what stands there: its own words as a short marked quotation, or a number with its unit.
+        published: what stands there: its own words as a short marked quotation, or a number with
+            its unit.
         ours: what was found, formatted from measured numbers, never typed by hand.
         reason: what stands between the two.
         why: the reason in words, and a number that a reader can check by hand.
-        headline: whether it stands in the table at the top of the page, for which its words are few.
+        headline: whether it stands in the table at the top of the page, for which its words are
+            few.
     """
 
     where: str
@@ -82,10 +84,16 @@ class Claim:
         object.__setattr__(self, "reason", Reason(self.reason))
         for name in ("where", "published", "ours", "why"):
             text = getattr(self, name)
-            expect(text and "\n" not in text and "|" not in text, f"{name} in one line", **{name: text})
+            require(
+                text and "\n" not in text and "|" not in text, f"{name} in one line", **{name: text}
+            )
         for name in ("where", "published", "ours") if self.headline else ():
             text = getattr(self, name)
-            expect(len(text) <= _HEADLINE, f"{name} of a headline in at most {_HEADLINE} letters", **{name: text})
+            require(
+                len(text) <= _HEADLINE,
+                f"{name} of a headline in at most {_HEADLINE} letters",
+                **{name: text},
+            )
 
     @property
     def verdict(self) -> Verdict:
@@ -103,7 +111,8 @@ class Effort:
 
     Args:
         full: as many trials and settings as the paper; otherwise as many as take a few minutes.
-        seed: seed of everything that is drawn. What is drawn with it is not private, nor is any of the data.
+        seed: seed of everything that is drawn. What is drawn with it is not private, nor is any of
+            the data.
         data: folder with ``topk/`` and ``multilabel/``, None if there is none.
         counts: files of counts for a table that takes any, in place of those at hand.
     """
@@ -114,7 +123,7 @@ class Effort:
     counts: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
-        expect_count(0, seed=self.seed)
+        require_count(0, seed=self.seed)
 
     @classmethod
     def of_surroundings(cls, *, full: bool, seed: int, counts: tuple[Path, ...] = ()) -> Self:
@@ -148,8 +157,8 @@ class Finding:
     Args:
         title: what was made again, such as ``Figure 1(a): the 15 states with most new cases``.
         paper: authors, year and title.
-        method: how it was made, in Markdown: data, mechanisms, relation, how each setting was chosen, trials, and how a
-            reader checks a number by hand.
+        method: how it was made, in Markdown: data, mechanisms, relation, how each setting was
+            chosen, trials, and how a reader checks a number by hand.
         claims: what the paper says of it, at least one.
         rows: the numbers behind the picture, one table with the same columns in every row.
         picture: the figure, if there is one.
@@ -165,12 +174,16 @@ class Finding:
     caption: str = ""
 
     def __post_init__(self) -> None:
-        expect(self.claims, "at least one claim", claims=self.claims)
-        expect(self.rows, "at least one row", rows=self.rows)
+        require(self.claims, "at least one claim", claims=self.claims)
+        require(self.rows, "at least one row", rows=self.rows)
         columns = list(self.rows[0])
         for row in self.rows:
-            expect(list(row) == columns, f"the columns {columns} in every row", columns=list(row))
-        expect(bool(self.caption) == (self.picture is not None), "a caption of a picture", caption=self.caption)
+            require(list(row) == columns, f"the columns {columns} in every row", columns=list(row))
+        require(
+            bool(self.caption) == (self.picture is not None),
+            "a caption of a picture",
+            caption=self.caption,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +192,8 @@ class Kept:
 
     Args:
         name: its files are ``<name>.json``, ``<name>.csv`` and, with a picture, ``<name>.png``.
-        seconds: processor time of each form when it was last run, ``quick`` and ``full``; one that was not is left out.
+        seconds: processor time of each form when it was last run, ``quick`` and ``full``; one that
+            was not is left out.
         full: whether the full form was run last.
         seed: the seed of what was drawn.
     """
@@ -206,7 +220,12 @@ def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: flo
         with replacing(folder / f"{name}.png") as file:
             _save_picture(finding.picture, file)
     claims = [asdict(claim) for claim in finding.claims]
-    known = {"title": finding.title, "paper": finding.paper, "method": finding.method, "caption": finding.caption}
+    known = {
+        "title": finding.title,
+        "paper": finding.paper,
+        "method": finding.method,
+        "caption": finding.caption,
+    }
     path = folder / f"{name}.json"
     before = json.loads(path.read_text())["seconds"] if path.is_file() else {}
     times = before | {"full" if effort.full else "quick": round(seconds, 1)}
@@ -228,7 +247,11 @@ def _save_picture(picture: Figure, file: IO[Any]) -> None:
     """Write a picture with as few colours as its lines need, which takes a third of the space."""
     drawn = io.BytesIO()
     picture.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
-    few = Image.open(drawn).convert("RGB").quantize(_COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few = (
+        Image.open(drawn)
+        .convert("RGB")
+        .quantize(_COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    )
     few.save(file, "PNG", optimize=True)
 
 

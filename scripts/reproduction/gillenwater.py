@@ -25,7 +25,8 @@ from pate.mechanisms import (
 from scripts.reproduction.findings import Effort, Row
 
 PAPER = (
-    "Gillenwater, Joseph, Munoz Medina & Ribero (2022), A joint exponential mechanism for differentially private top-k"
+    "Gillenwater, Joseph, Munoz Medina & Ribero (2022), A joint"
+    " exponential mechanism for differentially private top-k"
 )
 EPSILON, DELTA = 1.0, 1e-6
 RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
@@ -77,7 +78,10 @@ def load(effort: Effort) -> dict[str, IntArray]:
     Raises:
         MissingDataError: if a file is not there.
     """
-    return {name: np.load(effort.path(f"topk/{file}")).astype(np.int64) for name, file in VECTORS.items()}
+    return {
+        name: np.load(effort.path(f"topk/{file}")).astype(np.int64)
+        for name, file in VECTORS.items()
+    }
 
 
 def _joint(counts: IntArray, k: int, generator: np.random.Generator) -> IntArray:
@@ -120,7 +124,10 @@ def round_epsilon(k: int) -> float:
     ``(rho + 2 sqrt(rho log(1 / delta)), delta)``-DP; or pure ``k e``, if that is better.
     """
     log_delta = math.log(1 / DELTA)
-    return max(EPSILON / k, (math.sqrt(8 * (log_delta + EPSILON)) - math.sqrt(8 * log_delta)) / math.sqrt(k))
+    return max(
+        EPSILON / k,
+        (math.sqrt(8 * (log_delta + EPSILON)) - math.sqrt(8 * log_delta)) / math.sqrt(k),
+    )
 
 
 def error_place(counts: IntArray, chosen: IntArray) -> IntArray:
@@ -131,7 +138,12 @@ def error_place(counts: IntArray, chosen: IntArray) -> IntArray:
 
 
 def trial_rows(
-    name: str, counts: IntArray, sizes: Sequence[int], trials: int, effort: Effort, done: Callable[[], object]
+    name: str,
+    counts: IntArray,
+    sizes: Sequence[int],
+    trials: int,
+    effort: Effort,
+    done: Callable[[], object],
 ) -> list[Row]:
     """Return quantiles of all errors over the trials, a row for each k and rival; ``done`` is called after each k."""
     batch = np.broadcast_to(counts, (trials, counts.size))
@@ -142,7 +154,12 @@ def trial_rows(
             chosen = rival.draw(batch, k, effort.generator(vector, k, place))
             errors = {error: measure(batch, chosen) for error, measure in ERRORS.items()}
             errors["place"] = error_place(batch, chosen).astype(np.float64)
-            row: dict[str, str | int | float] = {"vector": name, "k": k, "mechanism": rival.name, "trials": trials}
+            row: dict[str, str | int | float] = {
+                "vector": name,
+                "k": k,
+                "mechanism": rival.name,
+                "trials": trials,
+            }
             for error, values in errors.items():
                 for quantile, share in QUANTILES.items():
                     row[f"{error}_{quantile}"] = float(np.quantile(values, share))

@@ -42,7 +42,11 @@ def errors(effort: Effort) -> Finding:
     with stage_bar(len(VECTORS) * len(sizes), "errors", unit="size") as bar:
         for name, counts in load(effort).items():
             rows += trial_rows(name, counts, sizes, trials, effort, bar.update)
-    titles = {"l_inf": "largest error", "l_1": "sum of errors", "k_relative": "error against the k-th"}
+    titles = {
+        "l_inf": "largest error",
+        "l_1": "sum of errors",
+        "k_relative": "error against the k-th",
+    }
     figure, axes = panels(9, 3, ("k", "error + 1, counts"), height=2.2)
     for axis, (error, name) in zip(axes, ((e, n) for e in titles for n in VECTORS), strict=True):
         _draw_bands(axis, [row for row in rows if row["vector"] == name], error, padding=1.0)
@@ -59,7 +63,10 @@ def errors(effort: Effort) -> Finding:
             _dominated_claim(rows),
             _round_claim(sizes),
         ),
-        rows=[{key: value for key, value in row.items() if not key.startswith("place")} for row in rows],
+        rows=[
+            {key: value for key, value in row.items() if not key.startswith("place")}
+            for row in rows
+        ],
         picture=figure,
         caption=f"Medians and quartiles of {trials} trials, epsilon 1, add or remove one user",
     )
@@ -84,7 +91,10 @@ def places(effort: Effort) -> Finding:
         method=f"{DATA} {_SETTINGS} The first place i at which `c_(i) - c_{{s_i}}` is largest, 1 where nothing is"
         f" lost; {trials} trials for each k and mechanism.",
         claims=(_place_claim(rows, sizes),),
-        rows=[{key: row[key] for key in row if key in _ROW_NAMES or key.startswith("place")} for row in rows],
+        rows=[
+            {key: row[key] for key in row if key in _ROW_NAMES or key.startswith("place")}
+            for row in rows
+        ],
         picture=figure,
         caption=f"Medians and quartiles of {trials} trials, epsilon 1, add or remove one user",
     )
@@ -103,8 +113,14 @@ def vectors(effort: Effort) -> Finding:
         axes[place + 3].hist(values, bins=100, log=True, color="#777777")
         axes[place + 3].set(xlabel="count", ylabel="items, 100 bins")
         axes[place + 3].locator_params(axis="x", nbins=4)
-        rows += [{"vector": name, "k": k + 1, "count": int(ordered[k]), "gap": int(gaps[k])} for k in range(200)]
-    medians = {name: float(np.median([int(r["gap"]) for r in rows if r["vector"] == name])) for name in counts}
+        rows += [
+            {"vector": name, "k": k + 1, "count": int(ordered[k]), "gap": int(gaps[k])}
+            for k in range(200)
+        ]
+    medians = {
+        name: float(np.median([int(r["gap"]) for r in rows if r["vector"] == name]))
+        for name in counts
+    }
     return Finding(
         title="Figures 1 and 4: gaps between sorted counts, and histograms",
         paper=PAPER,
@@ -113,7 +129,8 @@ def vectors(effort: Effort) -> Finding:
             Claim(
                 where="4.2 and Figure 1, gaps between top counts",
                 published='"relatively large (Books, Movies, News, and Tweets)", small on Foods and Games',
-                ours="median gap of the first 200: " + ", ".join(f"{name} {gap:,.0f}" for name, gap in medians.items()),
+                ours="median gap of the first 200: "
+                + ", ".join(f"{name} {gap:,.0f}" for name, gap in medians.items()),
                 reason=Reason.OTHER_DATA
                 if min(medians["BOOKS"], medians["NETFLIX"]) > 10 * medians["GAMES"]
                 else Reason.NOT_AT_HAND,
@@ -134,7 +151,8 @@ def _draw_bands(axis: Axes, rows: Sequence[Row], column: str, padding: float = 0
         rows_of_name = [row for row in rows if row["mechanism"] == name]
         at = [float(row["k"]) for row in rows_of_name]
         low, median, high = (
-            [float(row[f"{column}_{q}"]) + padding for row in rows_of_name] for q in ("low", "median", "high")
+            [float(row[f"{column}_{q}"]) + padding for row in rows_of_name]
+            for q in ("low", "median", "high")
         )
         axis.plot(at, median, color=colour, linewidth=1.4)
         axis.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
@@ -163,7 +181,10 @@ def _pure_claim(rows: Sequence[Row], error: str) -> Claim:
         why="other counts than theirs; "
         + ("the other places are all of " + ", ".join(lost) + "; " if lost else "")
         + f"medians of joint and PNF-peel at k = {max(k for _, k in medians)}: "
-        + ", ".join(f"{name} {median['joint']:,.0f} and {median['PNF-peel']:,.0f}" for name, median in at.items()),
+        + ", ".join(
+            f"{name} {median['joint']:,.0f} and {median['PNF-peel']:,.0f}"
+            for name, median in at.items()
+        ),
         headline=error == "l_inf",
     )
 
@@ -172,15 +193,23 @@ def _moderate_claim(rows: Sequence[Row]) -> Claim:
     medians = _medians(rows, "l_inf")
     last = {
         name: max(
-            (k for (v, k), median in medians.items() if v == name and median["joint"] < median["CDP-peel"]), default=0
+            (
+                k
+                for (v, k), median in medians.items()
+                if v == name and median["joint"] < median["CDP-peel"]
+            ),
+            default=0,
         )
         for name in VECTORS
     }
     return Claim(
         where="abstract and 4.3.1, against CDP-peel",
         published='"improves upon even approximate differential privacy methods for moderate k"',
-        ours="its median largest error is the smaller up to k = " + ", ".join(f"{k} ({v})" for v, k in last.items()),
-        reason=Reason.OTHER_DATA if 5 < last["GAMES"] < min(last["BOOKS"], last["NETFLIX"]) else Reason.NOT_AT_HAND,
+        ours="its median largest error is the smaller up to k = "
+        + ", ".join(f"{k} ({v})" for v, k in last.items()),
+        reason=Reason.OTHER_DATA
+        if 5 < last["GAMES"] < min(last["BOOKS"], last["NETFLIX"])
+        else Reason.NOT_AT_HAND,
         why="other counts than theirs; the largest k of the grid at which the median of joint is below that of"
         " CDP-peel, 0 if at none; longer, as in 4.3.1, where gaps are large. CDP-peel has delta 1e-6, joint delta 0",
         headline=True,
@@ -190,13 +219,20 @@ def _moderate_claim(rows: Sequence[Row]) -> Claim:
 def _dominated_claim(rows: Sequence[Row]) -> Claim:
     medians = _medians(rows, "l_inf")
     pairs = (("PNF-peel", "gamma"), ("CDP-peel", "Laplace"))
-    ahead = {pair: sum(median[pair[0]] <= median[pair[1]] for median in medians.values()) for pair in pairs}
+    ahead = {
+        pair: sum(median[pair[0]] <= median[pair[1]] for median in medians.values())
+        for pair in pairs
+    }
     return Claim(
         where="C.3 and Figure 6",
         published='gamma and Laplace "are respectively dominated by PNF-Peel and CDP-Peel", on movies',
-        ours=", ".join(f"{better} at most {worse} in {ahead[better, worse]}" for better, worse in pairs)
+        ours=", ".join(
+            f"{better} at most {worse} in {ahead[better, worse]}" for better, worse in pairs
+        )
         + f" of {len(medians)} places",
-        reason=Reason.OTHER_DATA if min(ahead.values()) >= 0.9 * len(medians) else Reason.NOT_AT_HAND,
+        reason=Reason.OTHER_DATA
+        if min(ahead.values()) >= 0.9 * len(medians)
+        else Reason.NOT_AT_HAND,
         why="other counts than theirs; medians of the largest error at each vector and k; at NETFLIX, in place of"
         " movies, "
         + ", ".join(
@@ -228,11 +264,17 @@ def _round_claim(sizes: Sequence[int]) -> Claim:
 
 def _place_claim(rows: Sequence[Row], sizes: Sequence[int]) -> Claim:
     places = {
-        (vector, name): [float(r["place_median"]) for r in rows if (r["vector"], r["mechanism"]) == (vector, name)]
+        (vector, name): [
+            float(r["place_median"])
+            for r in rows
+            if (r["vector"], r["mechanism"]) == (vector, name)
+        ]
         for vector in VECTORS
         for name in _COLOURS
     }
-    steady = [vector for vector in VECTORS if places[vector, "joint"] == sorted(places[vector, "joint"])]
+    steady = [
+        vector for vector in VECTORS if places[vector, "joint"] == sorted(places[vector, "joint"])
+    ]
     return Claim(
         where="4.3.1 and Figure 2",
         published='of joint\'s largest error "the item index where that error occurs changes monotonically"',
@@ -241,5 +283,7 @@ def _place_claim(rows: Sequence[Row], sizes: Sequence[int]) -> Claim:
         why="other counts than theirs. Median places of joint at k = "
         + ", ".join(str(k) for k in sizes)
         + ": "
-        + "; ".join(f"{v} {', '.join(f'{place:g}' for place in places[v, 'joint'])}" for v in VECTORS),
+        + "; ".join(
+            f"{v} {', '.join(f'{place:g}' for place in places[v, 'joint'])}" for v in VECTORS
+        ),
     )

@@ -14,7 +14,16 @@ from pate.mechanisms import JointMechanism, joint_window, linf_error, scale_for_
 from pate.mechanisms._joint import JointNoise
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
-from scripts.reproduction.gillenwater import DATA, EPSILON, PAPER, QUANTILES, RELATION, SIZES, VECTORS, load
+from scripts.reproduction.gillenwater import (
+    DATA,
+    EPSILON,
+    PAPER,
+    QUANTILES,
+    RELATION,
+    SIZES,
+    VECTORS,
+    load,
+)
 from scripts.reproduction.probability_plots import legend, panels
 
 NOISES: dict[str, JointNoise] = {"Joint": "gumbel", "PNFJoint": "exponential"}
@@ -35,16 +44,26 @@ def permute_and_flip(effort: Effort) -> Finding:
                 for number, (mechanism, noise) in enumerate(NOISES.items()):
                     scale = scale_for_epsilon(EPSILON, window=joint_window(k=k, relation=RELATION))
                     draw = JointMechanism(k=k, scale=scale, noise=noise)
-                    errors = linf_error(batch, draw(batch, generator=effort.generator(place, k, number)))
-                    row: dict[str, str | int | float] = {"vector": name, "k": k, "mechanism": mechanism}
-                    rows.append(row | {name: float(np.quantile(errors, q)) for name, q in QUANTILES.items()})
+                    errors = linf_error(
+                        batch, draw(batch, generator=effort.generator(place, k, number))
+                    )
+                    row: dict[str, str | int | float] = {
+                        "vector": name,
+                        "k": k,
+                        "mechanism": mechanism,
+                    }
+                    rows.append(
+                        row | {name: float(np.quantile(errors, q)) for name, q in QUANTILES.items()}
+                    )
                 bar.update()
     figure, axes = panels(len(vectors), 3, ("k", "largest error + 1, counts"), height=2.8)
     for axis, name in zip(axes, vectors, strict=True):
         for mechanism, colour in _COLOURS.items():
             band = [row for row in rows if (row["vector"], row["mechanism"]) == (name, mechanism)]
             at = [float(row["k"]) for row in band]
-            low, median, high = ([float(row[quantile]) + 1 for row in band] for quantile in QUANTILES)
+            low, median, high = (
+                [float(row[quantile]) + 1 for row in band] for quantile in QUANTILES
+            )
             axis.plot(at, median, color=colour, linewidth=1.4)
             axis.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
         axis.set(title=name, yscale="log")
@@ -81,8 +100,15 @@ def probability_beyond(counts: IntArray, k: int, loss: int) -> float:
 
 
 def _bound_claim(vectors: dict[str, IntArray]) -> Claim:
-    bounds = {(name, k): bound(k=k, num_items=vectors[name].size, beta=_BETA) for name in vectors for k in SIZES[::9]}
-    beyond = {place: probability_beyond(vectors[place[0]], place[1], math.ceil(loss)) for place, loss in bounds.items()}
+    bounds = {
+        (name, k): bound(k=k, num_items=vectors[name].size, beta=_BETA)
+        for name in vectors
+        for k in SIZES[::9]
+    }
+    beyond = {
+        place: probability_beyond(vectors[place[0]], place[1], math.ceil(loss))
+        for place, loss in bounds.items()
+    }
     worst = max(beyond, key=lambda place: beyond[place])
     return Claim(
         where="Theorem 3.3, by Lemma A.1",
@@ -103,17 +129,25 @@ def _alike_claim(rows: Sequence[Row]) -> Claim:
         by_place.setdefault((row["vector"], row["k"]), {})[str(row["mechanism"])] = row
     within = {
         place: all(
-            float(forms[other]["low"]) <= float(forms[name]["median"]) <= float(forms[other]["high"])
+            float(forms[other]["low"])
+            <= float(forms[name]["median"])
+            <= float(forms[other]["high"])
             for name, other in (("Joint", "PNFJoint"), ("PNFJoint", "Joint"))
         )
         for place, forms in by_place.items()
     }
-    exact = [name for name in VECTORS if all(float(row["median"]) == 0 for row in rows if row["vector"] == name)]
+    exact = [
+        name
+        for name in VECTORS
+        if all(float(row["median"]) == 0 for row in rows if row["vector"] == name)
+    ]
     return Claim(
         where="D.2 and Figure 7",
         published='for three datasets "essentially zero error"; for the others "almost indistinguishable"',
         ours=f"each median is within the other's quartiles in {sum(within.values())} of {len(within)} places",
-        reason=Reason.OTHER_DATA if sum(within.values()) >= 0.9 * len(within) else Reason.NOT_AT_HAND,
+        reason=Reason.OTHER_DATA
+        if sum(within.values()) >= 0.9 * len(within)
+        else Reason.NOT_AT_HAND,
         why=f"other counts than theirs; no median error at any k on {', '.join(exact) or 'none'} of the three vectors;"
         f" k = {_SMALL[0]} to {_SMALL[-1]}, largest error",
         headline=True,

@@ -51,18 +51,26 @@ def times(effort: Effort, plain: PlainDraw) -> Finding:
             ordered = -np.sort(-counts)
             for k in sizes:
                 generator = effort.generator(k)
-                table = (pruned_joint.cut(k=k, num_items=counts.size, epsilon=EPSILON, beta=_BETA) + 1) * k
+                table = (
+                    pruned_joint.cut(k=k, num_items=counts.size, epsilon=EPSILON, beta=_BETA) + 1
+                ) * k
                 joint = JointMechanism(k=k, scale=2 / EPSILON)
                 draws: dict[str, Callable[[], object]] = {
                     "joint, here": partial(joint, counts, generator=generator),
                     "joint, permute-and-flip, here": partial(
-                        JointMechanism(k=k, scale=2 / EPSILON, noise="exponential"), counts, generator=generator
+                        JointMechanism(k=k, scale=2 / EPSILON, noise="exponential"),
+                        counts,
+                        generator=generator,
                     ),
                 }
                 if effort.full or k <= 200:
-                    draws["joint, all d k losses"] = partial(plain, counts, k, 2 / EPSILON, generator)
+                    draws["joint, all d k losses"] = partial(
+                        plain, counts, k, 2 / EPSILON, generator
+                    )
                 if table <= (_LARGEST_TABLE if effort.full else _LARGEST_TABLE // 5):
-                    draws["joint, pruned table"] = partial(pruned_joint.draw, ordered, k, EPSILON, _BETA, generator)
+                    draws["joint, pruned table"] = partial(
+                        pruned_joint.draw, ordered, k, EPSILON, _BETA, generator
+                    )
                 draws["PNF-peel, here"] = partial(RIVALS[2].draw, counts[None], k, generator)
                 draws["CDP-peel, here"] = partial(RIVALS[1].draw, counts[None], k, generator)
                 error = float(linf_error(counts, joint(counts, generator=generator)))
@@ -73,14 +81,23 @@ def times(effort: Effort, plain: PlainDraw) -> Finding:
                         "k": k,
                         "mechanism": mechanism,
                     }
-                    rows.append(row | {"milliseconds": 1e3 * _seconds(one, runs), "l_inf_of_joint": error})
+                    rows.append(
+                        row | {"milliseconds": 1e3 * _seconds(one, runs), "l_inf_of_joint": error}
+                    )
                 bar.update()
-    colours = dict(zip(_TIMED, ("#cc3377", "#e69900", "#777777", "#0033cc", "#663399", "#2299dd"), strict=True))
+    colours = dict(
+        zip(_TIMED, ("#cc3377", "#e69900", "#777777", "#0033cc", "#663399", "#2299dd"), strict=True)
+    )
     figure, axes = panels(len(VECTORS), 3, ("k", "milliseconds of one draw"), height=2.8)
     for axis, name in zip(axes, VECTORS, strict=True):
         for mechanism, colour in colours.items():
             timed = [row for row in rows if (row["vector"], row["mechanism"]) == (name, mechanism)]
-            axis.plot([float(r["k"]) for r in timed], [float(r["milliseconds"]) for r in timed], ".-", color=colour)
+            axis.plot(
+                [float(r["k"]) for r in timed],
+                [float(r["milliseconds"]) for r in timed],
+                ".-",
+                color=colour,
+            )
         axis.set(title=name, xscale="log", yscale="log")
     legend(figure, colours, {}, columns=3)
     return Finding(
@@ -124,12 +141,18 @@ def _plain_claim(rows: Sequence[Row]) -> Claim:
 def _pruned_claim(rows: Sequence[Row], effort: Effort) -> Claim:
     against = _time_ratios(rows, "joint, pruned table")
     gains = {
-        (str(row["vector"]), int(row["k"])): _time(rows, str(row["vector"]), int(row["k"]), "joint, all d k losses")
+        (str(row["vector"]), int(row["k"])): _time(
+            rows, str(row["vector"]), int(row["k"]), "joint, all d k losses"
+        )
         / float(row["milliseconds"])
         for row in rows
-        if row["mechanism"] == "joint, pruned table" and (str(row["vector"]), int(row["k"])) in _places_of_plain(rows)
+        if row["mechanism"] == "joint, pruned table"
+        and (str(row["vector"]), int(row["k"])) in _places_of_plain(rows)
     }
-    best, worst = max(gains, key=lambda place: gains[place]), min(gains, key=lambda place: gains[place])
+    best, worst = (
+        max(gains, key=lambda place: gains[place]),
+        min(gains, key=lambda place: gains[place]),
+    )
     k = max(k for name, k in against if name == "NETFLIX")
     entries = (pruned_joint.cut(k=k, num_items=17_770, epsilon=EPSILON, beta=_BETA) + 1) * k
     return Claim(
@@ -146,7 +169,11 @@ def _pruned_claim(rows: Sequence[Row], effort: Effort) -> Claim:
 
 
 def _beyond_claim(rows: Sequence[Row]) -> Claim:
-    far = [row for row in rows if row["k"] == 1000 and row["mechanism"] == "joint, permute-and-flip, here"]
+    far = [
+        row
+        for row in rows
+        if row["k"] == 1000 and row["mechanism"] == "joint, permute-and-flip, here"
+    ]
     return Claim(
         where="Footnote 1 and D.2, large k by permute-and-flip",
         published='"raises numerical issues beyond small k": counts of sequences too large for a double',
@@ -160,12 +187,18 @@ def _beyond_claim(rows: Sequence[Row]) -> Claim:
 
 
 def _places_of_plain(rows: Sequence[Row]) -> set[tuple[str, int]]:
-    return {(str(row["vector"]), int(row["k"])) for row in rows if row["mechanism"] == "joint, all d k losses"}
+    return {
+        (str(row["vector"]), int(row["k"]))
+        for row in rows
+        if row["mechanism"] == "joint, all d k losses"
+    }
 
 
 def _time(rows: Sequence[Row], vector: str, k: int, mechanism: str) -> float:
     names = (vector, k, mechanism)
-    return next(float(r["milliseconds"]) for r in rows if (r["vector"], r["k"], r["mechanism"]) == names)
+    return next(
+        float(r["milliseconds"]) for r in rows if (r["vector"], r["k"], r["mechanism"]) == names
+    )
 
 
 def _time_ratios(rows: Sequence[Row], slower: str) -> dict[tuple[str, int], float]:

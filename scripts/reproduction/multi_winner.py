@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import expect, expect_count, expect_positive
+from pate._validation import require, require_count, require_positive
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._conversion import conversion_overhead
 from pate.accounting._events import Event, GaussianEvent
@@ -21,7 +21,9 @@ from scripts.reproduction.data_dependent import (
     release_events,
 )
 
-ORDERS: FloatArray = np.concatenate((np.arange(1.25, 10, 0.25), np.arange(10, 40, 1.0), np.geomspace(40, 400, 20)))
+ORDERS: FloatArray = np.concatenate(
+    (np.arange(1.25, 10, 0.25), np.arange(10, 40, 1.0), np.geomspace(40, 400, 20))
+)
 """Renyi orders, as fine as those of the published code where the best order lies."""
 
 
@@ -30,7 +32,7 @@ def one_noise(sigma: float) -> float:
 
     Their difference ``2 h - T`` has noise of ``sqrt(2) sigma``.
     """
-    expect_positive(sigma=sigma)
+    require_positive(sigma=sigma)
     return sigma / math.sqrt(2)
 
 
@@ -48,7 +50,11 @@ def queries_within(event: Event, budget: float, delta: float) -> int:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if epsilon_of(event, count=middle, delta=delta) <= budget else (low, middle)
+        low, high = (
+            (middle, high)
+            if epsilon_of(event, count=middle, delta=delta) <= budget
+            else (low, middle)
+        )
     return low
 
 
@@ -59,22 +65,27 @@ def within(epsilons: FloatArray, budget: float) -> int:
 
 def binary_event(sigma: float, num_labels: int, relation: NeighboringRelation) -> Event:
     """Return the cost of one query of Binary voting with GNMax noise of ``sigma``, the same under both relations."""
-    return GaussianEvent(noise_multiplier=one_noise(sigma) / math.sqrt(num_labels), neighboring_relation=relation)
+    return GaussianEvent(
+        noise_multiplier=one_noise(sigma) / math.sqrt(num_labels), neighboring_relation=relation
+    )
 
 
 def powerset_event(sigma: float, relation: NeighboringRelation) -> Event:
     """Return the cost of one query of powerset voting with normal noise of ``sigma`` on the votes for each set.
 
-    One set loses the vote that another gains, under both relations: who takes no part counts for the empty set.
+    One set loses the vote that another gains, under both relations: who takes no part counts for
+        the empty set.
     """
     return GaussianEvent(noise_multiplier=sigma / math.sqrt(2), neighboring_relation=relation)
 
 
-def binary_curves(counts: IntArray, num_teachers: int, sigma: float, *, both_ways: bool) -> FloatArray:
+def binary_curves(
+    counts: IntArray, num_teachers: int, sigma: float, *, both_ways: bool
+) -> FloatArray:
     """Return the PRIVATE cost ``[Q, K]`` of each query of Binary voting at `ORDERS`, from counts ``[Q, C]``.
 
-    As published, Theorem 6 at these votes; with ``both_ways`` the largest of it over neighbors too, which holds for
-    both directions of the divergence.
+    As published, Theorem 6 at these votes; with ``both_ways`` the largest of it over neighbors too,
+    which holds for both directions of the divergence.
     """
     noise = one_noise(sigma)
     curves = np.empty((len(counts), len(ORDERS)))
@@ -90,7 +101,7 @@ def binary_curves(counts: IntArray, num_teachers: int, sigma: float, *, both_way
 
 def published_table(order: float, sigma: float, num_teachers: int) -> FloatArray:
     """Return Theorem 6 for one label as published, for each possible count: ``[num_teachers + 1]``."""
-    expect_count(1, num_teachers=num_teachers)
+    require_count(1, num_teachers=num_teachers)
     counts = np.arange(num_teachers + 1)
     log_q = np.asarray(log_ndtr(-np.abs(counts - num_teachers / 2) / sigma), dtype=np.float64)
     return np.array([one_way_rdp(order, value, 1 / (2 * sigma**2)) for value in log_q.tolist()])
@@ -131,22 +142,34 @@ class Sanitised(NamedTuple):
 def sanitised(counts: IntArray, num_teachers: int, sigma: float, delta: float) -> Sanitised:
     """Return the least data-dependent epsilon of Binary voting that can be published, over a grid of settings.
 
-    The released value has noise of its smooth sensitivity, whose own cost is added. That the best setting of the grid
-    is taken after looking at the votes flatters it: settings must be chosen without them.
+    The released value has noise of its smooth sensitivity, whose own cost is added. That the best
+    setting of the grid is taken after looking at the votes flatters it: settings must be chosen
+    without them.
     """
-    expect(len(counts) > 0, "at least one query", num_queries=len(counts))
+    require(len(counts) > 0, "at least one query", num_queries=len(counts))
     noise, best = one_noise(sigma), None
     for order in (2.0, 3.0, 5.0, 8.0, 12.0, 20.0):
         overhead = float(conversion_overhead(np.array([order]), delta)[0])
-        value = float(private_rdp_table(order, sigma=noise, num_teachers=num_teachers)[counts].sum())
+        value = float(
+            private_rdp_table(order, sigma=noise, num_teachers=num_teachers)[counts].sum()
+        )
         for beta in (0.05 / order, 0.2 / order, 0.4 / order):
-            size = private_smooth_sensitivity(counts, order, sigma=noise, num_teachers=num_teachers, beta=beta)
+            size = private_smooth_sensitivity(
+                counts, order, sigma=noise, num_teachers=num_teachers, beta=beta
+            )
             for multiplier in (2.0, 5.0, 10.0, 20.0, 50.0):
-                event = release_events(beta=beta, noise_multiplier=multiplier)[NeighboringRelation.REPLACE_RECORD]
+                event = release_events(beta=beta, noise_multiplier=multiplier)[
+                    NeighboringRelation.REPLACE_RECORD
+                ]
                 paid = float(event.cost(np.array([order])).rdp[0])
-                found = Sanitised(value + paid + overhead, multiplier * size, order, beta, multiplier)
+                found = Sanitised(
+                    value + paid + overhead, multiplier * size, order, beta, multiplier
+                )
                 # two deviations above: what is published is rarely less than the truth
-                if best is None or found.epsilon + 2 * found.spread < best.epsilon + 2 * best.spread:
+                if (
+                    best is None
+                    or found.epsilon + 2 * found.spread < best.epsilon + 2 * best.spread
+                ):
                     best = found
     assert best is not None
     return best
@@ -183,11 +206,16 @@ def one_way(num_teachers: int, sigma: float) -> OneWay:
         for move in (-1, 1):
             here = np.arange(max(0, -move), num_teachers + 1 - max(0, move))
             bound = table[here]
-            stated, other = divergence(order, here, here + move), divergence(order, here + move, here)
+            stated, other = (
+                divergence(order, here, here + move),
+                divergence(order, here + move, here),
+            )
             largest = max(largest, float((stated / bound).max()))
             i = int(np.argmax(other / bound))
             if other[i] / bound[i] > best.ratio:
-                numbers = (float(values[i]) for values in (other / bound, here, bound, stated, other))
+                numbers = (
+                    float(values[i]) for values in (other / bound, here, bound, stated, other)
+                )
                 ratio, votes, at, one, two = numbers
                 best = OneWay(0.0, ratio, int(votes), order, at, one, two)
     return best._replace(stated=largest)

@@ -13,7 +13,7 @@ from pate._planning.evaluation import label_quality
 from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._typing import FloatArray
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Powerset, TauVoting
@@ -96,12 +96,16 @@ class Numbers(NamedTuple):
 def tau_voting(relation: NeighboringRelation, num_teachers: int, sigma: float) -> TauVoting:
     """Return tau voting of hard labels."""
     half = num_teachers / 2
-    return TauVoting(tau=TAU, sigma_tau=sigma, threshold_tau=half, soft=False, neighboring_relation=relation)
+    return TauVoting(
+        tau=TAU, sigma_tau=sigma, threshold_tau=half, soft=False, neighboring_relation=relation
+    )
 
 
-def compared(panel: Panel) -> dict[str, Aggregator]:
+def compared(panel: VoteShape) -> dict[str, Aggregator]:
     """Return the three mechanisms, calibrated to the budget for the queries whose labels are compared."""
-    target = Target(epsilon=BUDGET, delta=DELTA, num_queries=_COMPARED, neighboring_relation=REPLACE)
+    target = Target(
+        epsilon=BUDGET, delta=DELTA, num_queries=_COMPARED, neighboring_relation=REPLACE
+    )
     calibrated: dict[str, Aggregator | None] = {
         _BINARY: NoisyVotes(sigma_votes=1.0, soft=False).calibrated(target, panel),
         _TAU: tau_voting(REPLACE, panel.num_teachers, 1.0).calibrated(target, panel),
@@ -118,10 +122,12 @@ def quality(task: Task, seeds: int, effort: Effort) -> list[Quality]:
     for num_labels in (2, 5, 10, NUM_LABELS):
         some = ballots[:_COMPARED, :, :num_labels]
         votes = Votes(counts=some.sum(axis=1, dtype=np.int64), num_teachers=TEACHERS, ballots=some)
-        for i, (name, aggregator) in enumerate(compared(votes.panel).items()):
+        for i, (name, aggregator) in enumerate(compared(votes.shape).items()):
             drawn = []
             for seed in range(seeds):
-                release = aggregator.aggregate(votes, generator=effort.generator(num_labels, seed, i))
+                release = aggregator.aggregate(
+                    votes, generator=effort.generator(num_labels, seed, i)
+                )
                 drawn.append(label_quality(release, votes)["label_accuracy"])
             qualities.append(Quality(name, num_labels, drawn))
     return qualities
@@ -138,7 +144,7 @@ def measured(effort: Effort) -> Numbers:
     counts, ballots = task.votes.counts.astype(np.int64), task.votes.ballots
     assert ballots is not None
     with stage_bar(5, "multi-winner voting", unit="accounting") as bar:
-        independent, panel = {}, Panel(TEACHERS, NUM_LABELS)
+        independent, panel = {}, VoteShape(TEACHERS, NUM_LABELS)
         for relation in NeighboringRelation:
             events = {
                 _BINARY: binary_event(SIGMA, NUM_LABELS, relation),
@@ -158,7 +164,9 @@ def measured(effort: Effort) -> Numbers:
             "Binary, both directions": epsilons(both, DELTA, classic=False),
             "powerset, as published": epsilons(sets, DELTA, classic=True),
         }
-        published = {num: sanitised(counts[:num], TEACHERS, SIGMA, DELTA) for num in (10, 30, 100, 200, 400)}
+        published = {
+            num: sanitised(counts[:num], TEACHERS, SIGMA, DELTA) for num in (10, 30, 100, 200, 400)
+        }
         bar.update()
         labels = quality(task, effort.trials(10, 50), effort)
         bar.update()
@@ -167,7 +175,11 @@ def measured(effort: Effort) -> Numbers:
 
 def safe(numbers: Numbers) -> int:
     """Return the largest number of queries whose sanitised epsilon is within the budget in all but 2% of releases."""
-    held = [num for num, release in numbers.published.items() if release.epsilon + 2 * release.spread <= BUDGET]
+    held = [
+        num
+        for num, release in numbers.published.items()
+        if release.epsilon + 2 * release.spread <= BUDGET
+    ]
     return max(held, default=0)
 
 
@@ -228,7 +240,8 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
 
 def _tau_is_right() -> bool:
     sensitivities = [
-        tau_voting(REPLACE, TEACHERS, 1.0).sensitivity(NUM_LABELS, relation) for relation in (REPLACE, ADD)
+        tau_voting(REPLACE, TEACHERS, 1.0).sensitivity(NUM_LABELS, relation)
+        for relation in (REPLACE, ADD)
     ]
     return bool(np.allclose(sensitivities, [math.sqrt(2) * TAU, TAU], rtol=1e-12))
 
@@ -254,7 +267,9 @@ def _quality_claim(numbers: Numbers) -> Claim:
 def rows(numbers: Numbers) -> list[Row]:
     """Return one table."""
 
-    def row(what: str, name: str, relation: str, at: float, value: float, low: float, high: float) -> Row:
+    def row(
+        what: str, name: str, relation: str, at: float, value: float, low: float, high: float
+    ) -> Row:
         return {
             "what": what,
             "mechanism": name,
@@ -266,20 +281,46 @@ def rows(numbers: Numbers) -> list[Row]:
         }
 
     table = [
-        row("queries within the budget, any votes", name, relation.name, NUM_LABELS, value, value, value)
+        row(
+            "queries within the budget, any votes",
+            name,
+            relation.name,
+            NUM_LABELS,
+            value,
+            value,
+            value,
+        )
         for (name, relation), value in numbers.independent.items()
     ]
     for name, curve in numbers.curves.items():
         for i in np.unique(np.geomspace(1, len(curve), 40).astype(int)):
             value = float(curve[i - 1])
-            table.append(row("epsilon after so many queries", name, "both", float(i), value, value, value))
+            table.append(
+                row("epsilon after so many queries", name, "both", float(i), value, value, value)
+            )
     for num, release in numbers.published.items():
         low, high = release.epsilon - 2 * release.spread, release.epsilon + 2 * release.spread
-        table.append(row("epsilon after so many queries", "Binary, sanitised", "both", num, release.epsilon, low, high))
+        table.append(
+            row(
+                "epsilon after so many queries",
+                "Binary, sanitised",
+                "both",
+                num,
+                release.epsilon,
+                low,
+                high,
+            )
+        )
     for quality in numbers.quality:
         quantiles = (quality.at(0.5), quality.at(_LOW), quality.at(_HIGH))
         table.append(
-            row("labels that are the majority's", quality.mechanism, REPLACE.name, quality.num_labels, *quantiles)
+            row(
+                "labels that are the majority's",
+                quality.mechanism,
+                REPLACE.name,
+                quality.num_labels,
+                *quantiles,
+            )
         )
     return table
 
@@ -297,17 +338,32 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
     for (name, curve), (colour, style) in zip(
         numbers.curves.items(), (("C0", "--"), ("C0", "-"), ("C2", "--")), strict=True
     ):
-        axes.plot(np.arange(1, len(curve) + 1), curve, style, color=colour, label=f"{name} (PRIVATE)")
+        axes.plot(
+            np.arange(1, len(curve) + 1), curve, style, color=colour, label=f"{name} (PRIVATE)"
+        )
     nums = list(numbers.published)
     middle = [release.epsilon for release in numbers.published.values()]
     errors = [2 * release.spread for release in numbers.published.values()]
-    axes.errorbar(nums, middle, yerr=errors, fmt="o", color="C3", capsize=3, label="Binary, sanitised (2 deviations)")
+    axes.errorbar(
+        nums,
+        middle,
+        yerr=errors,
+        fmt="o",
+        color="C3",
+        capsize=3,
+        label="Binary, sanitised (2 deviations)",
+    )
     for name, colour in ((_BINARY, "C0"), (_TAU, "C1"), (_POWERSET, "C2")):
         num = numbers.independent[name, REPLACE]
-        axes.plot(num, BUDGET, "v", color=colour, markersize=9, label=f"{name}, any votes: {num} queries")
+        axes.plot(
+            num, BUDGET, "v", color=colour, markersize=9, label=f"{name}, any votes: {num} queries"
+        )
     axes.axhline(BUDGET, color="black", linewidth=1)
     axes.set(xscale="log", ylim=(0, 50), xlabel="queries", ylabel=f"epsilon at delta {DELTA:g}")
-    axes.set_title(f"{TEACHERS} teachers, {NUM_LABELS} labels, published noise, REPLACE_RECORD", fontsize="medium")
+    axes.set_title(
+        f"{TEACHERS} teachers, {NUM_LABELS} labels, published noise, REPLACE_RECORD",
+        fontsize="medium",
+    )
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize="small", loc="upper left")
 
@@ -319,7 +375,11 @@ def _draw_quality(axes: Axes, numbers: Numbers) -> None:
         axes.plot(at, [quality.at(0.5) for quality in line], marker="o", color=colour, label=name)
         low, high = [quality.at(_LOW) for quality in line], [quality.at(_HIGH) for quality in line]
         axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.set(xlabel="labels", ylabel="released labels that are the majority's", xticks=[2, 5, 10, NUM_LABELS])
+    axes.set(
+        xlabel="labels",
+        ylabel="released labels that are the majority's",
+        xticks=[2, 5, 10, NUM_LABELS],
+    )
     axes.set_title(
         f"{_COMPARED} queries at epsilon {BUDGET:.0f}, whatever the votes, REPLACE_RECORD;\n10% to 90% of seeds",
         fontsize="medium",

@@ -1,8 +1,9 @@
 """What StableTopK with Gaussian noise on the gaps releases of two neighbors, exactly, and how far apart that is.
 
-Of sorted counts, each of which one teacher raises by 0 or 1, gap j moves by ``b_j - b_(j+1)``: the gaps that move, move
-up and down in turn. Algorithm 2 of Zhu & Wang (2022) chooses a gap by noisy widths and releases the set above it if its
-test passes, or else nothing, not even which gap it chose.
+Of sorted counts, each of which one teacher raises by 0 or 1, gap j moves by ``b_j - b_(j+1)``: the
+gaps that move, move up and down in turn. Algorithm 2 of Zhu & Wang (2022) chooses a gap by noisy
+widths and releases the set above it if its test passes, or else nothing, not even which gap it
+chose.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.mechanisms import sort_counts
 
 # an integrand that is smooth on the scale of 1 and falls as a normal density: exact to rounding
@@ -33,8 +34,8 @@ def group_law(sizes: Sequence[int], scores: Sequence[float], sd: float) -> Float
         scores: ``[G]``, the score of each of them.
         sd: standard deviation of the noise.
     """
-    expect_positive(sd=sd)
-    expect_count(1, **{f"sizes[{i}]": size for i, size in enumerate(sizes)})
+    require_positive(sd=sd)
+    require_count(1, **{f"sizes[{i}]": size for i, size in enumerate(sizes)})
     level = np.asarray(scores, dtype=np.float64) / sd
     counts = np.asarray(sizes, dtype=np.float64)
     law = np.empty(len(counts))
@@ -62,8 +63,8 @@ class GapNoise:
     delta_test: float
 
     def __post_init__(self) -> None:
-        expect_positive(choice=self.choice, test=self.test)
-        expect_open_unit(delta_test=self.delta_test)
+        require_positive(choice=self.choice, test=self.test)
+        require_in_open_unit_interval(delta_test=self.delta_test)
 
     def passed(self, width: int) -> float:
         """Return the probability that a gap of ``width`` votes passes (Zhu & Wang (2022), Algorithm 2, line 4)."""
@@ -92,25 +93,36 @@ class Pair:
     noise: GapNoise
 
     def __post_init__(self) -> None:
-        expect_count(1, up=self.up, down=self.down, wide_up=self.wide_up, wide_down=self.wide_down)
-        expect_count(0, still=self.still)
-        expect(abs(self.up - self.down) <= 1, "gaps that grow and shrink in turn", up=self.up, down=self.down)
+        require_count(1, up=self.up, down=self.down, wide_up=self.wide_up, wide_down=self.wide_down)
+        require_count(0, still=self.still)
+        require(
+            abs(self.up - self.down) <= 1,
+            "gaps that grow and shrink in turn",
+            up=self.up,
+            down=self.down,
+        )
 
     @cached_property
     def choices(self) -> tuple[FloatArray, FloatArray]:
         """The laws of the group of the chosen gap, before and after: those that grow, that shrink, that stay."""
         sizes = [self.up, self.down, *([self.still] if self.still else [])]
-        widths = [[self.wide_up + move, self.wide_down - move, *([0] if self.still else [])] for move in (0, 1)]
-        before, after = (group_law(sizes, group_widths, self.noise.choice) for group_widths in widths)
+        widths = [
+            [self.wide_up + move, self.wide_down - move, *([0] if self.still else [])]
+            for move in (0, 1)
+        ]
+        before, after = (
+            group_law(sizes, group_widths, self.noise.choice) for group_widths in widths
+        )
         return before, after
 
     @cached_property
     def laws(self) -> tuple[FloatArray, FloatArray]:
         """The laws ``[3]`` of what is released, before and after.
 
-        A set above a gap that grows; above one that shrinks; nothing, or a set above a gap of 0. Which of these it is
-        follows from the size of the set, so that they are no further apart than the releases themselves. Sets of a
-        group are equally likely; where gaps are wider than a vote, they are the same sets on both neighbors.
+        A set above a gap that grows; above one that shrinks; nothing, or a set above a gap of 0.
+        Which of these it is follows from the size of the set, so that they are no further apart
+        than the releases themselves. Sets of a group are equally likely; where gaps are wider than
+        a vote, they are the same sets on both neighbors.
         """
 
         def law(choice: FloatArray, move: int) -> FloatArray:
@@ -130,10 +142,11 @@ class Pair:
         moves = np.array([turns[i % 2][0] for i in range(self.up + self.down)] + [0] * self.still)
         gaps = np.select([moves > 0, moves < 0], [self.wide_up, self.wide_down], 0)
         before = np.append(np.cumsum(gaps[::-1])[::-1], 0)
-        # a count rises by the moves of all gaps below it, up to a common shift that keeps it within 0 and 1
+        # a count rises by the moves of all gaps below it, up to a common shift that keeps it within
+        # 0 and 1
         rises = np.append(np.cumsum(moves[::-1])[::-1], 0)
         rises -= rises.min()
-        expect(rises.max() <= 1, "counts that rise by 0 or 1", rises=rises.tolist())
+        require(rises.max() <= 1, "counts that rise by 0 or 1", rises=rises.tolist())
         return before, before + rises
 
     @property
@@ -151,7 +164,8 @@ def choice_divergence(pair: Pair, order: float) -> float:
     """Return the larger Renyi divergence at ``order`` of the choices of a gap, were they seen."""
     p, q = (np.log(law) for law in pair.choices)
     return max(
-        float(np.log(np.exp(order * one + (1 - order) * other).sum()) / (order - 1)) for one, other in ((p, q), (q, p))
+        float(np.log(np.exp(order * one + (1 - order) * other).sum()) / (order - 1))
+        for one, other in ((p, q), (q, p))
     )
 
 
@@ -160,7 +174,9 @@ def _outcomes(count: int) -> tuple[FloatArray, FloatArray]:
     """How often each of three outcomes occurs in ``count`` queries, ``[N, 3]``, and the log of in how many ways."""
     first, second = np.meshgrid(np.arange(count + 1), np.arange(count + 1), indexing="ij")
     inside = first + second <= count
-    often = np.stack([first[inside], second[inside], count - first[inside] - second[inside]], axis=1).astype(np.float64)
+    often = np.stack(
+        [first[inside], second[inside], count - first[inside] - second[inside]], axis=1
+    ).astype(np.float64)
     return often, gammaln(count + 1) - gammaln(often + 1).sum(axis=1)
 
 
@@ -172,7 +188,7 @@ class Composed:
     count: int
 
     def __post_init__(self) -> None:
-        expect_count(1, count=self.count)
+        require_count(1, count=self.count)
 
     @cached_property
     def _logs(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
@@ -184,7 +200,11 @@ class Composed:
     def delta(self, epsilon: float) -> float:
         """Return the least delta at ``epsilon``, the larger direction."""
         return max(
-            float((np.exp(one) * np.maximum(0.0, -np.expm1(np.minimum(epsilon + other - one, 0.0)))).sum())
+            float(
+                (
+                    np.exp(one) * np.maximum(0.0, -np.expm1(np.minimum(epsilon + other - one, 0.0)))
+                ).sum()
+            )
             for one, other in self._logs
         )
 
@@ -206,24 +226,33 @@ def worst_pair(
 ) -> tuple[Pair, float]:
     """Return the pair of the largest epsilon found on a grid, and that epsilon: the true worst may be more.
 
-    Gaps of one group are equally wide, 320 to 480 votes by ``step``, and of the groups that one teacher moves.
+    Gaps of one group are equally wide, 320 to 480 votes by ``step``, and of the groups that one
+    teacher moves.
     """
     best: tuple[Pair, float] | None = None
     widths = range(320, 481, step)
     most = min(num_gaps, num_teachers // widths[0])
-    shapes = {(up, moving - up) for moving in range(2, most + 1) for up in (moving // 2, moving - moving // 2)}
+    shapes = {
+        (up, moving - up)
+        for moving in range(2, most + 1)
+        for up in (moving // 2, moving - moving // 2)
+    }
     for up, down in sorted(shapes):
         for wide_up in widths:
             for wide_down in widths:
                 if up * wide_up + down * wide_down > num_teachers:
                     continue
                 still = num_gaps - up - down
-                pair = Pair(up=up, down=down, wide_up=wide_up, wide_down=wide_down, still=still, noise=noise)
+                pair = Pair(
+                    up=up, down=down, wide_up=wide_up, wide_down=wide_down, still=still, noise=noise
+                )
                 if pair.num_teachers > num_teachers:
                     continue
                 composed = Composed(pair.laws, count)
                 if best is None or composed.delta(best[1]) > delta:
                     best = pair, composed.epsilon(delta)
-    expect(best is not None, "teachers enough for two gaps of 320 votes", num_teachers=num_teachers)
+    require(
+        best is not None, "teachers enough for two gaps of 320 votes", num_teachers=num_teachers
+    )
     assert best is not None
     return best

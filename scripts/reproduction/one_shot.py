@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import gumbel_r
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect, expect_count, expect_positive
+from pate._validation import require, require_count, require_positive
 from pate.accounting._calibration import Target, calibrate_scale
 from pate.accounting._events import ComposedEvent, Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
@@ -22,7 +22,8 @@ from pate.mechanisms._base import choice_event
 GUMBEL_SD = math.pi / math.sqrt(6)
 LAPLACE_SD = math.sqrt(2)
 
-# one count of the two: the Laplace noise of a count has twice the scale of the Gumbel noise that finds it
+# one count of the two: the Laplace noise of a count has twice the scale of the Gumbel noise that
+# finds it
 _COUNTS_PER_GUMBEL = 2.0
 
 
@@ -35,7 +36,9 @@ class Deviations(NamedTuple):
 
 def laplace_by_theorem(k: int, num_items: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation that Qiao, Su & Zhang (2021) claim for one-shot Laplace, items and counts alike."""
-    return LAPLACE_SD * one_shot_laplace_scale(k=k, num_items=num_items, epsilon=epsilon, delta=delta)
+    return LAPLACE_SD * one_shot_laplace_scale(
+        k=k, num_items=num_items, epsilon=epsilon, delta=delta
+    )
 
 
 def laplace_by_pure_bound(k: int, epsilon: float, relation: NeighboringRelation) -> float:
@@ -48,7 +51,7 @@ def gumbel_by_the_post(k: int, epsilon: float, delta: float) -> Deviations:
 
     Counts are taken to move in one direction, as under ADD_REMOVE_TEACHER.
     """
-    expect_count(1, k=k)
+    require_count(1, k=k)
     log = math.log(1 / delta)
     inner = 2 * math.sqrt(log) * (math.sqrt(1 + epsilon / log) - 1)
     scale = math.sqrt(k) / inner
@@ -60,8 +63,9 @@ def gumbel_by_tight_curves(
 ) -> Deviations:
     """Return the deviations that the accountant finds for Gumbel peeling and noisy counts of the k found, together.
 
-    Counts get Gaussian noise, or Laplace noise of twice the scale, as in the post, where counts move one way; where
-    they move both ways, Gumbel noise takes twice as much, and the noise of a count, which moves by one, the same.
+    Counts get Gaussian noise, or Laplace noise of twice the scale, as in the post, where counts
+    move one way; where they move both ways, Gumbel noise takes twice as much, and the noise of a
+    count, which moves by one, the same.
     """
     ratio = _COUNTS_PER_GUMBEL / relation.count_window
 
@@ -69,7 +73,9 @@ def gumbel_by_tight_curves(
         peeling = GumbelPeeling(k=k, scale=scale).event(relation)
         counting: Event
         if gaussian:
-            counting = GaussianEvent(noise_multiplier=ratio * scale / math.sqrt(k), neighboring_relation=relation)
+            counting = GaussianEvent(
+                noise_multiplier=ratio * scale / math.sqrt(k), neighboring_relation=relation
+            )
         else:
             counting = choice_event(relation, eta=1 / (ratio * scale), noise="laplace", count=k)
         return ComposedEvent(events=(peeling, counting))
@@ -78,7 +84,9 @@ def gumbel_by_tight_curves(
     return Deviations(GUMBEL_SD * scale, ratio * scale * (1.0 if gaussian else LAPLACE_SD))
 
 
-def _scale(event_of: Callable[[float], Event], epsilon: float, delta: float, relation: NeighboringRelation) -> float:
+def _scale(
+    event_of: Callable[[float], Event], epsilon: float, delta: float, relation: NeighboringRelation
+) -> float:
     target = Target(epsilon=epsilon, delta=delta, num_queries=1, neighboring_relation=relation)
     return calibrate_scale(event_of, target, tolerance=1e-5)
 
@@ -86,11 +94,12 @@ def _scale(event_of: Callable[[float], Event], epsilon: float, delta: float, rel
 def permute_and_flip_law(scores: Sequence[float], scale: float) -> FloatArray:
     """Return the exact law ``[d]`` of one round of permute-and-flip.
 
-    Items come in random order, and the first whose coin of chance ``p_i = exp((x_i - max) / scale)`` shows heads is
-    taken: ``p_i`` times the integral from 0 to 1 of the product over the others of ``1 - p_j s``.
+    Items come in random order, and the first whose coin of chance ``p_i = exp((x_i - max) /
+    scale)`` shows heads is taken: ``p_i`` times the integral from 0 to 1 of the product over the
+    others of ``1 - p_j s``.
     """
-    expect(len(scores) > 0, "at least one score", scores=list(scores))
-    expect_positive(scale=scale)
+    require(len(scores) > 0, "at least one score", scores=list(scores))
+    require_positive(scale=scale)
     coins = np.exp((np.asarray(scores, dtype=np.float64) - max(scores)) / scale)
     law = np.empty(len(coins))
     for i, coin in enumerate(coins):
@@ -120,13 +129,18 @@ class Worst(NamedTuple):
     moved: tuple[int, ...]
 
 
-def worst_bounded_range(num_items: int, most: int, epsilon: float, relation: NeighboringRelation) -> Worst:
+def worst_bounded_range(
+    num_items: int, most: int, epsilon: float, relation: NeighboringRelation
+) -> Worst:
     """Return the largest bounded range of one round of pure ``epsilon``, over neighbors with counts up to ``most``."""
     scale = relation.count_window / epsilon
     laws = {
-        scores: permute_and_flip_law(scores, scale) for scores in itertools.product(range(most + 1), repeat=num_items)
+        scores: permute_and_flip_law(scores, scale)
+        for scores in itertools.product(range(most + 1), repeat=num_items)
     }
-    pairs = ((scores, moved) for scores in laws for moved in _moved(scores, relation) if moved in laws)
+    pairs = (
+        (scores, moved) for scores in laws for moved in _moved(scores, relation) if moved in laws
+    )
     return max(
         (Worst(bounded_range(laws[scores], laws[moved]), scores, moved) for scores, moved in pairs),
         key=lambda worst: worst.bounded_range,
@@ -155,7 +169,8 @@ def peeling_law(scores: Sequence[float], k: int, scale: float) -> dict[tuple[int
 def one_shot_pairs(scores: Sequence[float], scale: float) -> dict[tuple[int, int], float]:
     """Return the law of the two largest of scores with Gumbel noise added once, in their order, by integrals.
 
-    A first and b second: the integral over the noisy score y of b of its density, times the probability that that of a
+    A first and b second: the integral over the noisy score y of b of its density, times the
+        probability that that of a
     is above y and those of all others are below.
     """
     noisy = [gumbel_r(loc=score, scale=scale) for score in scores]
@@ -167,7 +182,11 @@ def one_shot_pairs(scores: Sequence[float], scale: float) -> dict[tuple[int, int
             below = math.prod(float(other.cdf(y)) for other in others)
             return float(noisy[second].pdf(y) * noisy[first].sf(y)) * below
 
-        return float(quad(density, min(scores) - 5 * scale, max(scores) + 40 * scale, epsabs=1e-13, limit=200)[0])
+        return float(
+            quad(
+                density, min(scores) - 5 * scale, max(scores) + 40 * scale, epsabs=1e-13, limit=200
+            )[0]
+        )
 
     return {pair: chance(*pair) for pair in itertools.permutations(range(len(scores)), 2)}
 
@@ -180,4 +199,6 @@ def finding_alone(
     relation: NeighboringRelation,
 ) -> float:
     """Return the scale at which a top-k mechanism, made by ``mechanism(k=, scale=)``, meets a target."""
-    return _scale(lambda scale: mechanism(k=k, scale=scale).event(relation), epsilon, delta, relation)
+    return _scale(
+        lambda scale: mechanism(k=k, scale=scale).event(relation), epsilon, delta, relation
+    )

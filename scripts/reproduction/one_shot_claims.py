@@ -91,14 +91,21 @@ def measured(effort: Effort) -> Numbers:
             bar.update()
         for epsilon in grid.epsilons:
             for relation in NeighboringRelation:
-                cases = [worst_bounded_range(items, most, epsilon, relation) for items, most in grid.cases]
+                cases = [
+                    worst_bounded_range(items, most, epsilon, relation)
+                    for items, most in grid.cases
+                ]
                 worst[relation, epsilon] = max(cases, key=lambda case: case.bounded_range)
                 for (items, most), case in zip(grid.cases, cases, strict=True):
                     what = f"bounded range, {items} items of 0..{most}"
-                    rows.append(_row(what, "permute-and-flip", relation, epsilon, case.bounded_range))
+                    rows.append(
+                        _row(what, "permute-and-flip", relation, epsilon, case.bounded_range)
+                    )
             bar.update()
     rounds = peeling_law(_SCORES, 2, _SCALE)
-    pairs = {pair: (chance, rounds[pair]) for pair, chance in one_shot_pairs(_SCORES, _SCALE).items()}
+    pairs = {
+        pair: (chance, rounds[pair]) for pair, chance in one_shot_pairs(_SCORES, _SCALE).items()
+    }
     for pair, both in pairs.items():
         for name, chance in zip(("one-shot Gumbel", "two rounds"), both, strict=True):
             what = f"items {pair[0] + 1}, {pair[1] + 1} of scores {', '.join(map(str, _SCORES))}"
@@ -118,7 +125,12 @@ def noise_rows(k: int) -> list[Row]:
     ]
     for relation in NeighboringRelation:
         deviations.append(
-            ("finding alone", "one-shot Laplace, pure", relation, laplace_by_pure_bound(k, EPSILON, relation))
+            (
+                "finding alone",
+                "one-shot Laplace, pure",
+                relation,
+                laplace_by_pure_bound(k, EPSILON, relation),
+            )
         )
         gumbel = GUMBEL_SD * finding_alone(GumbelPeeling, k, *settings, relation)
         deviations.append(("finding alone", "Gumbel, tight", relation, gumbel))
@@ -126,16 +138,26 @@ def noise_rows(k: int) -> list[Row]:
         deviations.append(("finding alone", "permute-and-flip, k pure rounds", relation, flip))
         for gaussian, name in ((False, "Laplace"), (True, "Gaussian")):
             both = gumbel_by_tight_curves(k, *settings, relation, gaussian=gaussian)
-            deviations.append(("finding", f"Gumbel with {name} counts, tight", relation, both.finding))
+            deviations.append(
+                ("finding", f"Gumbel with {name} counts, tight", relation, both.finding)
+            )
             deviations.append(("counts", f"{name}, tight", relation, both.counts))
     return [_row(what, name, relation, k, value) for what, name, relation, value in deviations]
 
 
 def _row(what: str, mechanism: str, relation: NeighboringRelation, at: float, value: float) -> Row:
-    return {"what": what, "mechanism": mechanism, "relation": relation.name, "at": at, "value": value}
+    return {
+        "what": what,
+        "mechanism": mechanism,
+        "relation": relation.name,
+        "at": at,
+        "value": value,
+    }
 
 
-def values(rows: Sequence[Row], what: str, mechanism: str, relation: NeighboringRelation) -> dict[float, float]:
+def values(
+    rows: Sequence[Row], what: str, mechanism: str, relation: NeighboringRelation
+) -> dict[float, float]:
     """Return the values of one line of the table by k or epsilon."""
     wanted = (what, mechanism, relation.name)
     return {
@@ -151,13 +173,20 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
     theorem = values(rows, "finding and counts", "one-shot Laplace, Theorem 2.2", REPLACE)
 
     def largest(what: str, mechanism: str, relation: NeighboringRelation) -> float:
-        return max(value / theorem[k] for k, value in values(rows, what, mechanism, relation).items())
+        return max(
+            value / theorem[k] for k, value in values(rows, what, mechanism, relation).items()
+        )
 
-    gumbel, counts = largest("finding", "Gumbel, the post", ADD), largest("counts", "Laplace, the post", ADD)
+    gumbel, counts = (
+        largest("finding", "Gumbel, the post", ADD),
+        largest("counts", "Laplace, the post", ADD),
+    )
     tight = largest("finding", "Gumbel with Laplace counts, tight", ADD)
     doubled = largest("finding", "Gumbel with Laplace counts, tight", REPLACE)
     single = values(rows, "finding alone", "one-shot Laplace, pure", REPLACE)[1]
-    later = [k for k in range(1, 1001) if laplace_by_theorem(k, NUM_ITEMS, EPSILON, DELTA) < k * single]
+    later = [
+        k for k in range(1, 1001) if laplace_by_theorem(k, NUM_ITEMS, EPSILON, DELTA) < k * single
+    ]
     cross = 16 * math.log(NUM_ITEMS / DELTA)
     replace_range = numbers.worst[REPLACE, _middle(numbers)]
     add_range = numbers.worst[ADD, _middle(numbers)]
@@ -217,7 +246,9 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
 
 
 def _middle(numbers: Numbers) -> float:
-    return min({epsilon for _, epsilon in numbers.worst}, key=lambda epsilon: abs(math.log(epsilon)))
+    return min(
+        {epsilon for _, epsilon in numbers.worst}, key=lambda epsilon: abs(math.log(epsilon))
+    )
 
 
 def _flip_claim(numbers: Numbers, add_range: Worst, replace_range: Worst) -> Claim:
@@ -263,9 +294,12 @@ def _draw_noise(axes: Axes, rows: Sequence[Row]) -> None:
     axes.plot(*_line(theorem), color="black", label="one-shot Laplace, Theorem 2.2")
     for name, colour in _ALONE:
         axes.plot(*_line(values(rows, "finding alone", name, REPLACE)), color=colour, label=name)
-    axes.set(xscale="log", yscale="log", xlabel="k", ylabel="standard deviation of the noise (votes)")
+    axes.set(
+        xscale="log", yscale="log", xlabel="k", ylabel="standard deviation of the noise (votes)"
+    )
     axes.set_title(
-        f"finding k of {NUM_ITEMS:,}, REPLACE_RECORD,\n epsilon {EPSILON}, delta {DELTA:g}", fontsize="medium"
+        f"finding k of {NUM_ITEMS:,}, REPLACE_RECORD,\n epsilon {EPSILON}, delta {DELTA:g}",
+        fontsize="medium",
     )
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize="small")
@@ -276,9 +310,23 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     lines = (
         ("counts", "Laplace, the post", ADD, "C3", "--", "counts: the post (ADD_REMOVE)"),
         ("counts", "Gaussian, tight", REPLACE, "C3", "-", "counts: Gaussian, tight (either)"),
-        ("finding", "Gumbel with Gaussian counts, tight", REPLACE, "C0", "-", "finding: tight (REPLACE)"),
+        (
+            "finding",
+            "Gumbel with Gaussian counts, tight",
+            REPLACE,
+            "C0",
+            "-",
+            "finding: tight (REPLACE)",
+        ),
         ("finding", "Gumbel, the post", ADD, "C0", "--", "finding: the post (ADD_REMOVE)"),
-        ("finding", "Gumbel with Gaussian counts, tight", ADD, "C0", ":", "finding: tight (ADD_REMOVE)"),
+        (
+            "finding",
+            "Gumbel with Gaussian counts, tight",
+            ADD,
+            "C0",
+            ":",
+            "finding: tight (ADD_REMOVE)",
+        ),
     )
     for level, name in ((0.5, "1/2, claimed for counts"), (0.25, "1/4, claimed for finding")):
         axes.axhline(level, color="0.6", linewidth=1)
@@ -287,7 +335,12 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
         deviations = values(rows, what, name, relation)
         ratios = {k: deviation / theorem[k] for k, deviation in deviations.items()}
         axes.plot(*_line(ratios), style, color=colour, label=label)
-    axes.set(xscale="log", xlabel="k", ylabel="standard deviation over that of one-shot Laplace", ylim=(0, 0.55))
+    axes.set(
+        xscale="log",
+        xlabel="k",
+        ylabel="standard deviation over that of one-shot Laplace",
+        ylim=(0, 0.55),
+    )
     axes.set_title("items and their counts together,\n of Theorem 2.2's noise", fontsize="medium")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(0.0, 0.9))
@@ -296,14 +349,23 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
 def _draw_ranges(axes: Axes, numbers: Numbers) -> None:
     epsilons = sorted({epsilon for _, epsilon in numbers.worst})
     fine = np.geomspace(epsilons[0], epsilons[-1], 100)
-    axes.plot(fine, [bound_of_the_post(e) / e for e in fine], color="0.5", label="the post's lower bound")
+    axes.plot(
+        fine, [bound_of_the_post(e) / e for e in fine], color="0.5", label="the post's lower bound"
+    )
     for relation, colour, marker in ((ADD, "C0", "o"), (REPLACE, "C1", "s")):
         ratios = [numbers.worst[relation, epsilon].bounded_range / epsilon for epsilon in epsilons]
         axes.plot(epsilons, ratios, marker, color=colour, label=f"worst found, {relation.name}")
     axes.axhline(1, color="black", linestyle="--", linewidth=1, label="exponential mechanism")
     axes.axhline(2, color="black", linestyle=":", linewidth=1, label="any pure epsilon")
-    axes.set(xscale="log", xlabel="epsilon of one round", ylabel="bounded range / epsilon", ylim=(0.5, 2.1))
-    axes.set_title("permute-and-flip:\n exact, over all neighbors of small cases", fontsize="medium")
+    axes.set(
+        xscale="log",
+        xlabel="epsilon of one round",
+        ylabel="bounded range / epsilon",
+        ylim=(0.5, 2.1),
+    )
+    axes.set_title(
+        "permute-and-flip:\n exact, over all neighbors of small cases", fontsize="medium"
+    )
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize="small", loc="lower left")
 

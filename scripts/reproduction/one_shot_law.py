@@ -1,9 +1,9 @@
 """How likely noise that is added once gives a top-k, great or good set: integrals in place of trials.
 
-Let h of the best items have to be in the set, let t be the last rank allowed, and let V be the largest noisy score that
-is left out. The set passes if the h items lie above V, just ``k - h`` of the ranks h + 1..t do, and none beyond t does.
-Given V these are independent, so the probability is one integral over V, of products over the items and of the law of a
-sum of independent coins.
+Let h of the best items have to be in the set, let t be the last rank allowed, and let V be the
+largest noisy score that is left out. The set passes if the h items lie above V, just ``k - h`` of
+the ranks h + 1..t do, and none beyond t does. Given V these are independent, so the probability is
+one integral over V, of products over the items and of the law of a sum of independent coins.
 """
 
 from __future__ import annotations
@@ -12,21 +12,27 @@ import numpy as np
 from scipy.signal import fftconvolve
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_positive
-from pate.mechanisms._noise import Noise, expect_noise, log_survival
+from pate._validation import require, require_count, require_positive
+from pate.mechanisms._noise import Noise, log_survival, require_noise
 
-_REACH = 45.0  # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
+_REACH = (
+    45.0  # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
+)
 _STEP = 0.1  # scales between the points of the integral
 _LOST = -23.0  # log of a probability that is taken for 0
-_ROUNDED = 1e-13  # what is smaller is rounding error of the convolutions, which differs between machines
+_ROUNDED = (
+    1e-13  # what is smaller is rounding error of the convolutions, which differs between machines
+)
 _SURE = 1e-12  # chance of a coin that is taken for 0, or for 1 if it is that of the other side
 
 
-def probability_within(scores: FloatArray, *, k: int, scale: float, noise: Noise, head: int, tail: int) -> float:
+def probability_within(
+    scores: FloatArray, *, k: int, scale: float, noise: Noise, head: int, tail: int
+) -> float:
     """Return how likely the set of `pate.mechanisms.NoisyTopK` has the ``head`` best items and none beyond ``tail``.
 
-    With Gumbel noise it is as likely for `pate.mechanisms.GumbelPeeling`, whose set has the same law. What is less
-    likely than 1e-13 is taken for 0.
+    With Gumbel noise it is as likely for `pate.mechanisms.GumbelPeeling`, whose set has the same
+    law. What is less likely than 1e-13 is taken for 0.
 
     Args:
         scores: ``[d]``, in descending order.
@@ -37,14 +43,20 @@ def probability_within(scores: FloatArray, *, k: int, scale: float, noise: Noise
         tail: last rank that the set may have, k..d.
 
     Raises:
-        ValueError: on ascending scores, ``scale <= 0``, an unknown noise, or numbers outside of their range.
+        ValueError: on ascending scores, ``scale <= 0``, an unknown noise, or numbers outside of
+            their range.
     """
-    expect_count(1, k=k)
-    expect(k < scores.size, f"k < {scores.size}", k=k)
-    expect_positive(scale=scale)
-    expect_noise(noise)
-    expect(0 <= head <= k <= tail <= scores.size, f"0 <= head <= {k} <= tail <= {scores.size}", head=head, tail=tail)
-    expect((np.diff(scores) <= 0).all(), "scores in descending order", scores="others")
+    require_count(1, k=k)
+    require(k < scores.size, f"k < {scores.size}", k=k)
+    require_positive(scale=scale)
+    require_noise(noise)
+    require(
+        0 <= head <= k <= tail <= scores.size,
+        f"0 <= head <= {k} <= tail <= {scores.size}",
+        head=head,
+        tail=tail,
+    )
+    require((np.diff(scores) <= 0).all(), "scores in descending order", scores="others")
     return _within((scores - scores[k - 1]) / scale, k, head, tail, noise)
 
 
@@ -94,7 +106,11 @@ def _within(distances: FloatArray, k: int, head: int, tail: int, noise: Noise) -
 
     def integral(stride: int) -> float:
         heads_, rest_, just_, more_ = (values[::stride] for values in (heads, rest, just, more))
-        return float((_middle(heads_ * rest_) * -np.diff(more_) + _middle(heads_ * just_) * np.diff(rest_)).sum())
+        return float(
+            (
+                _middle(heads_ * rest_) * -np.diff(more_) + _middle(heads_ * just_) * np.diff(rest_)
+            ).sum()
+        )
 
     # the error falls with the square of the step: from two steps that of both is known
     probability = (4 * integral(1) - integral(2)) / 3 + float(heads[0] * rest[0] * just[0])

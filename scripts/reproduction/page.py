@@ -48,7 +48,11 @@ _FILES = (
         "Netflix Prize: for each of 17,770 films, how many users gave it five stars",
         "[shekelyan/dptopk](https://github.com/shekelyan/dptopk), the code of Shekelyan & Loukides (2022)",
     ),
-    ("topk/ZIPFIAN.n10000.npy", "10,000 scores by Zipf's law with exponent 0.04, whose sum is 15^7", "the same"),
+    (
+        "topk/ZIPFIAN.n10000.npy",
+        "10,000 scores by Zipf's law with exponent 0.04, whose sum is 15^7",
+        "the same",
+    ),
     (
         "topk/{HEPTH,INCOME,MEDCOST,PATENT,SEARCHLOGS}.n4096.npy",
         "five histograms of 4,096 bins, which McKenna & Sheldon (2020) use too",
@@ -88,9 +92,15 @@ def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | Non
         missing: findings that were never made, by name, and the file that each of them needs.
     """
     verdicts = Counter(claim.verdict for finding in findings for claim in finding.claims)
-    numbers = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict])
+    numbers = ", ".join(
+        f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict]
+    )
     counts = f"Verdicts on all claims: {numbers}." if numbers else "Nothing is made yet."
-    parts = [_HEAD.format(counts=counts, claims=CLAIMS, folder=folder), _headlines(findings, missing or {}), _READING]
+    parts = [
+        _HEAD.format(counts=counts, claims=CLAIMS, folder=folder),
+        _headlines(findings, missing or {}),
+        _READING,
+    ]
     for paper, group in groupby(findings, key=lambda finding: finding.paper):
         parts.append(f"## {paper}\n")
         parts.extend(_section(finding, folder) for finding in group)
@@ -105,7 +115,9 @@ def claims_table(findings: Sequence[Kept]) -> str:
     writer.writerow(("paper", "finding", "where", "published", "here", "verdict", "reason", "why"))
     for finding in findings:
         for claim in finding.claims:
-            writer.writerow((finding.paper, finding.name, *_words(claim), str(claim.reason), claim.why))
+            writer.writerow(
+                (finding.paper, finding.name, *_words(claim), str(claim.reason), claim.why)
+            )
     return text.getvalue()
 
 
@@ -120,7 +132,9 @@ def _headlines(findings: Sequence[Kept], missing: Mapping[str, str]) -> str:
         for claim in finding.claims:
             if claim.headline:
                 where, *words, verdict = _words(claim)
-                lines.append(f"| {authors}: [{where}](#{finding.name}) | {' | '.join(words)} | **{verdict}** |")
+                lines.append(
+                    f"| {authors}: [{where}](#{finding.name}) | {' | '.join(words)} | **{verdict}** |"
+                )
     for name, file in missing.items():
         lines.append(f"| `{name}` | | | **{Verdict.UNTESTABLE}**: needs `{file}` |")
     return "\n".join(lines) + "\n"
@@ -134,24 +148,47 @@ def _authors(paper: str) -> str:
 
 
 def _times(findings: Sequence[Kept]) -> str:
-    lines = ["| name | shown | processor seconds, quick | full | seed |", "| --- | --- | ---: | ---: | ---: |"]
+    lines = [
+        "| name | shown | processor seconds, quick | full | seed |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
     for finding in findings:
-        times = [f"{finding.seconds[form]:.0f}" if form in finding.seconds else "not run" for form in FORMS]
-        lines.append(f"| `{finding.name}` | {FORMS[finding.full]} | {' | '.join(times)} | {finding.seed} |")
+        times = [
+            f"{finding.seconds[form]:.0f}" if form in finding.seconds else "not run"
+            for form in FORMS
+        ]
+        lines.append(
+            f"| `{finding.name}` | {FORMS[finding.full]} | {' | '.join(times)} | {finding.seed} |"
+        )
     sums = [sum(finding.seconds.get(form, 0.0) for finding in findings) for form in FORMS]
     lines.append(f"| all that were run | | {' | '.join(f'{seconds:.0f}' for seconds in sums)} | |")
     return "\n".join(lines) + "\n"
 
 
 def _section(finding: Kept, folder: str) -> str:
-    lines = [f'<a id="{finding.name}"></a>', "", f"### {finding.title}", "", finding.method.strip(), ""]
+    lines = [
+        f'<a id="{finding.name}"></a>',
+        "",
+        f"### {finding.title}",
+        "",
+        finding.method.strip(),
+        "",
+    ]
     if finding.caption:
-        lines += [f"![{finding.caption}]({folder}/{finding.name}.png)", "", f"*{finding.caption}*", ""]
+        lines += [
+            f"![{finding.caption}]({folder}/{finding.name}.png)",
+            "",
+            f"*{finding.caption}*",
+            "",
+        ]
     lines += ["| where | published | here | verdict | why |", "| --- | --- | --- | --- | --- |"]
     for claim in finding.claims:
         *words, verdict = _words(claim)
         reason = f": {claim.reason}" if claim.verdict is Verdict.DIFFERENT else ""
         lines.append(f"| {' | '.join(words)} | **{verdict}**{reason} | {claim.why} |")
     numbers = f"[{finding.name}.csv]({folder}/{finding.name}.csv)"
-    lines += ["", f"Numbers: {numbers}. Again: `{COMMAND} {finding.name}`, with `--full` as in the paper."]
+    lines += [
+        "",
+        f"Numbers: {numbers}. Again: `{COMMAND} {finding.name}`, with `--full` as in the paper.",
+    ]
     return "\n".join(lines) + "\n"

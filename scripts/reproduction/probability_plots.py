@@ -15,7 +15,9 @@ from scripts.reproduction.findings import Row
 Dashes = Literal["-", "--", ":"]
 
 
-def panels(number: int, columns: int, labels: tuple[str, str], height: float = 2.4) -> tuple[Figure, list[Axes]]:
+def panels(
+    number: int, columns: int, labels: tuple[str, str], height: float = 2.4
+) -> tuple[Figure, list[Axes]]:
     """Return a figure of so many panels and its axes, with labels at the left and at the foot of each column."""
     lines = math.ceil(number / columns)
     figure = Figure(figsize=(3.4 * columns, height * lines + 0.8), layout="constrained")
@@ -32,18 +34,30 @@ def panels(number: int, columns: int, labels: tuple[str, str], height: float = 2
 
 
 def draw_measures(
-    axis: Axes, rows: Sequence[Row], horizontal: str, colours: Mapping[str, str], dashes: Mapping[str, Dashes]
+    axis: Axes,
+    rows: Sequence[Row],
+    horizontal: str,
+    colours: Mapping[str, str],
+    dashes: Mapping[str, Dashes],
 ) -> None:
     """Draw each column of ``dashes`` against the column ``horizontal``, for each mechanism of ``colours``."""
     for name, colour in colours.items():
         rows_of_name = [row for row in rows if row["mechanism"] == name]
         at = [float(row[horizontal]) for row in rows_of_name]
         for column, kind in dashes.items():
-            axis.plot(at, [float(row[column]) for row in rows_of_name], kind, color=colour, linewidth=1.4)
+            axis.plot(
+                at, [float(row[column]) for row in rows_of_name], kind, color=colour, linewidth=1.4
+            )
 
 
-def legend(figure: Figure, colours: Mapping[str, str], dashes: Mapping[str, Dashes], columns: int = 4) -> None:
+def legend(
+    figure: Figure, colours: Mapping[str, str], dashes: Mapping[str, Dashes], columns: int = 4
+) -> None:
     """Add one legend below all panels, of colours and of kinds of lines."""
     handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-    handles += [Line2D([], [], color="black", linestyle=kind, label=name) for name, kind in dashes.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    handles += [
+        Line2D([], [], color="black", linestyle=kind, label=name) for name, kind in dashes.items()
+    ]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+    )

@@ -1,8 +1,8 @@
 """The joint mechanism by tables: a baseline of cost, a pruned table after the idea of Wu & Zhang (2024).
 
-Losses are cut off at a number T that is reached with probability at most beta, and losses and places of the largest
-loss make a table of T by k entries, whatever d. `pate.mechanisms.JointMechanism` draws from the law that is not cut
-off.
+Losses are cut off at a number T that is reached with probability at most beta, and losses and
+places of the largest loss make a table of T by k entries, whatever d.
+`pate.mechanisms.JointMechanism` draws from the law that is not cut off.
 """
 
 from __future__ import annotations
@@ -47,19 +47,28 @@ def log_loss_counts(counts: IntArray, k: int, limit: int) -> FloatArray:
     return table
 
 
-def draw(counts: IntArray, k: int, epsilon: float, beta: float, generator: np.random.Generator) -> IntArray:
+def draw(
+    counts: IntArray, k: int, epsilon: float, beta: float, generator: np.random.Generator
+) -> IntArray:
     """Draw one sequence ``[k]`` as ranks from 0, from counts ``[d]`` in descending order: scale 2 / epsilon."""
     limit = cut(k=k, num_items=counts.size, epsilon=epsilon, beta=beta)
     table = log_loss_counts(counts, k, limit)
     table -= epsilon / 2 * np.arange(limit + 1)[:, None]
-    loss, place = np.unravel_index(np.argmax(table + generator.gumbel(size=table.shape)), table.shape)
-    reach = [int(np.searchsorted(-counts, loss - c, side="right")) if loss < limit else counts.size for c in counts[:k]]
+    loss, place = np.unravel_index(
+        np.argmax(table + generator.gumbel(size=table.shape)), table.shape
+    )
+    reach = [
+        int(np.searchsorted(-counts, loss - c, side="right")) if loss < limit else counts.size
+        for c in counts[:k]
+    ]
     less = [int(np.searchsorted(-counts, loss - 1 - c, side="right")) for c in counts[:k]]
     if loss == 0:
         place = np.int64(-1)
     taken: dict[int, None] = {}
     for i in range(k):
-        low, high = (0, less[i]) if i < place else (less[i], reach[i]) if i == place else (0, reach[i])
+        low, high = (
+            (0, less[i]) if i < place else (less[i], reach[i]) if i == place else (0, reach[i])
+        )
         rank = int(generator.integers(low, high))
         while rank in taken:
             rank = int(generator.integers(low, high))

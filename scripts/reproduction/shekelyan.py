@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_open_unit
+from pate._validation import require, require_in_open_unit_interval
 from pate.mechanisms import CanonicalMechanism
 from pate.mechanisms._canonical import CanonicalLoss
 from pate.mechanisms._noise import Noise
@@ -40,7 +40,10 @@ GRADES: tuple[GradeName, ...] = get_args(GradeName)
 
 _WIDEST = (1e-7, 1e7)  # epsilons between which everything happens
 _TIED = 1e3  # times the lowest epsilon: the end of a curve of grades that are never certain
-_ENDS = (0.005, 0.9995)  # probabilities of the good and of the exact top-k between which a curve is drawn
+_ENDS = (
+    0.005,
+    0.9995,
+)  # probabilities of the good and of the exact top-k between which a curve is drawn
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class Contender:
     Attributes:
         name: as the paper has it, but for ours.
         colour: of its curves.
-        within: returns the probability that the set has the ``head`` best items and none of rank beyond ``tail``, given
-            the scores in descending order, k, epsilon, head and tail.
+        within: returns the probability that the set has the ``head`` best items and none of rank
+            beyond ``tail``, given the scores in descending order, k, epsilon, head and tail.
     """
 
     name: str
@@ -80,7 +83,9 @@ class Crossing(NamedTuple):
     epsilon: float
 
 
-def canonical(name: str, colour: str, *, gamma: float = 0.5, loss: CanonicalLoss = "published") -> Contender:
+def canonical(
+    name: str, colour: str, *, gamma: float = 0.5, loss: CanonicalLoss = "published"
+) -> Contender:
     """Return the canonical mechanism with Gumbel noise: one choice, for scores that move within a window of 1."""
 
     def within(scores: FloatArray, k: int, epsilon: float, head: int, tail: int) -> float:
@@ -114,13 +119,16 @@ def load(path: Path) -> FloatArray:
     return -np.sort(-np.load(path).astype(np.float64))
 
 
-def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeName, probability: float = SURE) -> float:
+def epsilon_at(
+    contender: Contender, scores: FloatArray, k: int, grade: GradeName, probability: float = SURE
+) -> float:
     """Return the epsilon at which a grade has ``probability``, to five digits; infinity if ties deny it.
 
     Raises:
-        ValueError: on a probability outside (0, 1), or one that no epsilon gives because chance alone exceeds it.
+        ValueError: on a probability outside (0, 1), or one that no epsilon gives because chance
+            alone exceeds it.
     """
-    expect_open_unit(probability=probability)
+    require_in_open_unit_interval(probability=probability)
 
     def excess(log_epsilon: float) -> float:
         reached = contender.probability(scores, k, math.exp(log_epsilon), grade)
@@ -128,7 +136,11 @@ def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeNam
 
     low, high = (math.log(end) for end in _WIDEST)
     chance = contender.probability(scores, k, _WIDEST[0], grade)
-    expect(chance < probability, f"a {grade} set less likely by chance than {probability}", chance=chance)
+    require(
+        chance < probability,
+        f"a {grade} set less likely by chance than {probability}",
+        chance=chance,
+    )
     if contender.probability(scores, k, _WIDEST[1], grade) < probability:
         return math.inf
     # the curve is flat far from the crossing: halve until its steep part is near
@@ -139,12 +151,16 @@ def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeNam
 
 
 def curves(
-    contenders: Sequence[Contender], scores: FloatArray, k: int, points: int, done: Callable[[], object]
+    contenders: Sequence[Contender],
+    scores: FloatArray,
+    k: int,
+    points: int,
+    done: Callable[[], object],
 ) -> tuple[list[Row], list[Crossing]]:
     """Return the probabilities of all grades at ``points`` epsilons of each contender, and where they reach `SURE`.
 
-    Where ties keep a grade from being certain, the curves end where another is. ``done`` is called after each
-    contender.
+    Where ties keep a grade from being certain, the curves end where another is. ``done`` is called
+    after each contender.
     """
     rows: list[Row] = []
     crossings = []
@@ -153,18 +169,26 @@ def curves(
         certain = (epsilon_at(contender, scores, k, grade, _ENDS[1]) for grade in GRADES)
         high = next((epsilon for epsilon in certain if epsilon < math.inf), _TIED * low)
         for epsilon in np.geomspace(low, high, points).tolist():
-            probabilities = {grade: contender.probability(scores, k, epsilon, grade) for grade in GRADES}
+            probabilities = {
+                grade: contender.probability(scores, k, epsilon, grade) for grade in GRADES
+            }
             rows.append({"k": k, "mechanism": contender.name, "epsilon": epsilon} | probabilities)
         for grade in GRADES:
-            crossings.append(Crossing(contender.name, k, grade, epsilon_at(contender, scores, k, grade)))
+            crossings.append(
+                Crossing(contender.name, k, grade, epsilon_at(contender, scores, k, grade))
+            )
         done()
     return rows, crossings
 
 
-def ratio(crossings: Iterable[Crossing], k: int, grade: GradeName, worse: str, better: str) -> float:
+def ratio(
+    crossings: Iterable[Crossing], k: int, grade: GradeName, worse: str, better: str
+) -> float:
     """Return how many times the epsilon of ``better`` the contender ``worse`` needs."""
     epsilons = {
-        crossing.contender: crossing.epsilon for crossing in crossings if (crossing.k, crossing.grade) == (k, grade)
+        crossing.contender: crossing.epsilon
+        for crossing in crossings
+        if (crossing.k, crossing.grade) == (k, grade)
     }
     return epsilons[worse] / epsilons[better]
 
@@ -172,8 +196,8 @@ def ratio(crossings: Iterable[Crossing], k: int, grade: GradeName, worse: str, b
 def arrow(times: float) -> float:
     """Return the number of which the authors' plots write the whole part on an arrow between two epsilons.
 
-    One of them is ``times`` the other. Their public code lets the arrow begin and end a hundredth of its length inside,
-    so that the number is never above 99.
+    One of them is ``times`` the other. Their public code lets the arrow begin and end a hundredth
+    of its length inside, so that the number is never above 99.
     """
     return (0.01 + 0.99 * times) / (0.99 + 0.01 * times)
 

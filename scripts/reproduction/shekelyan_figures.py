@@ -71,16 +71,23 @@ _OURS = (
 def netflix(effort: Effort) -> Finding:
     """Make the figure of NETFLIX: k = 10, 100 and 1,000, with the ratios of budgets."""
     scores = load(effort.path(f"topk/{VECTORS['NETFLIX']}"))
-    rows, crossings = _all_curves("NETFLIX", {"NETFLIX": (scores, tuple(PUBLISHED_TIMES))}, effort.trials(17, 41))
+    rows, crossings = _all_curves(
+        "NETFLIX", {"NETFLIX": (scores, tuple(PUBLISHED_TIMES))}, effort.trials(17, 41)
+    )
     figure, axes = panels(3, 3, ("epsilon, add or remove one user", "probability"), height=3.0)
     for axis, k in zip(axes, sorted(PUBLISHED_TIMES), strict=True):
-        draw_measures(axis, [row for row in rows if row["k"] == k], "epsilon", _colours(CONTENDERS), _DASHES)
+        draw_measures(
+            axis, [row for row in rows if row["k"] == k], "epsilon", _colours(CONTENDERS), _DASHES
+        )
         axis.set(title=f"NETFLIX, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(CONTENDERS), _lines())
     reached = crossings["NETFLIX"]
     gains = ", ".join(f"{ratio(reached, k, 'top', PUBLISHED, OURS):.2f}" for k in _SIZES)
     claims = [_arrow_claim(reached, k) for k in PUBLISHED_TIMES]
-    claims += [_sure_claim(scores, reached), _least_claim("7.1, Figures 1 and 5, all grades", {"NETFLIX": reached})]
+    claims += [
+        _sure_claim(scores, reached),
+        _least_claim("7.1, Figures 1 and 5, all grades", {"NETFLIX": reached}),
+    ]
     return Finding(
         title="Figures 1 and 5: NETFLIX, the exact, a great and a good top-k against epsilon",
         paper=PAPER,
@@ -95,23 +102,34 @@ def netflix(effort: Effort) -> Finding:
 
 def vectors(effort: Effort) -> Finding:
     """Make the figures of the other vectors."""
-    sets = {name: (load(effort.path(f"topk/{file}")), _SIZES) for name, file in VECTORS.items() if name != "NETFLIX"}
+    sets = {
+        name: (load(effort.path(f"topk/{file}")), _SIZES)
+        for name, file in VECTORS.items()
+        if name != "NETFLIX"
+    }
     rows, crossings = _all_curves("other vectors", sets, effort.trials(9, 31))
     places = [(name, k) for name, (_, sizes) in sets.items() for k in sizes]
-    figure, axes = panels(len(places), 3, ("epsilon, add or remove one user", "probability"), height=2.1)
+    figure, axes = panels(
+        len(places), 3, ("epsilon, add or remove one user", "probability"), height=2.1
+    )
     for axis, (name, k) in zip(axes, places, strict=True):
         panel_rows = [row for row in rows if (row["vector"], row["k"]) == (name, k)]
         draw_measures(axis, panel_rows, "epsilon", _colours(CONTENDERS), _DASHES)
         axis.set(title=f"{name}, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(CONTENDERS), _lines())
-    tied = [f"{name} at k = {k:,}" for name, k in places if sets[name][0][k - 1] == sets[name][0][k]]
+    tied = [
+        f"{name} at k = {k:,}" for name, k in places if sets[name][0][k - 1] == sets[name][0][k]
+    ]
     return Finding(
         title="Figures 3 and 6 to 10: six other vectors, the exact, a great and a good top-k against epsilon",
         paper=PAPER,
         method="Five histograms of 4,096 bins (Figures 6 to 10), and 10,000 scores by Zipf's law with exponent 0.04"
         " (Figure 3, ZIPFIAN). Where the k-th score is that of the next item, the top-k is one of several, ties being"
         f" broken arbitrarily, as in the paper, and no epsilon makes it certain: {', '.join(tied)}. {_METHOD}{_OURS}",
-        claims=(_least_claim("Figures 3 and 6 to 10, all grades", crossings), _spread_claim(crossings)),
+        claims=(
+            _least_claim("Figures 3 and 6 to 10, all grades", crossings),
+            _spread_claim(crossings),
+        ),
         rows=rows,
         picture=figure,
         caption="Probability of the exact (line), a great (dashed) and a good (dotted) top-k",
@@ -127,12 +145,18 @@ def zipf(effort: Effort) -> Finding:
             scores = zipf_scores(exponent, _TOTAL)
             for k in _SIZES:
                 for contender in CONTENDERS:
-                    probabilities = {grade: contender.probability(scores, k, 1.0, grade) for grade in GRADES}
-                    rows.append({"exponent": exponent, "k": k, "mechanism": contender.name} | probabilities)
+                    probabilities = {
+                        grade: contender.probability(scores, k, 1.0, grade) for grade in GRADES
+                    }
+                    rows.append(
+                        {"exponent": exponent, "k": k, "mechanism": contender.name} | probabilities
+                    )
             bar.update()
     figure, axes = panels(3, 3, ("exponent of Zipf's law", "probability at epsilon 1"), height=3.0)
     for axis, k in zip(axes, _SIZES, strict=True):
-        draw_measures(axis, [row for row in rows if row["k"] == k], "exponent", _colours(CONTENDERS), _DASHES)
+        draw_measures(
+            axis, [row for row in rows if row["k"] == k], "exponent", _colours(CONTENDERS), _DASHES
+        )
         axis.set(title=f"10,000 scores, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(CONTENDERS), _lines())
     return Finding(
@@ -154,10 +178,14 @@ def noises(effort: Effort) -> Finding:
     """Make the figure of the noise laws, added once to the scores of NETFLIX."""
     scores = load(effort.path(f"topk/{VECTORS['NETFLIX']}"))
     sizes = (1, *_SIZES)
-    rows, crossings = _all_curves("noises", {"NETFLIX": (scores, sizes)}, effort.trials(11, 41), NOISES)
+    rows, crossings = _all_curves(
+        "noises", {"NETFLIX": (scores, sizes)}, effort.trials(11, 41), NOISES
+    )
     figure, axes = panels(4, 4, ("epsilon, add or remove one user", "probability"), height=3.0)
     for axis, k in zip(axes, sizes, strict=True):
-        draw_measures(axis, [row for row in rows if row["k"] == k], "epsilon", _colours(NOISES), _DASHES)
+        draw_measures(
+            axis, [row for row in rows if row["k"] == k], "epsilon", _colours(NOISES), _DASHES
+        )
         axis.set(title=f"NETFLIX, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(NOISES), _lines())
     return Finding(
@@ -199,23 +227,34 @@ def _lines() -> dict[str, Dashes]:
 
 def _best_ratio(reached: Sequence[Crossing], k: int, better: Sequence[str]) -> float:
     """Return by how many times the better of one-shot and peeling needs more epsilon than the best of ``better``."""
-    return min(max(ratio(reached, k, "top", worse, name) for name in better) for worse in (ONE_SHOT, PEELING))
+    return min(
+        max(ratio(reached, k, "top", worse, name) for name in better)
+        for worse in (ONE_SHOT, PEELING)
+    )
 
 
 def _arrow_claim(reached: Sequence[Crossing], k: int) -> Claim:
     times = _best_ratio(reached, k, (PUBLISHED, TAIL))
     published, written = PUBLISHED_TIMES[k], arrow(times)
-    least = min(at.epsilon for at in reached if (at.k, at.grade) == (k, "top") and at.contender != OURS)
+    least = min(
+        at.epsilon for at in reached if (at.k, at.grade) == (k, "top") and at.contender != OURS
+    )
     if abs(times - published) <= 0.05 * published:
         reason = Reason.NONE
     else:
-        reason = Reason.OTHER_SIZE if abs(written - published) <= max(1.0, 0.02 * published) else Reason.REFUTED
+        reason = (
+            Reason.OTHER_SIZE
+            if abs(written - published) <= max(1.0, 0.02 * published)
+            else Reason.REFUTED
+        )
     words = {
         1000: 'classical methods need "an up to 81x larger privacy budget" to be almost certain of the exact top-1000'
     }
     return Claim(
         where=f"7.1 and Figure 1, top-{k:,}",
-        published=words.get(k, f'a privacy budget "{published}x smaller" than that of classical methods'),
+        published=words.get(
+            k, f'a privacy budget "{published}x smaller" than that of classical methods'
+        ),
         ours=f"{times:.3g} times at a probability of 99.9%; {written:.3g} by the authors' rule for arrows",
         reason=reason,
         why=f"epsilon {least:.4g} against {least * times:.3g} of the better of one-shot and peeling. Their public code"
@@ -227,7 +266,11 @@ def _arrow_claim(reached: Sequence[Crossing], k: int) -> Claim:
 
 
 def _sure_claim(scores: FloatArray, reached: Sequence[Crossing]) -> Claim:
-    at = {at.contender: at.epsilon for at in reached if (at.k, at.grade) == (max(PUBLISHED_TIMES), "top")}
+    at = {
+        at.contender: at.epsilon
+        for at in reached
+        if (at.k, at.grade) == (max(PUBLISHED_TIMES), "top")
+    }
     tail = next(contender for contender in CONTENDERS if contender.name == TAIL)
     probability = tail.probability(scores, max(PUBLISHED_TIMES), 1.0, "top")
     return Claim(
@@ -243,7 +286,9 @@ def _sure_claim(scores: FloatArray, reached: Sequence[Crossing]) -> Claim:
 
 def _least_claim(where: str, crossings: dict[str, list[Crossing]]) -> Claim:
     gains = {
-        (name, at.k, at.grade): min(ratio(reached, at.k, at.grade, worse, PUBLISHED) for worse in (ONE_SHOT, PEELING))
+        (name, at.k, at.grade): min(
+            ratio(reached, at.k, at.grade, worse, PUBLISHED) for worse in (ONE_SHOT, PEELING)
+        )
         for name, reached in crossings.items()
         for at in reached
         if at.contender == PUBLISHED and at.epsilon < math.inf
@@ -284,7 +329,8 @@ def _time_claim(scores: FloatArray) -> Claim:
     return Claim(
         where="7.3, run times",
         published='canonical "as fast as peeling (average < 1s)", gamma = 1 "as fast as oneshot (average < 3ms)"',
-        ours=f"k = {k:,} of NETFLIX: " + ", ".join(f"{name} {taken:.1f} ms" for name, taken in milliseconds.items()),
+        ours=f"k = {k:,} of NETFLIX: "
+        + ", ".join(f"{name} {taken:.1f} ms" for name, taken in milliseconds.items()),
         reason=Reason.NOT_AT_HAND,
         why="the paper's are averages of 2,776 measurements of its own Python code on a laptop, which it predicts by"
         f" d k and d microseconds, here {scores.size * k / 1e6:.1f} s and {scores.size / 1e3:.1f} ms; these are another"
@@ -294,7 +340,9 @@ def _time_claim(scores: FloatArray) -> Claim:
 
 
 def _spread_claim(crossings: dict[str, list[Crossing]]) -> Claim:
-    times = {name: _best_ratio(reached, 10, (PUBLISHED, TAIL)) for name, reached in crossings.items()}
+    times = {
+        name: _best_ratio(reached, 10, (PUBLISHED, TAIL)) for name, reached in crossings.items()
+    }
     return Claim(
         where="Figures 3 and 6 to 10, arrows at the exact top-10",
         published="numbers in the pictures alone, which the text does not repeat",
@@ -309,10 +357,15 @@ def _steady_claim(rows: Sequence[Row]) -> Claim:
     """The caption of Figure 3: epsilon 1, the top-10, exponents from 0.04 on."""
     compared = (PEELING, ONE_SHOT, TAIL, PUBLISHED)
     from_there = [row for row in rows if row["k"] == 10 and float(row["exponent"]) >= _STEADY]
-    least = {name: min(float(row["top"]) for row in from_there if row["mechanism"] == name) for name in compared}
+    least = {
+        name: min(float(row["top"]) for row in from_there if row["mechanism"] == name)
+        for name in compared
+    }
     nested = all(float(row["good"]) >= float(row["top"]) - 1e-12 for row in from_there)
     by_code = zipf_scores(_STEADY, _TOTAL_OF_CODE)
-    of_code = {contender.name: contender.probability(by_code, 10, 1.0, "top") for contender in CONTENDERS}
+    of_code = {
+        contender.name: contender.probability(by_code, 10, 1.0, "top") for contender in CONTENDERS
+    }
     return Claim(
         where="Figure 3, caption",
         published='"for eps = 1 and s >= 0.04 all compared mechanisms have Pr[GOOD-10] >= Pr[TOP-10] >= 99.9%"',
@@ -330,7 +383,8 @@ def _zipf_claim(rows: Sequence[Row]) -> Claim:
         by_place.setdefault((row["exponent"], row["k"]), {})[str(row["mechanism"])] = row
     leads = {
         name: [
-            float(by_name[name][grade]) - max(float(by_name[rival][grade]) for rival in (ONE_SHOT, PEELING))
+            float(by_name[name][grade])
+            - max(float(by_name[rival][grade]) for rival in (ONE_SHOT, PEELING))
             for by_name in by_place.values()
             for grade in GRADES
         ]
@@ -367,7 +421,9 @@ def _noise_claim(reached: Sequence[Crossing], sizes: Sequence[int]) -> Claim:
         for k in sizes
         for grade in GRADES
     }
-    best = [min(times[law.name, k, grade] for law in NOISES[1:]) >= 1 for k in sizes for grade in GRADES]
+    best = [
+        min(times[law.name, k, grade] for law in NOISES[1:]) >= 1 for k in sizes for grade in GRADES
+    ]
     at = {law.name: times[law.name, 10, "top"] for law in NOISES[1:]}
     least_spread = min(_LAWS, key=lambda name: float(_LAWS[name].var()))
     return Claim(

@@ -31,12 +31,19 @@ def classes() -> tuple[Claim, dict[str, float]]:
         f" {from_one} sets: h is 0 where the best item is missing. Theorem A.1 counts binom(t - h - 2, k - 1 - h) sets,"
         " without it",
     )
-    return claim, {"sets of the printed classes": float(sum(printed)), "sets of the classes meant": float(sum(meant))}
+    return claim, {
+        "sets of the printed classes": float(sum(printed)),
+        "sets of the classes meant": float(sum(meant)),
+    }
 
 
 def sets_of_class(h: int, t: int, k: int, first: int) -> list[tuple[int, ...]]:
     """Return the sets of the first h ranks, rank t, and others from rank ``first`` up to the one before t."""
-    return [(*range(1, h + 1), *body, t) for body in itertools.combinations(range(first, t), k - h - 1) if t > h]
+    return [
+        (*range(1, h + 1), *body, t)
+        for body in itertools.combinations(range(first, t), k - h - 1)
+        if t > h
+    ]
 
 
 def shifts() -> tuple[Claim, dict[str, float]]:
@@ -52,13 +59,17 @@ def shifts() -> tuple[Claim, dict[str, float]]:
         + " where "
         + ", ".join(f"{value:g}" for value in printed)
         + " is printed",
-        reason=Reason.MISPRINT if np.allclose(least, meant) and not np.allclose(least, printed) else Reason.REFUTED,
+        reason=Reason.MISPRINT
+        if np.allclose(least, meant) and not np.allclose(least, printed)
+        else Reason.REFUTED,
         why="Delta_1, Delta_2 = 0 and 1, 1 and 1, 2 and 3. Theorem A.15 has (Delta_1 + Delta_2) / 2, which is right:"
         " with c added for each user, scores move by -Delta_1 + c to Delta_2 + c. Its proof has a misprint too: of"
         " g(y, a) - g(y, b) it takes (Delta_1 + Delta_2) / 2 for (Delta_1 - Delta_2) / 2. Both formulas say 1/2 of"
         " counts, which all experiments are of",
     )
-    return claim, {f"sensitivity of {a:g} and {b:g}": value for (a, b), value in zip(pairs, least, strict=True)}
+    return claim, {
+        f"sensitivity of {a:g} and {b:g}": value for (a, b), value in zip(pairs, least, strict=True)
+    }
 
 
 def least_sensitivity(down: float, up: float) -> float:
@@ -70,7 +81,9 @@ def least_sensitivity(down: float, up: float) -> float:
 def exponents() -> tuple[Claim, dict[str, float]]:
     """Theorem A.7: the exponential mechanism of two losses, by its printed exponent and by the mechanism."""
     epsilon, delta = 2.0, 0.5
-    printed, meant = (1 / (1 + math.exp(-power)) for power in (1 / (epsilon / (2 * delta)), epsilon / (2 * delta)))
+    printed, meant = (
+        1 / (1 + math.exp(-power)) for power in (1 / (epsilon / (2 * delta)), epsilon / (2 * delta))
+    )
     claim = Claim(
         where="Theorem A.7, exponential mechanism",
         published="Pr[Y = y] is proportional to exp(-LOSS(y) / (epsilon / (2 Delta)))",
@@ -110,5 +123,10 @@ def correction_ratio(alpha: float, k: int) -> float:
     return -math.expm1(math.log1p(-alpha) / k) / (alpha / k)
 
 
-MISPRINTS: Sequence[Callable[[], tuple[Claim, dict[str, float]]]] = (classes, shifts, exponents, corrections)
+MISPRINTS: Sequence[Callable[[], tuple[Claim, dict[str, float]]]] = (
+    classes,
+    shifts,
+    exponents,
+    corrections,
+)
 """What makes each claim, with its numbers."""

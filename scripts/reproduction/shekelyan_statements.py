@@ -30,11 +30,25 @@ def statements(effort: Effort) -> Finding:
     """Compute what the text states of losses, laws and bounds."""
     claims: list[Claim] = []
     rows: list[Row] = []
-    states = (leaps, peeling_leaps, expected_leaps, bounds, single_bound, gammas, weights, laws, signs, example)
+    states = (
+        leaps,
+        peeling_leaps,
+        expected_leaps,
+        bounds,
+        single_bound,
+        gammas,
+        weights,
+        laws,
+        signs,
+        example,
+    )
     for state in (*states, *MISPRINTS):
         claim, values = state()
         claims.append(claim)
-        rows += [{"where": claim.where, "quantity": name, "value": value} for name, value in values.items()]
+        rows += [
+            {"where": claim.where, "quantity": name, "value": value}
+            for name, value in values.items()
+        ]
     return Finding(
         title="Statements of the text: lemmas, Algorithm 1 and the appendix",
         paper=PAPER,
@@ -76,7 +90,8 @@ def peeling_leaps() -> tuple[Claim, dict[str, float]]:
     """Lemma 5.4, as printed and as Lemma 5.3 is meant."""
     left = EQUAL - 1  # items of peeling, from which one is removed beforehand
     values = {
-        "5.4: sets that share an item with the top-k": 1 - math.comb(left - CHOSEN, CHOSEN) / math.comb(left, CHOSEN),
+        "5.4: sets that share an item with the top-k": 1
+        - math.comb(left - CHOSEN, CHOSEN) / math.comb(left, CHOSEN),
         "5.4: Pr[X' > 0]": leap_by_peeling(EQUAL, CHOSEN, 0),
         "5.4: the top-k": 1 / math.comb(left, CHOSEN),
         "5.4: sets other than the top-k of 2, 2, 0, 0": 1 - top_by_peeling(STEP[:-1], CHOSEN),
@@ -189,7 +204,11 @@ def single_bound() -> tuple[Claim, dict[str, float]]:
         published="the same with E' = k log(dk) + k log(1 / alpha) - (6 / 100) k, alpha in (0, 0.1]",
         ours=f"true of every item as printed; as meant an item E' below the best is chosen with {missed:.5f}, where at"
         f" most {alpha:g} is stated; d = {d:,}",
-        reason=Reason.MISPRINT if missed > alpha >= without else Reason.NONE if missed <= alpha else Reason.REFUTED,
+        reason=Reason.MISPRINT
+        if missed > alpha >= without
+        else Reason.NONE
+        if missed <= alpha
+        else Reason.REFUTED,
         why=f"one score of 0 and {d - 1} of -E' = -{peeling_room(d, 1, alpha):.3f}, epsilon 2 Delta: {d - 1} w / (1 +"
         f" {d - 1} w), w = exp(-E') = alpha exp(0.06) / d. Lemma A.21 subtracts k log r of E', with r = 1 at k = 1;"
         " the theorem subtracts a bound from above on that, 6 / 100, where one from below is due. Without it the share"
@@ -207,7 +226,9 @@ def gammas() -> tuple[Claim, dict[str, float]]:
     scores, k, epsilon = zipf_scores(0.04, 1.5e8), 10, 0.05
     # a count moves by 1, and the loss of the paper is of counts over 1/2
     one, half = (
-        CanonicalMechanism(k=k, scale=gamma / epsilon, gamma=gamma, loss="published").class_probabilities(scores).top
+        CanonicalMechanism(k=k, scale=gamma / epsilon, gamma=gamma, loss="published")
+        .class_probabilities(scores)
+        .top
         for gamma in (1.0, 0.5)
     )
     values = {"top-k at gamma 1, epsilon": one, "top-k at gamma 1/2, 2 epsilon": half}
@@ -228,12 +249,16 @@ def gammas() -> tuple[Claim, dict[str, float]]:
     return claim, values
 
 
-def law_of_sets(scores: Sequence[float], k: int, gamma: float, epsilon: float) -> dict[tuple[int, ...], float]:
+def law_of_sets(
+    scores: Sequence[float], k: int, gamma: float, epsilon: float
+) -> dict[tuple[int, ...], float]:
     """Return the probability of each set of ranks from 0 by Theorem 3.5 with Gumbel noise, for descending scores."""
     weights = {}
     for chosen in itertools.combinations(range(len(scores)), k):
         head = next((rank for rank in range(k) if rank not in chosen), k - 1)
-        weights[chosen] = math.exp(epsilon / 2 * (gamma * scores[chosen[-1]] - (1 - gamma) * scores[head]))
+        weights[chosen] = math.exp(
+            epsilon / 2 * (gamma * scores[chosen[-1]] - (1 - gamma) * scores[head])
+        )
     total = sum(weights.values())
     return {chosen: weight / total for chosen, weight in weights.items()}
 
@@ -267,13 +292,17 @@ def weights() -> tuple[Claim, dict[str, float]]:
 def laws() -> tuple[Claim, dict[str, float]]:
     """Theorems A.3 to A.13: log(1 - F) is 1-Lipschitz for five laws."""
     at = np.linspace(-20, 20, 4001)
-    values = {noise: float(np.max(np.abs(np.diff(log_survival(at, noise)) / np.diff(at)))) for noise in get_args(Noise)}
+    values = {
+        noise: float(np.max(np.abs(np.diff(log_survival(at, noise)) / np.diff(at))))
+        for noise in get_args(Noise)
+    }
     claim = Claim(
         where="Theorems A.3, A.6, A.11, A.12 and A.13",
         published="log(1 - F) is 1-Lipschitz for exponential, Gumbel, Laplace, logistic and half-logistic noise",
         ours=f"its steepest slope on [-20, 20] is {max(values.values()):.6f}",
         reason=Reason.NONE if max(values.values()) <= 1 + 1e-9 else Reason.MISPRINT,
-        why="by law: " + ", ".join(f"{name.replace('_', '-')} {slope:.6f}" for name, slope in values.items()),
+        why="by law: "
+        + ", ".join(f"{name.replace('_', '-')} {slope:.6f}" for name, slope in values.items()),
     )
     return claim, values
 
@@ -289,7 +318,9 @@ def signs() -> tuple[Claim, dict[str, float]]:
         ours="at p = 0.9 "
         + ", ".join(f"{printed[law]:.3f} for {right[law]:.3f} ({law})" for law in printed)
         + ": minus is missing, or too many",
-        reason=Reason.MISPRINT if all(math.isclose(printed[law], -right[law]) for law in printed) else Reason.REFUTED,
+        reason=Reason.MISPRINT
+        if all(math.isclose(printed[law], -right[law]) for law in printed)
+        else Reason.REFUTED,
         why="both laws are symmetric, so that noise drawn either way has the same law, and the authors' code has the"
         " right signs. Beside it F of the Laplace law is 1/2 exp(-x) for x >= 0, which falls: 1 minus it is meant (and"
         " likewise 1 minus F(-x) in Lemma A.10, whose conclusion holds, as the slopes show); and A.5 begins with the"

@@ -11,7 +11,7 @@ import numpy as np
 from pate._planning.facts import Facts
 from pate._planning.task import Task
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate._votes import Votes
 from pate.data import CelebA, CelebAAttributes, PublicPCA
 from pate.data._records import Role
@@ -71,12 +71,18 @@ def read(name: str, source: DataSource) -> Data:
     samples_of = {}
     for role in Role:
         records = source.records(role)
-        features = np.asarray(records.features[np.arange(len(records))], dtype=np.float64).reshape(len(records), -1)
+        features = np.asarray(records.features[np.arange(len(records))], dtype=np.float64).reshape(
+            len(records), -1
+        )
         samples_of[role] = Samples(features, records.labels)
-    centre, spread = samples_of[Role.PUBLIC].features.mean(axis=0), samples_of[Role.PUBLIC].features.std(axis=0)
+    centre, spread = (
+        samples_of[Role.PUBLIC].features.mean(axis=0),
+        samples_of[Role.PUBLIC].features.std(axis=0),
+    )
     spread = np.where(spread > 0, spread, 1.0)
     scaled = {
-        role: samples._replace(features=(samples.features - centre) / spread) for role, samples in samples_of.items()
+        role: samples._replace(features=(samples.features - centre) / spread)
+        for role, samples in samples_of.items()
     }
     return Data(name, scaled[Role.PRIVATE], scaled[Role.PUBLIC], scaled[Role.TEST])
 
@@ -94,16 +100,19 @@ def rendered_faces(num: int, *, components: int, seed: int) -> Data:
         return read("rendered faces", CelebA(root, size=32, features=PublicPCA(components)))
 
 
-def ridge_weights(samples: Samples, num_teachers: int, *, generator: np.random.Generator) -> FloatArray:
+def ridge_weights(
+    samples: Samples, num_teachers: int, *, generator: np.random.Generator
+) -> FloatArray:
     """Return the weights ``[T, F + 1, C]`` of ridge regressions, each on a part of the samples of its own.
 
-    A teacher sees nothing of the others. Its weights are taken for as large, all together, as its noise. The parts are
-    drawn, of equal size, for these samples are public; real private ones are partitioned by keyed hashes.
+    A teacher sees nothing of the others. Its weights are taken for as large, all together, as its
+    noise. The parts are drawn, of equal size, for these samples are public; real private ones are
+    partitioned by keyed hashes.
     """
-    expect_count(2, num_teachers=num_teachers)
+    require_count(2, num_teachers=num_teachers)
     num, width = samples.features.shape
     size = num // num_teachers
-    expect(size >= 2, "at least two records a teacher", num_records=num, num_teachers=num_teachers)
+    require(size >= 2, "at least two records a teacher", num_records=num, num_teachers=num_teachers)
     order = generator.permutation(num)[: size * num_teachers]
     weights = np.empty((num_teachers, width + 1, samples.labels.shape[1]))
     for teacher, rows in enumerate(order.reshape(num_teachers, size)):
@@ -123,10 +132,16 @@ def answers(weights: FloatArray, features: FloatArray) -> UInt8Array:
     return ballots
 
 
-def voted(data: Data, num_teachers: int, num_queries: int, *, generator: np.random.Generator) -> Task:
+def voted(
+    data: Data, num_teachers: int, num_queries: int, *, generator: np.random.Generator
+) -> Task:
     """Return the task of labelling ``num_queries`` public samples by the votes of ridge regressions."""
     weights = ridge_weights(data.private, num_teachers, generator=generator)
-    expect(num_queries <= len(data.public.features), "as many public samples as queries", num_queries=num_queries)
+    require(
+        num_queries <= len(data.public.features),
+        "as many public samples as queries",
+        num_queries=num_queries,
+    )
     rows = generator.permutation(len(data.public.features))[:num_queries]
     queries = data.public.features[rows]
     ballots = answers(weights, queries)
@@ -149,7 +164,9 @@ def facts(data: Data, records: tuple[int, ...], *, generator: np.random.Generato
     for size in records:
         some = learned.taken(np.arange(size * min(_TEACHERS, half // size)))
         weights = ridge_weights(some, len(some.features) // size, generator=generator)
-        curve[size] = float((answers(weights, held_out.features) == held_out.labels[:, None]).mean())
+        curve[size] = float(
+            (answers(weights, held_out.features) == held_out.labels[:, None]).mean()
+        )
     return Facts(
         num_records=len(data.private.features),
         num_labels=data.private.labels.shape[1],

@@ -13,7 +13,14 @@ from scipy.special import ndtr
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate.accounting import Event, NeighboringRelation
 from pate.accounting._calibration import COARSE_ORDERS, Target, calibrate_scale
-from pate.mechanisms import FixedTopKMechanism, GumbelPeeling, LimitedDomain, Listed, StableTopKMechanism, TopStable
+from pate.mechanisms import (
+    FixedTopKMechanism,
+    GumbelPeeling,
+    LimitedDomain,
+    Listed,
+    StableTopKMechanism,
+    TopStable,
+)
 
 PAPER = "Zhu & Wang (2022), Adaptive private-k-selection with adaptive k and application to multi-label PATE"
 RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
@@ -31,8 +38,8 @@ class Contender:
 
     Attributes:
         name: as the paper has it.
-        choose: returns members ``[B, d]`` of the sets chosen from counts ``[B, d]``, at most k in a row; of
-            `ADAPTIVE`, which chooses k itself, any number.
+        choose: returns members ``[B, d]`` of the sets chosen from counts ``[B, d]``, at most k in a
+            row; of `ADAPTIVE`, which chooses k itself, any number.
     """
 
     name: str
@@ -41,7 +48,13 @@ class Contender:
 
 PEELING, DOMAIN, TOP_STABLE = "EM-CDP", "limited domain", "Top Stable"
 ADAPTIVE, FIXED = "StableTopK, adaptive k", "StableTopK, fixed k"
-COLOURS = {PEELING: "#e69900", DOMAIN: "#2299dd", TOP_STABLE: "#663399", ADAPTIVE: "#cc1111", FIXED: "#117733"}
+COLOURS = {
+    PEELING: "#e69900",
+    DOMAIN: "#2299dd",
+    TOP_STABLE: "#663399",
+    ADAPTIVE: "#cc1111",
+    FIXED: "#117733",
+}
 """Mechanisms, in the order of the legends."""
 
 
@@ -79,7 +92,9 @@ class Contest:
         return [Contender(name, made[name]()) for name in names]
 
     def _peeling(self) -> Choose:
-        peeling = GumbelPeeling(k=self.k, scale=self._scale(lambda s: GumbelPeeling(k=self.k, scale=s).event(RELATION)))
+        peeling = GumbelPeeling(
+            k=self.k, scale=self._scale(lambda s: GumbelPeeling(k=self.k, scale=s).event(RELATION))
+        )
 
         def peeled(counts: IntArray, generator: np.random.Generator) -> BoolArray:
             items = peeling(counts, generator=generator)
@@ -93,20 +108,28 @@ class Contest:
         return calibrate_scale(event_of, target, tolerance=_TOLERANCE, orders=COARSE_ORDERS)
 
     def _target(self, epsilon: float, delta: float, releases: int) -> Target:
-        return Target(epsilon=epsilon, delta=delta, num_queries=releases, neighboring_relation=RELATION)
+        return Target(
+            epsilon=epsilon, delta=delta, num_queries=releases, neighboring_relation=RELATION
+        )
 
     @property
     def _alone(self) -> Target:
         """What one release may cost by advanced composition, which the paper has for Top Stable and limited domain."""
         if self.releases == 1:
             return self._target(self.epsilon, self.delta, 1)
-        return self._target(advanced_share(self.epsilon, self.delta, self.releases), self.delta / 2 / self.releases, 1)
+        return self._target(
+            advanced_share(self.epsilon, self.delta, self.releases),
+            self.delta / 2 / self.releases,
+            1,
+        )
 
     def _limited_domain(self) -> LimitedDomain:
         target, kbar = self._alone, min(2 * self.k, self.num_items - 1)
 
         def limited(scale: float) -> LimitedDomain:
-            return LimitedDomain(k=self.k, kbar=kbar, delta=target.delta / 2, relation=RELATION, scale=scale)
+            return LimitedDomain(
+                k=self.k, kbar=kbar, delta=target.delta / 2, relation=RELATION, scale=scale
+            )
 
         return limited(self._scale(lambda scale: limited(scale).event(RELATION), target))
 
@@ -131,7 +154,9 @@ class Contest:
         return top_stable(self._scale(lambda scale: top_stable(scale).event(RELATION), target))
 
     def _listed(self, mechanism: LimitedDomain | TopStable) -> Choose:
-        return lambda counts, generator: members_of(mechanism(counts, generator=generator), self.num_items)
+        return lambda counts, generator: members_of(
+            mechanism(counts, generator=generator), self.num_items
+        )
 
     @staticmethod
     def _members(mechanism: StableTopKMechanism | FixedTopKMechanism) -> Choose:
@@ -190,7 +215,13 @@ class Contest:
 def advanced_share(epsilon: float, delta: float, releases: int) -> float:
     """Return the epsilon of one release whose advanced composition has ``epsilon``, half of ``delta`` its slack."""
     root = math.sqrt(2 * releases * math.log(2 / delta))
-    return float(brentq(lambda share: share * root + releases * share * math.expm1(share) - epsilon, 0.0, epsilon))
+    return float(
+        brentq(
+            lambda share: share * root + releases * share * math.expm1(share) - epsilon,
+            0.0,
+            epsilon,
+        )
+    )
 
 
 def members_of(lists: Listed, num_items: int) -> BoolArray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pate._progress import stage_bar
 from pate._typing import FloatArray, IntArray
-from pate._validation import expect
+from pate._validation import require
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.probability_plots import legend, panels
 from scripts.reproduction.zhu_wang import (
@@ -32,7 +32,10 @@ _UPPER = 10**7  # no count exceeds it: a public number
 _STATES, _DAYS, _COVID_EPSILON = 15, 10, 0.1
 _BINS, _BINS_EPSILON, _BIN = 15_000, 0.15, 700
 _DELTA = 1e-6
-_FIXED_K, _ON_BINS = (PEELING, DOMAIN, TOP_STABLE, FIXED), (PEELING, TOP_STABLE, ADAPTIVE, FIXED)  # in the figures
+_FIXED_K, _ON_BINS = (
+    (PEELING, DOMAIN, TOP_STABLE, FIXED),
+    (PEELING, TOP_STABLE, ADAPTIVE, FIXED),
+)  # in the figures
 _EPSILONS, _SIZES = (0.4, 0.8, 1.0), (3, 10, 50)
 _TABLE_1: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "BrightKite": {
@@ -106,7 +109,10 @@ def covid(effort: Effort) -> Finding:
     for place, (name, colour) in enumerate(colours.items()):
         some_rows = [row for row in rows if row["mechanism"] == name]
         at = np.arange(4) + 0.19 * (place - 1.5)
-        means, lows, highs = (np.array([float(row[column]) for row in some_rows]) for column in ("mean", "low", "high"))
+        means, lows, highs = (
+            np.array([float(row[column]) for row in some_rows])
+            for column in ("mean", "low", "high")
+        )
         axis.bar(at, means, width=0.18, color=colour)
         axis.vlines(at, lows, highs, color="black", linewidth=0.7)
     axis.set(xticks=range(4), xticklabels=["1-10", "11-20", "21-30", "31-40"], ylim=(0, 1.02))
@@ -129,7 +135,9 @@ def covid(effort: Effort) -> Finding:
 
 def covid_claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
     """Return the sentences of the paper on Figure 1(a) beside the recalls of four intervals."""
-    peeling, domain, top_stable, fixed = (_means(rows, name) for name in (PEELING, DOMAIN, TOP_STABLE, FIXED))
+    peeling, domain, top_stable, fixed = (
+        _means(rows, name) for name in (PEELING, DOMAIN, TOP_STABLE, FIXED)
+    )
     best = _Standing.of(peeling, np.max([domain, top_stable, fixed], axis=0))
     worst = _Standing.of(domain, np.min([peeling, top_stable, fixed], axis=0))
     ratios = fixed / peeling
@@ -151,7 +159,11 @@ def covid_claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
             ours=f"of 4 intervals below all others in {worst.behind}, level in {worst.level}, above in {worst.ahead}",
             reason=Reason.NONE if worst.behind == 4 else Reason.OTHER_SIZE,
             why="it lists fewer than 15 where no large gap is"
-            + ("; at a day's share of epsilon by advanced composition it lists none" if not domain.any() else ""),
+            + (
+                "; at a day's share of epsilon by advanced composition it lists none"
+                if not domain.any()
+                else ""
+            ),
         ),
         Claim(
             where="Figure 1(a), intervals with a large gap",
@@ -182,14 +194,29 @@ def bins(effort: Effort) -> Finding:
     """Make Figure 1(b): 15,000 bins, of which k hold 700 users, and k from 10 to 1,500."""
     trials = effort.trials(20, 100)
     rows: list[Row] = []
-    sizes = (10, 50, 150, 500, 1500) if not effort.full else (10, 25, 50, 100, 150, 250, 500, 750, 1000, 1500)
+    sizes = (
+        (10, 50, 150, 500, 1500)
+        if not effort.full
+        else (10, 25, 50, 100, 150, 250, 500, 750, 1000, 1500)
+    )
     with stage_bar(len(sizes) * len(_ON_BINS), "15,000 bins", unit="curve") as bar:
         for k in sizes:
-            contest = Contest(k=k, num_items=_BINS, upper=_UPPER, epsilon=_BINS_EPSILON, delta=_DELTA, substitute=True)
+            contest = Contest(
+                k=k,
+                num_items=_BINS,
+                upper=_UPPER,
+                epsilon=_BINS_EPSILON,
+                delta=_DELTA,
+                substitute=True,
+            )
             batch = np.tile(np.where(np.arange(_BINS) < k, _BIN, 0), (trials, 1))
             for place, contender in enumerate(contest.contenders(_ON_BINS)):
                 members = contender.choose(batch, effort.generator(k, place))
-                row: dict[str, str | int | float] = {"k": k, "mechanism": contender.name, "trials": trials}
+                row: dict[str, str | int | float] = {
+                    "k": k,
+                    "mechanism": contender.name,
+                    "trials": trials,
+                }
                 rows.append(row | quantiles(recall_of(batch, members, k)))
                 bar.update()
     figure, (axis,) = panels(1, 1, ("k", "recall"), height=3.4)
@@ -231,7 +258,11 @@ def bins_claim(rows: Sequence[Row]) -> Claim:
         why=f"recall at k = {', '.join(f'{k:,}' for k in sizes)}: "
         + "; ".join(
             f"{name} {_listed(_means(rows, mechanism))}"
-            for name, mechanism in (("Algorithm 2", ADAPTIVE), ("Algorithm 3", FIXED), *((r, r) for r in rivals))
+            for name, mechanism in (
+                ("Algorithm 2", ADAPTIVE),
+                ("Algorithm 3", FIXED),
+                *((r, r) for r in rivals),
+            )
         ),
         headline=True,
     )
@@ -241,9 +272,14 @@ def table(effort: Effort) -> Finding:
     """Make Table 1 on vectors of counts: those at hand, or the files of `Effort.counts`.
 
     Raises:
-        ValueError: on a file that does not hold one row of counts that are whole numbers of at most 10^7.
+        ValueError: on a file that does not hold one row of counts that are whole numbers of at most
+            10^7.
     """
-    files = {"NETFLIX": "NETFLIX.n17770", "BOOKS": "BOOKS_goodreads_ratings_count", "GAMES": "GAMES_steam_play_users"}
+    files = {
+        "NETFLIX": "NETFLIX.n17770",
+        "BOOKS": "BOOKS_goodreads_ratings_count",
+        "GAMES": "GAMES_steam_play_users",
+    }
     at_hand = effort.counts or tuple(effort.path(f"topk/{file}.npy") for file in files.values())
     names = [path.stem for path in effort.counts] or list(files)
     vectors = {name: read_counts(path) for name, path in zip(names, at_hand, strict=True)}
@@ -255,9 +291,17 @@ def table(effort: Effort) -> Finding:
             batch = np.tile(counts, (trials, 1))
             for k in (k for k in _SIZES if k < counts.size):
                 for budget, epsilon in enumerate(_EPSILONS):
-                    contest = Contest(k=k, num_items=counts.size, upper=_UPPER, epsilon=epsilon, delta=1 / users[name])
+                    contest = Contest(
+                        k=k,
+                        num_items=counts.size,
+                        upper=_UPPER,
+                        epsilon=epsilon,
+                        delta=1 / users[name],
+                    )
                     for place, contender in enumerate(contest.contenders(_FIXED_K)):
-                        members = contender.choose(batch, effort.generator(vector, k, budget, place))
+                        members = contender.choose(
+                            batch, effort.generator(vector, k, budget, place)
+                        )
                         row: dict[str, str | int | float] = {
                             "vector": name,
                             "k": k,
@@ -290,10 +334,17 @@ def read_counts(path: Path) -> IntArray:
         ValueError: on anything but a row of at least two whole numbers in 0..10^7.
     """
     values = np.load(path, allow_pickle=False)
-    expect(values.ndim == 1 and values.size > 1, f"one row of counts in {path}", shape=values.shape)
-    expect(values.dtype.kind in "iu", f"whole numbers in {path}", dtype=str(values.dtype))
+    require(
+        values.ndim == 1 and values.size > 1, f"one row of counts in {path}", shape=values.shape
+    )
+    require(values.dtype.kind in "iu", f"whole numbers in {path}", dtype=str(values.dtype))
     low, high = int(values.min()), int(values.max())
-    expect(low >= 0 and 1 <= high <= _UPPER, f"counts in 0..{_UPPER} in {path}, not all 0", minimum=low, maximum=high)
+    require(
+        low >= 0 and 1 <= high <= _UPPER,
+        f"counts in 0..{_UPPER} in {path}, not all 0",
+        minimum=low,
+        maximum=high,
+    )
     read: IntArray = values.astype(np.int64)
     return read
 
@@ -336,14 +387,19 @@ def published_recalls() -> str:
     for name, recalls in _TABLE_1.items():
         for place, cells in enumerate(zip(*recalls.values(), strict=True)):
             epsilon, k = _EPSILONS[place // len(_SIZES)], _SIZES[place % len(_SIZES)]
-            lines.append(f"| {name} | {k} | {epsilon} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
+            lines.append(
+                f"| {name} | {k} | {epsilon} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
+            )
     return "\n".join(lines)
 
 
 def recalls_in_markdown(rows: Sequence[Row]) -> str:
     """Return the mean recalls as a table in Markdown, a line for each vector, k and epsilon."""
     names = list(dict.fromkeys(str(row["mechanism"]) for row in rows))
-    lines = [f"| counts | k | epsilon | {' | '.join(names)} |", f"| --- {'| ---: ' * (2 + len(names))}|"]
+    lines = [
+        f"| counts | k | epsilon | {' | '.join(names)} |",
+        f"| --- {'| ---: ' * (2 + len(names))}|",
+    ]
     for cell, group in groupby(rows, key=lambda row: (row["vector"], row["k"], row["epsilon"])):
         means = (f"{float(row['mean']):.3f}" for row in group)
         lines.append(f"| {' | '.join(map(str, cell))} | {' | '.join(means)} |")
@@ -361,7 +417,8 @@ def table_claim(rows: Sequence[Row]) -> Claim:
     for name in dict.fromkeys(str(row["vector"]) for row in rows):
         some_rows = [row for row in rows if row["vector"] == name]
         ours[name] = _Standing.of(
-            _means(some_rows, FIXED), np.maximum(_means(some_rows, TOP_STABLE), _means(some_rows, DOMAIN))
+            _means(some_rows, FIXED),
+            np.maximum(_means(some_rows, TOP_STABLE), _means(some_rows, DOMAIN)),
         )
     total = _Standing(*np.sum(list(ours.values()), axis=0).tolist())
     return Claim(

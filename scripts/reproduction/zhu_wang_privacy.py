@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate._progress import stage_bar
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._conversion import Conversion
 from pate.accounting._relation import NeighboringRelation
@@ -21,7 +21,7 @@ from scripts.reproduction.zhu_wang import PAPER
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 
-PANEL = Panel(num_teachers=800, num_labels=40)
+PANEL = VoteShape(num_teachers=800, num_labels=40)
 NUM_GAPS = PANEL.num_labels - 1
 NUM_QUERIES, DELTA, DELTA_TEST = 600, 1e-6, 1e-9
 DELTA_LEFT = DELTA - NUM_QUERIES * DELTA_TEST
@@ -66,7 +66,10 @@ def released(allow_empty: bool = False) -> dict[str, Aggregator]:
             noise_law="gaussian",
         ),
         "StableTopK, Gumbel gaps": StableTopK(
-            scale_gap=SCALE_GAP, sigma_test=SIGMA_TEST, delta_test=DELTA_TEST, allow_empty=allow_empty
+            scale_gap=SCALE_GAP,
+            sigma_test=SIGMA_TEST,
+            delta_test=DELTA_TEST,
+            allow_empty=allow_empty,
         ),
     }
 
@@ -89,7 +92,9 @@ def epsilon(aggregator: Aggregator, relation: NeighboringRelation, conversion: C
 
 def noise_for(aggregator: Aggregator, target: float, relation: NeighboringRelation) -> float:
     """Return the noise, in votes, at which all queries cost ``target`` by the tightest conversion."""
-    full_target = Target(epsilon=target, delta=DELTA, num_queries=NUM_QUERIES, neighboring_relation=relation)
+    full_target = Target(
+        epsilon=target, delta=DELTA, num_queries=NUM_QUERIES, neighboring_relation=relation
+    )
     calibrated = aggregator.calibrated(full_target, PANEL)
     assert calibrated is not None  # Gaussian noise meets any target
     (noise,) = calibrated.noise.values()
@@ -130,7 +135,9 @@ def measured(effort: Effort) -> Numbers:
         for name, target in ((binary, PUBLISHED), (tau, PUBLISHED), (tau, PUBLISHED_TAU))
         for relation in NeighboringRelation
     }
-    return Numbers(_accountings(), noises, worst, (six_gaps.epsilon(DELTA), six_gaps.delta(PUBLISHED)))
+    return Numbers(
+        _accountings(), noises, worst, (six_gaps.epsilon(DELTA), six_gaps.delta(PUBLISHED))
+    )
 
 
 def _accountings() -> dict[tuple[str, str, NeighboringRelation], float]:
@@ -145,7 +152,9 @@ def _accountings() -> dict[tuple[str, str, NeighboringRelation], float]:
         for name, aggregator in released().items():
             for words, conversion in conversions.items():
                 theorem = "smaller of two bounds" if name == gaussian else "bounded range"
-                epsilons[name, f"{theorem}, {words}", relation] = epsilon(aggregator, relation, conversion)
+                epsilons[name, f"{theorem}, {words}", relation] = epsilon(
+                    aggregator, relation, conversion
+                )
     return epsilons
 
 
@@ -156,7 +165,10 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
     needed, delta = numbers.six_gaps
     pair, worst_epsilon = numbers.worst[PANEL.num_teachers]
     proven = numbers.epsilons[gaussian, "smaller of two bounds, tightest", ADD]
-    seen = choice_divergence(Pair(up=20, down=19, wide_up=400, wide_down=400, noise=NOISE), 2.0) * SIGMA_GAP**2
+    seen = (
+        choice_divergence(Pair(up=20, down=19, wide_up=400, wide_down=400, noise=NOISE), 2.0)
+        * SIGMA_GAP**2
+    )
     noises = {key: f"{noise:.0f}" for key, noise in numbers.noises.items()}
     return (
         Claim(
@@ -202,7 +214,9 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
 def rows(numbers: Numbers) -> list[Row]:
     """Return one table: epsilons, noises and the worst neighbors found."""
 
-    def row(what: str, name: str, accounting: str, relation: NeighboringRelation, value: float) -> Row:
+    def row(
+        what: str, name: str, accounting: str, relation: NeighboringRelation, value: float
+    ) -> Row:
         return {
             "what": what,
             "mechanism": name,
@@ -220,8 +234,18 @@ def rows(numbers: Numbers) -> list[Row]:
     for num_teachers, (pair, value) in numbers.worst.items():
         words = f"at least: {pair.up} gaps of {pair.wide_up} that grow, {pair.down} of {pair.wide_down} that shrink"
         table.append(row(f"epsilon with {num_teachers} teachers", gaussian, words, ADD, value))
-    table.append(row("epsilon with 2400 teachers", gaussian, "at least: six gaps of 400", ADD, numbers.six_gaps[0]))
-    table.append(row("delta at epsilon 3.6", gaussian, "at least: six gaps of 400", ADD, numbers.six_gaps[1]))
+    table.append(
+        row(
+            "epsilon with 2400 teachers",
+            gaussian,
+            "at least: six gaps of 400",
+            ADD,
+            numbers.six_gaps[0],
+        )
+    )
+    table.append(
+        row("delta at epsilon 3.6", gaussian, "at least: six gaps of 400", ADD, numbers.six_gaps[1])
+    )
     return table
 
 
@@ -236,7 +260,13 @@ def picture(numbers: Numbers) -> Figure:
 
 def _draw_worst(axes: Axes, numbers: Numbers) -> None:
     sizes = list(numbers.worst)
-    axes.plot(sizes, [value for _, value in numbers.worst.values()], ".-", color="C0", label="worst neighbors found")
+    axes.plot(
+        sizes,
+        [value for _, value in numbers.worst.values()],
+        ".-",
+        color="C0",
+        label="worst neighbors found",
+    )
     axes.axhline(PUBLISHED, color="black", linewidth=1.5, label="published for 800 teachers")
     axes.axvline(PANEL.num_teachers, color="0.7", linestyle=":")
     proven = numbers.epsilons[next(iter(released())), "smaller of two bounds, tightest", ADD]
@@ -258,10 +288,19 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
         ("worst neighbors found: at least", numbers.worst[PANEL.num_teachers][1], "C0"),
         ("Corollary 9 as printed, ADD_REMOVE", corollary_9(DELTA_LEFT), "C3"),
     ]
-    for name, theorem, colour in ((gaussian, "smaller of two bounds", "C3"), (gumbel, "bounded range", "C2")):
+    for name, theorem, colour in (
+        (gaussian, "smaller of two bounds", "C3"),
+        (gumbel, "bounded range", "C2"),
+    ):
         short = "with our bound" if name == gaussian else "Gumbel"
         for relation, suffix in ((ADD, "ADD_REMOVE"), (REPLACE, "REPLACE")):
-            bars.append((f"{short}, {suffix}", numbers.epsilons[name, f"{theorem}, tightest", relation], colour))
+            bars.append(
+                (
+                    f"{short}, {suffix}",
+                    numbers.epsilons[name, f"{theorem}, tightest", relation],
+                    colour,
+                )
+            )
     names, values, colours = zip(*bars, strict=True)
     places = np.arange(len(bars))[::-1]
     axes.barh(places, values, color=colours, height=0.7)

@@ -75,7 +75,9 @@ class Counterexample(NamedTuple):
         return self.delta_at(self.claimed) / (self.delta + self.delta_test)
 
 
-def counterexample(delta: float, delta_test: float, budgets: Sequence[float] = (0.25,)) -> Counterexample:
+def counterexample(
+    delta: float, delta_test: float, budgets: Sequence[float] = (0.25,)
+) -> Counterexample:
     """Return the budget, and the widths of gaps up to 30, that need most of delta and ``delta_t``."""
     return max(
         (
@@ -95,7 +97,11 @@ def among_real_counts(start: Counterexample) -> Counterexample:
         return start._replace(rho=math.exp(place[0]), first=place[1], second=place[2])
 
     near = [math.log(start.rho), start.first, start.second]
-    return of(minimize(lambda place: -of(place).excess, near, method="Nelder-Mead", options={"fatol": 1e-9}).x.tolist())
+    return of(
+        minimize(
+            lambda place: -of(place).excess, near, method="Nelder-Mead", options={"fatol": 1e-9}
+        ).x.tolist()
+    )
 
 
 def gaps_of_theorem_20(target: float, delta: float, beta: float) -> dict[str, tuple[float, float]]:
@@ -122,14 +128,19 @@ def _corollary_9_claim() -> Claim:
     aggregator = next(iter(released().values()))
     ours, ours_replace = (epsilon(aggregator, relation, "tightest") for relation in (ADD, REPLACE))
     noise = GapNoise(choice=SIGMA_GAP, test=SIGMA_TEST, delta_test=DELTA_TEST)
-    pairs = [Pair(up=up, down=down, wide_up=400, wide_down=400, noise=noise) for up, down in ((1, 1), (5, 5), (20, 19))]
+    pairs = [
+        Pair(up=up, down=down, wide_up=400, wide_down=400, noise=noise)
+        for up, down in ((1, 1), (5, 5), (20, 19))
+    ]
     ratios = [
-        choice_divergence(pair, order) / (2 * order / SIGMA_GAP**2 + math.log(pair.up + pair.down) / (order - 1))
+        choice_divergence(pair, order)
+        / (2 * order / SIGMA_GAP**2 + math.log(pair.up + pair.down) / (order - 1))
         for pair in pairs
         for order in _ORDERS
     ]
     own = [
-        choice_divergence(pair, order) / float(gaussian_noisy_max_rdp([order], SIGMA_GAP / 2, pair.up + pair.down)[0])
+        choice_divergence(pair, order)
+        / float(gaussian_noisy_max_rdp([order], SIGMA_GAP / 2, pair.up + pair.down)[0])
         for pair in pairs
         for order in _ORDERS
     ]
@@ -179,7 +190,8 @@ def _theorem_11_claim(example: Counterexample, halves: Sequence[Counterexample])
         ours=f"at rho {example.rho:g}, delta {example.delta:g}, delta_t {example.delta_test:g} two neighbors need"
         f" {example.excess:.1f} times that delta",
         reason=Reason.MISPRINT
-        if example.excess > 1 and all(each.delta_at(each.converted) < each.delta for each in (example, *halves))
+        if example.excess > 1
+        and all(each.delta_at(each.converted) < each.delta for each in (example, *halves))
         else Reason.NONE
         if example.excess <= 1
         else Reason.REFUTED,
@@ -219,7 +231,10 @@ def _theorem_20_claim() -> Claim:
         where="Theorem 20",
         published="the smallest gap that passes with probability 1 - beta: PTR-Laplace needs less for one query,"
         " PTR-Gaussian less 'if we align the zCDP parameter'",
-        ours="; ".join(f"{name} {stated:.1f} stated, {exact:.1f} exact" for name, (stated, exact) in gaps.items()),
+        ours="; ".join(
+            f"{name} {stated:.1f} stated, {exact:.1f} exact"
+            for name, (stated, exact) in gaps.items()
+        ),
         reason=Reason.NONE if holds else Reason.OTHER_SIZE,
         why="epsilon 1, delta 1e-6, beta 0.05. The gaps stated suffice; the exact ones are quantiles of the same noise,"
         " and keep their order",
@@ -230,7 +245,9 @@ def theorems(effort: Effort) -> Finding:
     """Return the finding; it needs no data, and both forms are the same."""
     del effort
     examples = [counterexample(delta, delta / 1000) for delta in _DELTAS]
-    halves = [among_real_counts(counterexample(delta / 2, delta / 2, _BUDGETS)) for delta in _DELTAS]
+    halves = [
+        among_real_counts(counterexample(delta / 2, delta / 2, _BUDGETS)) for delta in _DELTAS
+    ]
     rows: list[Row] = [
         {
             "rho": example.rho,

@@ -15,14 +15,21 @@ from pate._planning.proposals import for_target
 from pate._planning.sweep import Sweep, fewest_as_good, run_sweep
 from pate._planning.task import Task
 from pate._progress import stage_bar
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Rounds, StableTopK, TauVoting
 from pate.aggregators._base import features_of
 from pate.aggregators._rounds import student_of
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
-from scripts.reproduction.tasks import ATTRIBUTES, Data, celeba_attributes, facts, rendered_faces, voted
+from scripts.reproduction.tasks import (
+    ATTRIBUTES,
+    Data,
+    celeba_attributes,
+    facts,
+    rendered_faces,
+    voted,
+)
 from scripts.reproduction.zhu_wang import PAPER
 from scripts.reproduction.zhu_wang_privacy import (
     DELTA,
@@ -85,7 +92,9 @@ class Numbers(NamedTuple):
     sizes: dict[str, tuple[int, int, int]]
     """Private records, features, labels by task."""
 
-    def result(self, task: str, method: str, relation: NeighboringRelation, num_teachers: int) -> Measured:
+    def result(
+        self, task: str, method: str, relation: NeighboringRelation, num_teachers: int
+    ) -> Measured:
         """Return one of the measured."""
         wanted = (task, method, relation, num_teachers)
         return next(result for result in self.measured if result[:4] == wanted)
@@ -93,74 +102,106 @@ class Numbers(NamedTuple):
 
 def published_target(relation: NeighboringRelation) -> Target:
     """Return the published epsilon of all queries, under ``relation``."""
-    return Target(epsilon=PUBLISHED, delta=DELTA, num_queries=NUM_QUERIES, neighboring_relation=relation)
+    return Target(
+        epsilon=PUBLISHED, delta=DELTA, num_queries=NUM_QUERIES, neighboring_relation=relation
+    )
 
 
-def methods(panel: Panel, stable: StableTopK, relation: NeighboringRelation) -> dict[str, Aggregator]:
+def methods(
+    shape: VoteShape, stable: StableTopK, relation: NeighboringRelation
+) -> dict[str, Aggregator]:
     """Return what is compared, at the published epsilon under ``relation``.
 
     Args:
-        panel: the numbers of teachers and labels.
-        stable: StableTopK with its noise split for the largest number of teachers, which hardly matters. The paper's
-            Algorithm 2 chooses k from 1 to the number of labels less one, so that "no label" and "all labels" are ours.
+        shape: the numbers of teachers and labels.
+        stable: StableTopK with its noise split for the largest number of teachers, which hardly
+            matters. The paper's Algorithm 2 chooses k from 1 to the number of labels less one, so
+            that "no label" and "all labels" are ours.
         relation: the relation under which the epsilon holds.
     """
     target = published_target(relation)
-    half = panel.num_teachers / 2
-    tau = TauVoting(tau=TAU, sigma_tau=1.0, threshold_tau=half, soft=False, neighboring_relation=relation)
+    half = shape.num_teachers / 2
+    tau = TauVoting(
+        tau=TAU, sigma_tau=1.0, threshold_tau=half, soft=False, neighboring_relation=relation
+    )
     published = replace(stable, allow_empty=False)
     calibrated: dict[str, Aggregator | None] = {
-        STABLE: published.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS),
-        WITH_EMPTY: stable.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS),
-        AS_WIDE: replace(published, scale_gap=SCALE_GAP, sigma_test=SIGMA_TEST, delta_test=DELTA_TEST),
-        PATE: NoisyVotes(sigma_votes=1.0, soft=False, neighboring_relation=relation).calibrated(target, panel),
-        PATE_TAU: tau.calibrated(target, panel),
-        DEFAULT: for_target(Rounds, target, panel),
+        STABLE: published.calibrated(target, shape, tolerance=1e-3, orders=COARSE_ORDERS),
+        WITH_EMPTY: stable.calibrated(target, shape, tolerance=1e-3, orders=COARSE_ORDERS),
+        AS_WIDE: replace(
+            published, scale_gap=SCALE_GAP, sigma_test=SIGMA_TEST, delta_test=DELTA_TEST
+        ),
+        PATE: NoisyVotes(sigma_votes=1.0, soft=False, neighboring_relation=relation).calibrated(
+            target, shape
+        ),
+        PATE_TAU: tau.calibrated(target, shape),
+        DEFAULT: for_target(Rounds, target, shape),
     }
     return {name: aggregator for name, aggregator in calibrated.items() if aggregator is not None}
 
 
-def figures_of(task: Task, aggregator: Aggregator, generator: np.random.Generator) -> dict[str, float]:
+def figures_of(
+    task: Task, aggregator: Aggregator, generator: np.random.Generator
+) -> dict[str, float]:
     """Return the share of labels released and the figures of the student of one release."""
     release = aggregator.aggregate(task.votes, generator=generator)
     student = student_of(release, features_of(task.votes), task.votes.num_teachers)
     return label_quality(release, task.votes) | judge(student, task, cutoff=0.5)
 
 
-def measure(data: Data, sizes: Sequence[int], effort: Effort, seeds: int, place: int) -> list[Measured]:
+def measure(
+    data: Data, sizes: Sequence[int], effort: Effort, seeds: int, place: int
+) -> list[Measured]:
     """Measure all methods for each number of teachers and both relations; each seed has teachers of its own."""
     num_labels, results = data.private.labels.shape[1], []
     with stage_bar(len(sizes) * seeds, data.name, unit="ensemble") as bar:
         stable = {}
         for relation in NeighboringRelation:
-            chosen = for_target(StableTopK, published_target(relation), Panel(max(sizes), num_labels))
+            chosen = for_target(
+                StableTopK, published_target(relation), VoteShape(max(sizes), num_labels)
+            )
             assert isinstance(chosen, StableTopK)
             stable[relation] = chosen
         for size in sizes:
-            panel = Panel(size, num_labels)
-            compared = {relation: methods(panel, stable[relation], relation) for relation in NeighboringRelation}
+            shape = VoteShape(size, num_labels)
+            compared = {
+                relation: methods(shape, stable[relation], relation)
+                for relation in NeighboringRelation
+            }
             costs = {
-                (relation, name): epsilon_of(aggregator.event(panel, relation), count=NUM_QUERIES, delta=DELTA)
+                (relation, name): epsilon_of(
+                    aggregator.event(shape, relation), count=NUM_QUERIES, delta=DELTA
+                )
                 for relation, aggregators in compared.items()
                 for name, aggregator in aggregators.items()
             }
-            drawn: dict[tuple[NeighboringRelation, str], list[dict[str, float]]] = {key: [] for key in costs}
+            drawn: dict[tuple[NeighboringRelation, str], list[dict[str, float]]] = {
+                key: [] for key in costs
+            }
             for seed in range(seeds):
                 task = voted(data, size, NUM_QUERIES, generator=effort.generator(place, size, seed))
                 for i, (relation, name) in enumerate(costs):
                     generator = effort.generator(place, size, seed, i + 1)
-                    drawn[relation, name].append(figures_of(task, compared[relation][name], generator))
+                    drawn[relation, name].append(
+                        figures_of(task, compared[relation][name], generator)
+                    )
                 bar.update()
             for (relation, name), drawings in drawn.items():
-                by_figure = {figure: [drawing[figure] for drawing in drawings] for figure in FIGURES}
-                results.append(Measured(data.name, name, relation, size, costs[relation, name], by_figure))
+                by_figure = {
+                    figure: [drawing[figure] for drawing in drawings] for figure in FIGURES
+                }
+                results.append(
+                    Measured(data.name, name, relation, size, costs[relation, name], by_figure)
+                )
     return results
 
 
 def planned_teachers(data: Data, sizes: Sequence[int], effort: Effort) -> int:
     """Return the number of teachers that `pate plan` chooses for the published epsilon, from public facts."""
     public_facts = facts(data, (25, 100, 200), generator=effort.generator(9))
-    sweep = Sweep(epsilons=(PUBLISHED,), delta=DELTA, num_queries=NUM_QUERIES, num_teachers=tuple(sizes))
+    sweep = Sweep(
+        epsilons=(PUBLISHED,), delta=DELTA, num_queries=NUM_QUERIES, num_teachers=tuple(sizes)
+    )
     trained = [trial for trial in run_sweep(public_facts, sweep).trials if not trial.in_closed_form]
     return fewest_as_good(trained, sweep.by).num_teachers
 
@@ -172,7 +213,9 @@ def numbers(effort: Effort) -> Numbers:
         FileNotFoundError: without the data folder.
     """
     attributes = celeba_attributes(effort.path(ATTRIBUTES))
-    faces = rendered_faces(_MOST_FACES if effort.full else _FEW_FACES, components=_COMPONENTS, seed=effort.seed)
+    faces = rendered_faces(
+        _MOST_FACES if effort.full else _FEW_FACES, components=_COMPONENTS, seed=effort.seed
+    )
     seeds = effort.trials(4, 20)
     results: list[Measured] = []
     constants, planned, sizes = {}, {}, {}
@@ -182,7 +225,9 @@ def numbers(effort: Effort) -> Numbers:
         results += measure(data, ensembles, effort, seeds, place)
         planned[data.name] = planned_teachers(data, ensembles, effort)
         task = voted(data, TEACHERS, NUM_QUERIES, generator=effort.generator(place, TEACHERS, 0))
-        constants[data.name] = references(task, student=True, cutoff=0.5)["constant answer"]["student_accuracy"]
+        constants[data.name] = references(task, student=True, cutoff=0.5)["constant answer"][
+            "student_accuracy"
+        ]
         sizes[data.name] = (*data.private.features.shape, data.private.labels.shape[1])
     return Numbers(results, constants, planned, sizes)
 
@@ -212,10 +257,15 @@ def claims(results: Numbers) -> tuple[Claim, ...]:
 def _comparison(results: Numbers, task: str) -> Claim:
     """Return the claim of gains beside another experiment: accuracy at one epsilon, on a task that is at hand."""
     stable, with_empty, binary, tau, default = (
-        results.result(task, name, ADD, TEACHERS) for name in (STABLE, WITH_EMPTY, PATE, PATE_TAU, DEFAULT)
+        results.result(task, name, ADD, TEACHERS)
+        for name in (STABLE, WITH_EMPTY, PATE, PATE_TAU, DEFAULT)
     )
     best = max((binary, tau), key=lambda method: method.at("student_accuracy"))
-    gain = "a gain" if stable.at("student_accuracy", _LOW) > best.at("student_accuracy", _HIGH) else "no gain"
+    gain = (
+        "a gain"
+        if stable.at("student_accuracy", _LOW) > best.at("student_accuracy", _HIGH)
+        else "no gain"
+    )
     return Claim(
         where=f"abstract and Table 2: StableTopK against PATE; another experiment, on {task}",
         published="'it leads to significant performance gains': 3.6 for PATE-tau's 7.7 at one accuracy on pictures",
@@ -238,8 +288,16 @@ def _band(result: Measured) -> str:
 def _teachers(results: Numbers, task: str) -> str:
     """Return a sentence on the number of teachers, of which the paper says only that it is 800."""
     chosen = results.planned[task]
-    stable = {result.num_teachers: result for result in results.measured if result[:3] == (task, STABLE, REPLACE)}
-    default = {result.num_teachers: result for result in results.measured if result[:3] == (task, DEFAULT, REPLACE)}
+    stable = {
+        result.num_teachers: result
+        for result in results.measured
+        if result[:3] == (task, STABLE, REPLACE)
+    }
+    default = {
+        result.num_teachers: result
+        for result in results.measured
+        if result[:3] == (task, DEFAULT, REPLACE)
+    }
     best = max(stable.values(), key=lambda result: result.at("student_accuracy"))
     return (
         f"On {task}, under REPLACE_RECORD, `pate plan` says {chosen} teachers of"
@@ -275,7 +333,9 @@ def picture(results: Numbers) -> Figure:
         for axes, relation in zip(line, NeighboringRelation, strict=True):
             _draw(axes, results, task, relation)
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small"
+    )
     return figure
 
 
@@ -284,20 +344,28 @@ def _draw(axes: Axes, results: Numbers, task: str, relation: NeighboringRelation
         line = [result for result in results.measured if result[:3] == (task, method, relation)]
         sizes = [result.num_teachers for result in line]
         low, middle, high = (
-            [result.at("student_accuracy", quantile) for result in line] for quantile in (_LOW, 0.5, _HIGH)
+            [result.at("student_accuracy", quantile) for result in line]
+            for quantile in (_LOW, 0.5, _HIGH)
         )
         style = {AS_WIDE: "--", WITH_EMPTY: ":"}.get(method, "-")
         color = "C3" if method in (AS_WIDE, WITH_EMPTY) else f"C{i}"
         axes.plot(sizes, middle, style, color=color, marker="o", markersize=4, label=method)
         axes.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
-    axes.axhline(results.constants[task], color="black", linestyle=":", linewidth=1, label="constant answer")
-    axes.axvline(results.planned[task], color="0.5", linewidth=1, label="number that pate plan says")
+    axes.axhline(
+        results.constants[task], color="black", linestyle=":", linewidth=1, label="constant answer"
+    )
+    axes.axvline(
+        results.planned[task], color="0.5", linewidth=1, label="number that pate plan says"
+    )
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
     axes.set(xlabel="teachers", ylabel="accuracy of the student")
     cost = results.result(task, AS_WIDE, relation, TEACHERS).epsilon
-    axes.set_title(f"{task}, {relation.name}\n(noise as wide as published: epsilon {cost:.2f})", fontsize="medium")
+    axes.set_title(
+        f"{task}, {relation.name}\n(noise as wide as published: epsilon {cost:.2f})",
+        fontsize="medium",
+    )
     axes.grid(alpha=0.3)
 
 

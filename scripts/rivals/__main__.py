@@ -19,7 +19,7 @@ from pate._data_file import load_data
 from pate._planning.tables import write_csv
 from pate._runs import TEACHERS_FIT, Run, write_text
 from pate._typing import StrArray
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import Records, Role
 from pate.data._source import DataSource
 from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
@@ -33,20 +33,27 @@ _COMMAND = "python -m scripts.rivals"
 
 
 def compare(
-    contest: Contest, descent: Descent, run: Path, unit: Unit | None = None, output: Path | None = None
+    contest: Contest,
+    descent: Descent,
+    run: Path,
+    unit: Unit | None = None,
+    output: Path | None = None,
 ) -> Standings:
     """Measure what private learning without votes reaches on the private records of a run.
 
-    Least squares on noised moments and logistic regression by DP-SGD, each at the same epsilons, delta and relation
-    (one unit added, removed or altered), beside what is not private. The results are measured on private records
-    without accounting for it: they are PRIVATE, and so is a choice by them.
+    Least squares on noised moments and logistic regression by DP-SGD, each at the same epsilons,
+    delta and relation (one unit added, removed or altered), beside what is not private. The results
+    are measured on private records without accounting for it: they are PRIVATE, and so is a choice
+    by them.
 
     Args:
         contest: the settings common to all rivals.
         descent: the settings of DP-SGD.
         run: the run. A ``data.yaml`` is enough.
-        unit: what is protected, a ``record`` or a ``group``; None for that of the run's teachers, or a record.
-        output: folder for ``rivals.csv`` and ``rivals.txt``. None for ``private/rivals`` in the run.
+        unit: what is protected, a ``record`` or a ``group``; None for that of the run's teachers,
+            or a record.
+        output: folder for ``rivals.csv`` and ``rivals.txt``. None for ``private/rivals`` in the
+            run.
 
     Returns:
         The figures that are written.
@@ -87,14 +94,16 @@ def arena_of(data: DataSource, unit: str, contest: Contest) -> Arena:
 def _units(records: Records, unit: str) -> StrArray:
     if unit == "record":
         return records.ids
-    expect(records.groups is not None, "groups of the private records", unit=unit)
+    require(records.groups is not None, "groups of the private records", unit=unit)
     assert records.groups is not None
     return records.groups
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; it ends with status 2 and one line if the data cannot be used or no noise meets a target."""
-    parser = ArgumentParser(prog=_COMMAND, description=(getdoc(compare) or "").split("\n\nArgs:")[0])
+    parser = ArgumentParser(
+        prog=_COMMAND, description=(getdoc(compare) or "").split("\n\nArgs:")[0]
+    )
     parser.add_argument("--config", action="config", help="YAML file of settings")
     parser.add_function_arguments(compare, as_group=False, skip={"contest", "descent"})
     parser.add_class_arguments(Contest, as_group=False)

@@ -14,7 +14,7 @@ from scipy.special import expit
 from pate._linear import link
 from pate._progress import stage_bar
 from pate._typing import FloatArray, UInt8Array
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
 from pate.accounting._events import Event
 from pate.student._average_precision import average_precision
@@ -44,8 +44,8 @@ class Contest:
         epsilons: the targets.
         delta: the delta at which they hold.
         seeds: number of times that the noise is drawn; medians are shown.
-        standardise: whether features are divided by their standard deviations over public records, as they should be if
-            they are measured in several units.
+        standardise: whether features are divided by their standard deviations over public records,
+            as they should be if they are measured in several units.
 
     Raises:
         ValueError: on parameters out of range, or without an epsilon.
@@ -57,10 +57,10 @@ class Contest:
     standardise: bool = False
 
     def __post_init__(self) -> None:
-        expect_count(1, seeds=self.seeds)
-        expect_open_unit(delta=self.delta)
-        expect(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
-        expect_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+        require_count(1, seeds=self.seeds)
+        require_in_open_unit_interval(delta=self.delta)
+        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
         object.__setattr__(self, "epsilons", tuple(self.epsilons))
 
 
@@ -85,7 +85,7 @@ class Arena:
     def __post_init__(self) -> None:
         num_features = self.public.shape[1] - 1
         mapped = f"at most {_MOST_FEATURES} features: map them by PublicPCA or FrozenBackbone in data.yaml"
-        expect(num_features <= _MOST_FEATURES, mapped, features=num_features)
+        require(num_features <= _MOST_FEATURES, mapped, features=num_features)
 
     @cached_property
     def products(self) -> FloatArray:
@@ -96,10 +96,13 @@ class Arena:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """One rival at one epsilon, on the test set: medians over seeds. An epsilon of infinity means no privacy.
+    """One rival at one epsilon, on the test set: medians over seeds.
 
-    ``accuracy`` and ``macro_f1`` are of decisions that serve accuracy, as those of a student do unless it is told
-    otherwise; the figures at their cut are of decisions that serve them (`pate.student.cuts_of`).
+    An epsilon of infinity means no privacy.
+
+    ``accuracy`` and ``macro_f1`` are of decisions that serve accuracy, as those of a student do
+    unless it is told otherwise; the figures at their cut are of decisions that serve them
+    (`pate.student.cuts_of`).
     """
 
     rival: str
@@ -208,14 +211,23 @@ def _measured(
             noise = calibrate_scale(rival.event, target, tolerance=1e-4, orders=COARSE_ORDERS)
             drawn = []
             for seed in range(contest.seeds):
-                drawn.append(judged(arena, rival.learn(noise, np.random.default_rng(seed)), logistic=rival.logistic))
+                drawn.append(
+                    judged(
+                        arena,
+                        rival.learn(noise, np.random.default_rng(seed)),
+                        logistic=rival.logistic,
+                    )
+                )
                 report(1)
             yield Score(
                 rival=rival.name,
                 target_epsilon=epsilon,
                 epsilon=epsilon_of(rival.event(noise), count=1, delta=contest.delta),
                 noise_multiplier=noise,
-                **{name: float(np.median([figures_of_seed[name] for figures_of_seed in drawn])) for name in drawn[0]},
+                **{
+                    name: float(np.median([figures_of_seed[name] for figures_of_seed in drawn]))
+                    for name in drawn[0]
+                },
             )
 
 
@@ -227,13 +239,17 @@ def _unprotected(arena: Arena, report: Callable[[int], object]) -> Iterator[Scor
     yield score(rival="least squares, not private", **judged(arena, Learned(exact), logistic=False))
     report(1)
     weights = fit_without_privacy(arena.private)
-    yield score(rival="logistic regression, not private", **judged(arena, Learned(weights), logistic=True))
+    yield score(
+        rival="logistic regression, not private", **judged(arena, Learned(weights), logistic=True)
+    )
     report(1)
 
 
 def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float]:
     """Return the figures of what was learnt: of logits, or of shares, which are linked as a student's are."""
-    public, test = (features @ learned.weights + learned.shift for features in (arena.public, arena.test))
+    public, test = (
+        features @ learned.weights + learned.shift for features in (arena.public, arena.test)
+    )
     if not logistic:
         means = public.mean(axis=0)
         level, steepness = link(means, public - means)
@@ -244,7 +260,10 @@ def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float
 def figures(public: FloatArray, test: FloatArray, truth: UInt8Array) -> dict[str, float]:
     """Return the metrics of probabilities ``[M, C]`` of test records, cut by those of public records ``[P, C]``."""
     right, probabilities = truth > 0, np.broadcast_to(test, truth.shape)
-    at_cut = {name: agreement(probabilities > row, right) for name, row in zip(PURPOSES, cuts_of(public), strict=True)}
+    at_cut = {
+        name: agreement(probabilities > row, right)
+        for name, row in zip(PURPOSES, cuts_of(public), strict=True)
+    }
     return {
         "accuracy": at_cut["accuracy"]["accuracy"],
         "macro_f1": at_cut["accuracy"]["macro_f1"],

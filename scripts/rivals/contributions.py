@@ -1,4 +1,7 @@
-"""What a protected unit contributes: features of public scale and norm at most 1, and labels. PRIVATE."""
+"""What a protected unit contributes: features of public scale and norm at most 1, and labels.
+
+PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pate._typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import Features, Records
 
 _ROWS = 8192
@@ -19,9 +22,10 @@ _CONSTANT = 1 / 3
 class PublicScale:
     """A map of each record's features to norm at most 1, with all its figures from public records.
 
-    Features are flattened, centred and completed by a constant, a third of their median norm: intercepts, which matter
-    most for rare labels, are then heard through more noise than weights of single features. All are divided by the
-    median norm of what results, and what is longer than 1 is shortened to 1.
+    Features are flattened, centred and completed by a constant, a third of their median norm:
+        intercepts, which matter
+    most for rare labels, are then heard through more noise than weights of single features. All are
+    divided by the median norm of what results, and what is longer than 1 is shortened to 1.
 
     Attributes:
         centre: ``[F]``, means of the public features.
@@ -39,8 +43,8 @@ class PublicScale:
     def of(cls, public: Features, *, standardise: bool) -> PublicScale:
         """Return the scale of public features ``[N, ...]``.
 
-        With ``standardise`` features are divided by their standard deviations, for features of several units of
-        measurement; those that are constant are left out.
+        With ``standardise`` features are divided by their standard deviations, for features of
+        several units of measurement; those that are constant are left out.
         """
         values = public[np.arange(public.shape[0])]
         values = values.reshape(len(values), -1).astype(np.float64)
@@ -49,7 +53,7 @@ class PublicScale:
             spread = values.std(axis=0)
             spread[spread <= 1e-6 * max(float(spread.max()), 1e-12)] = np.inf
         length = float(np.median(np.linalg.norm((values - centre) / spread, axis=1)))
-        expect(length > 0, "public features that differ between records", median_norm=length)
+        require(length > 0, "public features that differ between records", median_norm=length)
         constant = _CONSTANT * length
         return cls(centre, spread, constant, math.hypot(length, constant))
 
@@ -59,10 +63,16 @@ class PublicScale:
         mapped = np.empty((num, len(self.centre) + 1), dtype=np.float32)
         for start in range(0, num, _ROWS):
             index = np.arange(start, min(start + _ROWS, num))
-            rows = (features[index].reshape(len(index), -1).astype(np.float64) - self.centre) / self.spread
-            rows = np.concatenate((rows, np.full((len(rows), 1), self.constant)), axis=1) / self.norm
+            rows = (
+                features[index].reshape(len(index), -1).astype(np.float64) - self.centre
+            ) / self.spread
+            rows = (
+                np.concatenate((rows, np.full((len(rows), 1), self.constant)), axis=1) / self.norm
+            )
             # float32 could round a norm to just above 1
-            mapped[index] = rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True)) * (1 - 1e-6)
+            mapped[index] = (
+                rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True)) * (1 - 1e-6)
+            )
         return mapped
 
 
@@ -73,7 +83,8 @@ class Contributions:
     Attributes:
         features: ``[N, F + 1]`` of a `PublicScale`, each row of norm at most 1.
         labels: ``[N, C]`` in {0, 1}.
-        starts: ``[U]``, the first row of each unit: all rows up to the next start are of one person, or are one record.
+        starts: ``[U]``, the first row of each unit: all rows up to the next start are of one
+            person, or are one record.
     """
 
     features: Float32Array
@@ -83,11 +94,18 @@ class Contributions:
     @classmethod
     def of(cls, records: Records, scale: PublicScale, units: StrArray) -> Contributions:
         """Return the contributions of private records, by the unit ``[N]`` that each belongs to."""
-        expect(len(units) == len(records), "a unit for each record", units=len(units), records=len(records))
+        require(
+            len(units) == len(records),
+            "a unit for each record",
+            units=len(units),
+            records=len(records),
+        )
         order = np.argsort(units, kind="stable")
         _, starts = np.unique(units[order], return_index=True)
         labels = records.labels[order].astype(np.float32)
-        return cls(features=scale(records.features)[order], labels=labels, starts=starts.astype(np.int64))
+        return cls(
+            features=scale(records.features)[order], labels=labels, starts=starts.astype(np.int64)
+        )
 
     @property
     def sizes(self) -> IntArray:

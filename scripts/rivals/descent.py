@@ -11,9 +11,15 @@ from importlib.util import find_spec
 import numpy as np
 
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_positive
+from pate._validation import require, require_count, require_positive
 from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._events import ComposedEvent, Event, GaussianEvent, RenyiCurveEvent, RepeatedEvent
+from pate.accounting._events import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    RenyiCurveEvent,
+    RepeatedEvent,
+)
 from pate.accounting._relation import NeighboringRelation
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
@@ -35,7 +41,8 @@ class Descent:
     Args:
         num_steps: number of steps.
         sampling_rate: the probability with which a step takes a unit.
-        clip: the largest norm of the gradient of a unit, over the square root of the number of labels.
+        clip: the largest norm of the gradient of a unit, over the square root of the number of
+            labels.
 
     Raises:
         ValueError: on settings out of range.
@@ -46,15 +53,17 @@ class Descent:
     clip: float = 0.25
 
     def __post_init__(self) -> None:
-        expect_count(1, num_steps=self.num_steps)
-        expect_positive(sampling_rate=self.sampling_rate, clip=self.clip)
-        expect(self.sampling_rate <= 1, "sampling_rate <= 1", sampling_rate=self.sampling_rate)
+        require_count(1, num_steps=self.num_steps)
+        require_positive(sampling_rate=self.sampling_rate, clip=self.clip)
+        require(self.sampling_rate <= 1, "sampling_rate <= 1", sampling_rate=self.sampling_rate)
 
     def event(self, noise_multiplier: float) -> Event:
         """Return what all steps and a count of the units cost, if a unit is added, removed or altered."""
         step = _step_event(noise_multiplier, self.sampling_rate)
         relation = NeighboringRelation.REPLACE_RECORD
-        count = GaussianEvent(noise_multiplier=_COUNT_NOISE * noise_multiplier, neighboring_relation=relation)
+        count = GaussianEvent(
+            noise_multiplier=_COUNT_NOISE * noise_multiplier, neighboring_relation=relation
+        )
         return ComposedEvent(events=(RepeatedEvent(event=step, count=self.num_steps), count))
 
 
@@ -74,14 +83,19 @@ def is_installed() -> bool:
 
 
 def learning_rate(
-    eigenvalues: FloatArray, *, settings: Descent, num_labels: int, noise_multiplier: float, count: float
+    eigenvalues: FloatArray,
+    *,
+    settings: Descent,
+    num_labels: int,
+    noise_multiplier: float,
+    count: float,
 ) -> float:
     """Return the learning rate of the least expected loss, from public figures and the noise alone.
 
-    The loss of a label is taken for quadratic, with a curvature of a quarter of each public second moment; weights to
-    be learnt for normal, of equal variance in all directions; the gradients of units for as long as those of a head
-    that knows nothing, ``sqrt(C) / 2``. What is left of the weights after all steps, and the noise that they gathered,
-    are then geometric sums.
+    The loss of a label is taken for quadratic, with a curvature of a quarter of each public second
+    moment; weights to be learnt for normal, of equal variance in all directions; the gradients of
+    units for as long as those of a head that knows nothing, ``sqrt(C) / 2``. What is left of the
+    weights after all steps, and the noise that they gathered, are then geometric sums.
 
     Args:
         eigenvalues: ``[F]``, of the mean product of public features.
@@ -91,13 +105,17 @@ def learning_rate(
         count: number of units, noisy.
     """
     curvature = np.maximum(eigenvalues, 0) / 4 * min(1.0, 2 * settings.clip)
-    noise = noise_multiplier * settings.clip * math.sqrt(num_labels) / (settings.sampling_rate * count)
+    noise = (
+        noise_multiplier * settings.clip * math.sqrt(num_labels) / (settings.sampling_rate * count)
+    )
     variance = _LOGIT_VARIANCE / max(float(eigenvalues.sum()), 1e-12)
     stable = _RATES[_RATES * curvature.max() <= 1]
     kept = (1 - stable[:, None] * curvature) ** 2
     left = kept**settings.num_steps
     gathered = np.where(kept < 1, (1 - left) / np.maximum(1 - kept, 1e-300), settings.num_steps)
-    expected = (curvature * (variance * left + (stable[:, None] * noise) ** 2 * gathered)).sum(axis=1)
+    expected = (curvature * (variance * left + (stable[:, None] * noise) ** 2 * gathered)).sum(
+        axis=1
+    )
     return float(stable[int(np.argmin(expected))])
 
 
@@ -111,8 +129,8 @@ def descend(
 ) -> FloatArray:
     """Return weights ``[F, C]`` of a logistic head, the mean over the second half of the steps.
 
-    A unit's gradient is that of the mean loss of its records, clipped. Which units a step takes comes from
-    ``generator``, and the noise from a generator of torch that is seeded by it.
+    A unit's gradient is that of the mean loss of its records, clipped. Which units a step takes
+    comes from ``generator``, and the noise from a generator of torch that is seeded by it.
 
     Args:
         private: the records.
@@ -129,7 +147,11 @@ def descend(
     units, num_labels = len(private.starts), private.labels.shape[1]
     count = max(1.0, units + generator.normal(scale=_COUNT_NOISE * noise_multiplier))
     rate = learning_rate(
-        eigenvalues, settings=settings, num_labels=num_labels, noise_multiplier=noise_multiplier, count=count
+        eigenvalues,
+        settings=settings,
+        num_labels=num_labels,
+        noise_multiplier=noise_multiplier,
+        count=count,
     )
     # without the weights that a layer draws from the global random state
     head: torch.nn.Linear = torch.nn.utils.skip_init(  # type: ignore[no-untyped-call]
@@ -154,7 +176,9 @@ def descend(
         for step in range(settings.num_steps):
             taken = np.flatnonzero(generator.random(units) < settings.sampling_rate)
             rows, real = (torch.from_numpy(array) for array in private.rows_of(taken))
-            losses = binary_cross_entropy_with_logits(module(features[rows]), labels[rows], reduction="none")
+            losses = binary_cross_entropy_with_logits(
+                module(features[rows]), labels[rows], reduction="none"
+            )
             losses = (losses.sum(dim=2) * shares[rows] * real).sum(dim=1)
             # this pass only measures the norms of the units' gradients
             losses.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate._typing import FloatArray
-from pate._validation import expect_positive
+from pate._validation import require_positive
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._clipped_votes import MEDIAN_SPARE, noisy_median
@@ -22,8 +22,8 @@ _MEDIAN_SHARE = 0.05  # of the budget, for the clip
 class Moments:
     """Sums over units: ``products`` ``[F, F]`` of features, ``crosses`` ``[F, C]`` of features with labels, ``count``.
 
-    A unit contributes the mean over its records of ``x x^T`` and ``x y^T``, and 1 to the count. Labels ``y`` are in
-    {0, 1}, less a ``shift`` and scaled down to a norm of at most ``clip``.
+    A unit contributes the mean over its records of ``x x^T`` and ``x y^T``, and 1 to the count.
+    Labels ``y`` are in {0, 1}, less a ``shift`` and scaled down to a norm of at most ``clip``.
     """
 
     products: FloatArray
@@ -49,12 +49,15 @@ class Coding(NamedTuple):
     noise_multiplier: float
 
 
-def noisy_coding(private: Contributions, noise_multiplier: float, *, generator: np.random.Generator) -> Coding:
+def noisy_coding(
+    private: Contributions, noise_multiplier: float, *, generator: np.random.Generator
+) -> Coding:
     """Return the coding of labels whose clip is least; it and the moments cost one ``noise_multiplier`` together.
 
-    Labels in {0, 1} are clipped at 1.2 times a private median of their norms, that of a unit being the mean over its
-    records. Less one half, all have a norm of ``sqrt(C) / 2``, which is less where labels are dense. Noise in a
-    comparison is drawn for one unit that moves it by one, and the nominal number of units has three digits.
+    Labels in {0, 1} are clipped at 1.2 times a private median of their norms, that of a unit being
+    the mean over its records. Less one half, all have a norm of ``sqrt(C) / 2``, which is less
+    where labels are dense. Noise in a comparison is drawn for one unit that moves it by one, and
+    the nominal number of units has three digits.
     """
     num_labels, sizes = private.labels.shape[1], private.sizes
     norms = np.add.reduceat(np.linalg.norm(private.labels, axis=1) * private.shares, private.starts)
@@ -62,50 +65,68 @@ def noisy_coding(private: Contributions, noise_multiplier: float, *, generator: 
     sigma = noise_multiplier * math.sqrt(steps / _MEDIAN_SHARE)
     candidates = np.sqrt(np.arange(1.0, num_labels + 1))
     nominal = float(f"{len(sizes):.3g}")
-    clip = MEDIAN_SPARE * noisy_median(norms, candidates, num_voters=nominal, sigma=sigma, generator=generator)
-    half, left = math.sqrt(num_labels) / 2, noise_multiplier / math.sqrt(1 - (_MEDIAN_SHARE if steps else 0))
+    clip = MEDIAN_SPARE * noisy_median(
+        norms, candidates, num_voters=nominal, sigma=sigma, generator=generator
+    )
+    half, left = (
+        math.sqrt(num_labels) / 2,
+        noise_multiplier / math.sqrt(1 - (_MEDIAN_SHARE if steps else 0)),
+    )
     return Coding(clip, 0.0, left) if clip < half else Coding(half, 0.5, left)
 
 
 def moments_event(noise_multiplier: float) -> Event:
     """Return what noised moments cost at ``noise_multiplier``, of `noised_moments` or `noised_crosses`."""
-    return GaussianEvent(noise_multiplier=noise_multiplier, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
+    return GaussianEvent(
+        noise_multiplier=noise_multiplier, neighboring_relation=NeighboringRelation.REPLACE_RECORD
+    )
 
 
-def noised_moments(exact: Moments, noise_multiplier: float, *, generator: np.random.Generator) -> Moments:
+def noised_moments(
+    exact: Moments, noise_multiplier: float, *, generator: np.random.Generator
+) -> Moments:
     """Return products and crosses with Gaussian noise; the count is not looked at.
 
-    With ``m`` the noise multiplier and ``c`` the clip, crosses get a standard deviation of ``2 c m``, products
-    ``2 sqrt(2) m`` on the diagonal and ``2 m`` off it, one draw for both places of a pair. Measured in units of that
-    noise, altering a unit moves the release by at most ``1 / m``:
+    With ``m`` the noise multiplier and ``c`` the clip, crosses get a standard deviation of ``2 c
+    m``, products ``2 sqrt(2) m`` on the diagonal and ``2 m`` off it, one draw for both places of a
+    pair. Measured in units of that noise, altering a unit moves the release by at most ``1 / m``:
 
-    A record is ``(x, y)`` with ``|x| <= 1`` and ``|y| <= c``. The products of two records ``x, x'`` differ by
-    ``d^2 = |x|^4 + |x'|^4 - 2 (x.x')^2`` in the Frobenius norm, which counts places off the diagonal twice, as do the
-    diagonal's ``8 m^2`` over the others' ``4 m^2``. The crosses differ by
-    ``e^2 = |x|^2 |y|^2 + |x'|^2 |y'|^2 - 2 (x.x') (y.y') <= c^2 (|x|^2 + |x'|^2 + 2 |x.x'|)``. With ``s = |x.x'|``, the
-    sum ``d^2 / 8 + e^2 / (4 c^2)`` is at most ``1 / 4 + 1 / 2 + (2 s - s^2) / 4 <= 1``. It is 1 for two opposite ``x``
-    of norm 1 with the same labels of norm ``c``, for which crosses alone would need as much noise: the products come
-    for free. A record that is added or removed moves the release by no more than ``3 / 8`` of ``1 / m^2``. A group
-    contributes a mean of such points, and the distance of two means is at most the largest distance of two points.
+    A record is ``(x, y)`` with ``|x| <= 1`` and ``|y| <= c``. The products of two records ``x, x'``
+    differ by ``d^2 = |x|^4 + |x'|^4 - 2 (x.x')^2`` in the Frobenius norm, which counts places off
+    the diagonal twice, as do the diagonal's ``8 m^2`` over the others' ``4 m^2``. The crosses
+    differ by ``e^2 = |x|^2 |y|^2 + |x'|^2 |y'|^2 - 2 (x.x') (y.y') <= c^2 (|x|^2 + |x'|^2 + 2
+    |x.x'|)``. With ``s = |x.x'|``, the sum ``d^2 / 8 + e^2 / (4 c^2)`` is at most ``1 / 4 + 1 / 2 +
+    (2 s - s^2) / 4 <= 1``. It is 1 for two opposite ``x`` of norm 1 with the same labels of norm
+    ``c``, for which crosses alone would need as much noise: the products come for free. A record
+    that is added or removed moves the release by no more than ``3 / 8`` of ``1 / m^2``. A group
+    contributes a mean of such points, and the distance of two means is at most the largest distance
+    of two points.
     """
-    expect_positive(noise_multiplier=noise_multiplier)
+    require_positive(noise_multiplier=noise_multiplier)
     size = exact.products.shape
     upper = np.triu(generator.normal(scale=2 * noise_multiplier, size=size), 1)
     diagonal = np.diag(generator.normal(scale=2 * math.sqrt(2) * noise_multiplier, size=size[0]))
     crosses = _noised(exact, noise_multiplier, generator)
-    return Moments(exact.products + upper + upper.T + diagonal, crosses, math.nan, exact.clip, exact.shift)
+    return Moments(
+        exact.products + upper + upper.T + diagonal, crosses, math.nan, exact.clip, exact.shift
+    )
 
 
 def noised_crosses(
-    exact: Moments, public_products: FloatArray, noise_multiplier: float, *, generator: np.random.Generator
+    exact: Moments,
+    public_products: FloatArray,
+    noise_multiplier: float,
+    *,
+    generator: np.random.Generator,
 ) -> Moments:
     """Return crosses and the count with Gaussian noise, and products from public features ``[F, F]`` in their mean.
 
-    Crosses get a standard deviation of ``2 c m``, ``c`` being the clip, the count ``2 / sqrt(3) m``. Altering a unit
-    moves the crosses by at most ``2 c`` and the count not at all; adding or removing one moves them by ``c`` and 1,
-    which is ``1 / 4 + 3 / 4`` of ``1 / m^2``: the count comes for free.
+    Crosses get a standard deviation of ``2 c m``, ``c`` being the clip, the count ``2 / sqrt(3)
+    m``. Altering a unit moves the crosses by at most ``2 c`` and the count not at all; adding or
+    removing one moves them by ``c`` and 1, which is ``1 / 4 + 3 / 4`` of ``1 / m^2``: the count
+    comes for free.
     """
-    expect_positive(noise_multiplier=noise_multiplier)
+    require_positive(noise_multiplier=noise_multiplier)
     crosses = _noised(exact, noise_multiplier, generator)
     count = max(1.0, exact.count + generator.normal(scale=2 / math.sqrt(3) * noise_multiplier))
     return Moments(public_products * count, crosses, count, exact.clip, exact.shift)
@@ -114,8 +135,9 @@ def noised_crosses(
 def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:
     """Return weights ``[F, C]`` with a ridge of the spectral norm that the noise of the products is expected to have.
 
-    A symmetric matrix with independent normal entries of standard deviation ``2 m`` has a spectral norm near
-    ``4 m sqrt(F)`` (Anderson, Guionnet & Zeitouni (2010), Theorem 2.1.22): the ridge keeps all directions positive.
+    A symmetric matrix with independent normal entries of standard deviation ``2 m`` has a spectral
+    norm near ``4 m sqrt(F)`` (Anderson, Guionnet & Zeitouni (2010), Theorem 2.1.22): the ridge
+    keeps all directions positive.
     """
     values, vectors = np.linalg.eigh(noised.products)
     ridge = 4 * noise_multiplier * math.sqrt(len(values))
@@ -128,13 +150,20 @@ def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:
 def solve_known(noised: Moments, noise_multiplier: float) -> FloatArray:
     """Return weights ``[F, C]`` of least expected error for known products and noise of the crosses alone.
 
-    The prior is normal with equal variance in all directions, so large that predictions have the mean square
-    of labels of the size of the clip: its square, over the number of labels and the trace of the mean product.
+    The prior is normal with equal variance in all directions, so large that predictions have the
+    mean square of labels of the size of the clip: its square, over the number of labels and the
+    trace of the mean product.
     """
     values, vectors = np.linalg.eigh(noised.products)
     values = np.maximum(values, 0)
     # the noise's variance over the prior's, from both of which the clip cancels
-    ridge = 4 * noised.crosses.shape[1] * noise_multiplier**2 * max(float(values.sum()), 1e-300) / noised.count
+    ridge = (
+        4
+        * noised.crosses.shape[1]
+        * noise_multiplier**2
+        * max(float(values.sum()), 1e-300)
+        / noised.count
+    )
     weights: FloatArray = (vectors * (values / (values**2 + ridge))) @ (vectors.T @ noised.crosses)
     return weights
 

@@ -22,7 +22,9 @@ def fit_without_privacy(private: Contributions) -> FloatArray:
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:
         weights = flat.reshape(size)
         logits = x @ weights
-        total = (shares * (np.logaddexp(0, logits) - labels * logits)).sum() + _RIDGE / 2 * (flat**2).sum()
+        total = (shares * (np.logaddexp(0, logits) - labels * logits)).sum() + _RIDGE / 2 * (
+            flat**2
+        ).sum()
         slope = x.T @ (shares * (expit(logits) - labels)) + _RIDGE * weights
         return float(total), slope.ravel()
 

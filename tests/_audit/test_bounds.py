@@ -1,4 +1,5 @@
-"""Bounds from guesses: against laws that are known, and against all laws that the theorems allow."""
+"""Bounds from guesses: against laws that are known, and against all laws that the theorems
+allow."""
 
 import math
 
@@ -31,14 +32,20 @@ LEVEL = 0.05
 
 def pairs(epsilon: float, delta: float) -> TradeOff:
     """The trade-off of (epsilon, delta)-DP."""
-    return lambda hits: max(0.0, (hits - delta) * math.exp(-epsilon), 1 - delta - math.exp(epsilon) * (1 - hits))
+    return lambda hits: max(
+        0.0, (hits - delta) * math.exp(-epsilon), 1 - delta - math.exp(epsilon) * (1 - hits)
+    )
 
 
 def most_likely_tail(m: int, r: int, v: int, epsilon: float, delta: float) -> float:
-    """The largest P[right >= v] under the conditions of `refutes`, by linear programming over all laws of v."""
+    """The largest P[right >= v] under the conditions of `refutes`, by linear programming over all
+    laws of v."""
     right, rows, limits = np.arange(r + 1), [], []
     for i in range(1, r + 1):
-        hits, missed = np.where(right >= i, right, 0) / m, np.where(right >= i - 1, r - right, 0) / m
+        hits, missed = (
+            np.where(right >= i, right, 0) / m,
+            np.where(right >= i - 1, r - right, 0) / m,
+        )
         # hits <= exp(epsilon) missed + delta, and 1 - missed <= exp(epsilon) (1 - hits) + delta
         rows += [hits - math.exp(epsilon) * missed, math.exp(epsilon) * hits - missed]
         limits += [delta, math.exp(epsilon) + delta - 1]
@@ -49,12 +56,16 @@ def most_likely_tail(m: int, r: int, v: int, epsilon: float, delta: float) -> fl
 
 @pytest.mark.parametrize(("m", "r"), [(1, 1), (4, 4), (9, 4), (12, 12)])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (1.0, 0.0), (0.7, 0.02)])
-def test_the_recursion_finds_the_most_likely_tail_of_all_laws(m: int, r: int, epsilon: float, delta: float) -> None:
+def test_the_recursion_finds_the_most_likely_tail_of_all_laws(
+    m: int, r: int, epsilon: float, delta: float
+) -> None:
     for v in range(1, r + 1):
         most = most_likely_tail(m, r, v, epsilon, delta)
         guesses = Guesses(m, r, v)
         assert not refutes(guesses, pairs(epsilon, delta), confidence=1 - most * (1 - 1e-6))
-        assert most > 1 - 1e-6 or refutes(guesses, pairs(epsilon, delta), confidence=1 - most * (1 + 1e-6))
+        assert most > 1 - 1e-6 or refutes(
+            guesses, pairs(epsilon, delta), confidence=1 - most * (1 + 1e-6)
+        )
 
 
 def test_one_gaussian_guess_has_its_exact_probability() -> None:
@@ -71,9 +82,16 @@ def test_randomised_response_is_rarely_refuted_and_a_little_more_is(m: int, epsi
     honest = 1 / (1 + math.exp(-epsilon))
     chances = binom.pmf(np.arange(m + 1), m, honest)
     by_guesses = [Guesses(m, m, v) for v in range(m + 1)]
-    refuted = np.array([refutes(guesses, pairs(epsilon, 0.0), confidence=1 - LEVEL) for guesses in by_guesses])
+    refuted = np.array(
+        [refutes(guesses, pairs(epsilon, 0.0), confidence=1 - LEVEL) for guesses in by_guesses]
+    )
     # rounded to the next cent, above which the bound is wrong
-    beyond = np.array([epsilon_bound(guesses, delta=0.0, confidence=1 - LEVEL) > epsilon for guesses in by_guesses])
+    beyond = np.array(
+        [
+            epsilon_bound(guesses, delta=0.0, confidence=1 - LEVEL) > epsilon
+            for guesses in by_guesses
+        ]
+    )
     assert (chances * refuted).sum() <= LEVEL and (chances * beyond).sum() <= LEVEL
     # negative control: the same guesses of a mechanism that says more
     says_more = binom.pmf(np.arange(m + 1), m, 1 / (1 + math.exp(-epsilon - 3)))
@@ -83,7 +101,8 @@ def test_randomised_response_is_rarely_refuted_and_a_little_more_is(m: int, epsi
 
 @pytest.mark.parametrize("m", [5, 60])
 def test_what_delta_hides_is_not_held_against_epsilon(m: int) -> None:
-    """All is told with a probability of delta, or nothing: (0, delta)-DP, and the worst for many canaries."""
+    """All is told with a probability of delta, or nothing: (0, delta)-DP, and the worst for many
+    canaries."""
     delta = LEVEL / (2 * m) / 4
     everything = Guesses(m, m, m)
     assert epsilon_bound(everything, delta=0.0, confidence=0.999) > 0 or m == 5
@@ -96,9 +115,12 @@ def test_what_delta_hides_is_not_held_against_epsilon(m: int) -> None:
     assert not refutes(everything, pairs(0.0, delta), confidence=1 - told * (1 - 1e-6))
 
 
-@pytest.mark.parametrize(("mu", "near"), [(0.85, 0.4), pytest.param(1.7, 0.5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("mu", "near"), [(0.85, 0.4), pytest.param(1.7, 0.5, marks=pytest.mark.slow)]
+)
 def test_bounds_of_gaussian_mechanisms_hold_and_come_near(mu: float, near: float) -> None:
-    """Each canary is seen with noise of its own: the strongest attack on a sum of orthogonal ballots."""
+    """Each canary is seen with noise of its own: the strongest attack on a sum of orthogonal
+    ballots."""
     generator, delta, m, seeds = np.random.default_rng(7), 1e-6, 512, 24
     beyond, found = 0, []
     for _ in range(seeds):
@@ -106,7 +128,9 @@ def test_bounds_of_gaussian_mechanisms_hold_and_come_near(mu: float, near: float
         scores = np.where(present, mu / 2, -mu / 2) + generator.standard_normal(m)
         guesses = guess(scores, present)
         beyond += refutes(guesses, gaussian_trade_off(mu), confidence=1 - LEVEL)
-        beyond += gaussian_delta(epsilon_bound(guesses, delta=delta, confidence=1 - LEVEL), mu) < delta
+        beyond += (
+            gaussian_delta(epsilon_bound(guesses, delta=delta, confidence=1 - LEVEL), mu) < delta
+        )
         found.append(refutes(guesses, gaussian_trade_off(near * mu), confidence=1 - LEVEL))
     assert beyond <= 2 * LEVEL * seeds  # of two bounds
     # negative control: a mu that is claimed to be less than half of what it is
@@ -116,7 +140,8 @@ def test_bounds_of_gaussian_mechanisms_hold_and_come_near(mu: float, near: float
 
 
 def test_means_of_independent_runs_are_bounded() -> None:
-    """Runs of few canaries each, which agree with one another: a binomial law of them all would be wrong."""
+    """Runs of few canaries each, which agree with one another: a binomial law of them all would be
+    wrong."""
     generator, seeds, beyond, naive, found = np.random.default_rng(3), 200, 0, 0, []
     for _ in range(seeds):
         shares = np.where(generator.random(60) < 0.2, 1.0, 0.5)
@@ -136,7 +161,10 @@ def test_a_number_of_guesses_that_is_chosen_afterwards_is_wrong_too_often() -> N
     fixed, chosen = 0, 0
     for _ in range(trials):
         right = np.cumsum(generator.random(m) < 0.5)
-        bound = [mu_bound(Guesses(m, r, int(right[r - 1])), confidence=1 - LEVEL) > 0 for r in (10, 20, 30, 40)]
+        bound = [
+            mu_bound(Guesses(m, r, int(right[r - 1])), confidence=1 - LEVEL) > 0
+            for r in (10, 20, 30, 40)
+        ]
         fixed += bound[-1]
         chosen += any(bound)
     assert fixed <= LEVEL * trials < chosen
@@ -163,10 +191,16 @@ def test_the_trade_off_of_an_account_is_that_of_its_events() -> None:
         ]
         assert verdicts[0] == verdicts[1] == (right == 64)
     assert hits_at(gaussian_trade_off(1.0), 0.01) == pytest.approx(float(ndtr(ndtri(0.01) + 1)))
-    ranged = RDPAccountant(relation=REPLACE).compose(BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5), 20)
+    ranged = RDPAccountant(relation=REPLACE).compose(
+        BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5), 20
+    )
     trade_off, grid = trade_off_of(ranged), np.linspace(0, 1, 101)
     values = np.array([trade_off(float(hits)) for hits in grid])
-    assert (np.diff(values, 2) > -1e-9).all() and (values <= grid).all() and values[-1] == pytest.approx(1.0)
+    assert (
+        (np.diff(values, 2) > -1e-9).all()
+        and (values <= grid).all()
+        and values[-1] == pytest.approx(1.0)
+    )
     for epsilon in (0.5, 2.0):
         close = pairs(epsilon, ranged.get_delta(epsilon))
         assert all(trade_off(float(hits)) >= close(float(hits)) - 0.02 for hits in grid)

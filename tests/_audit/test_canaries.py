@@ -12,10 +12,12 @@ def made(kind: Kind = "outlying", *, seed: int = 0, poisons: float = 0.0) -> Can
     return CanaryRecords(Drawn(), canaries=32, kind=kind, seed=seed, poisons=poisons)
 
 
-@pytest.mark.parametrize(("kind", "copies"), [("outlying", 1), ("duplicated", 2), ("mislabelled", 1)])
+@pytest.mark.parametrize(
+    ("kind", "copies"), [("outlying", 1), ("duplicated", 2), ("mislabelled", 1)]
+)
 def test_records_of_the_source_stay_and_canaries_are_added(kind: Kind, copies: int) -> None:
     data, source = made(kind), Drawn()
-    data.expect_distinct()
+    data.require_distinct()
     for role, more in zip(Role, (32 * copies, len(data.probe_ids), 0), strict=True):
         ours, theirs = data.records(role), source.records(role)
         assert len(ours) == len(theirs) + more
@@ -31,14 +33,18 @@ def test_poisons_take_over_a_share_of_the_records() -> None:
     rows = (honest.features[:] != poisoned.features[:]).any(axis=1)
     assert rows.sum() == 240 and not rows[-32:].any()
     assert np.array_equal(honest.labels[~rows], poisoned.labels[~rows])
-    assert np.ptp(poisoned.features[:][rows], axis=0).max() == 0  # all alike, so that usual ballots are small
+    assert (
+        np.ptp(poisoned.features[:][rows], axis=0).max() == 0
+    )  # all alike, so that usual ballots are small
     assert abs(poisoned.labels[rows].mean() - 0.5) < 4 * 0.5 / np.sqrt(240 * LABELS)
 
 
 @pytest.mark.parametrize("kind", ["outlying", "duplicated", "mislabelled"])
 def test_a_coin_decides_in_which_version_a_canary_is_there(kind: Kind) -> None:
     one, other = made(kind, seed=1), made(kind, seed=2)
-    assert np.array_equal(one.present, made(kind, seed=1).present) and not np.array_equal(one.present, other.present)
+    assert np.array_equal(one.present, made(kind, seed=1).present) and not np.array_equal(
+        one.present, other.present
+    )
     assert 8 < one.present.sum() < 24
     private, canaries = one.records(Role.PRIVATE), one.canaries
     for copy in one.ids:
@@ -53,7 +59,8 @@ def test_a_coin_decides_in_which_version_a_canary_is_there(kind: Kind) -> None:
 
 
 def test_the_scores_of_a_canary_are_its_own() -> None:
-    """Answers that are linear in the features tell canaries apart, and say nothing of what all samples share."""
+    """Answers that are linear in the features tell canaries apart, and say nothing of what all
+    samples share."""
     canaries = made().canaries
     slopes = canaries.features[0, 5] / (canaries.features[0, 5] ** 2).sum()
     answers = 3 + (canaries.probes @ slopes)[:, None] * canaries.signs[5]

@@ -1,4 +1,5 @@
-"""Exact divergences of a release: they follow from the votes, and show faults of counting without sampling."""
+"""Exact divergences of a release: they follow from the votes, and show faults of counting without
+sampling."""
 
 import itertools
 import math
@@ -10,7 +11,7 @@ from scipy.stats import norm
 
 from pate._audit.exact import Exact, joint_epsilon
 from pate._audit.repeated import Teachers, World
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.accounting._gaussian import gaussian_epsilon
 from pate.aggregators import (
@@ -28,12 +29,16 @@ from tests._audit.test_repeated import Plant, a_shared_partition, no_clip
 from tests._audit.worlds import DELTA, MU, moments, voting
 
 
-def leaks(world: World, aggregator: Aggregator, *, paid: float = gaussian_epsilon(DELTA, MU)) -> Exact:
+def leaks(
+    world: World, aggregator: Aggregator, *, paid: float = gaussian_epsilon(DELTA, MU)
+) -> Exact:
     return world.exact(aggregator, np.random.default_rng(5), paid=paid, delta=DELTA)
 
 
 @pytest.mark.parametrize(
-    ("plant", "teachers", "poisons"), [(no_clip, None, 0.65), (a_shared_partition, 100, 0.0)], ids=["clip", "partition"]
+    ("plant", "teachers", "poisons"),
+    [(no_clip, None, 0.65), (a_shared_partition, 100, 0.0)],
+    ids=["clip", "partition"],
 )
 def test_what_votes_are_counted_wrongly_is_found(
     plant: Plant, teachers: int | None, poisons: float, monkeypatch: pytest.MonkeyPatch
@@ -47,7 +52,8 @@ def test_what_votes_are_counted_wrongly_is_found(
 
 
 def test_counts_leak_as_much_as_their_enumerated_laws() -> None:
-    """One query and label: laws of a noisy count with a canary and without it, in steps so fine that none matters."""
+    """One query and label: laws of a noisy count with a canary and without it, in steps so fine
+    that none matters."""
     votes = Votes.from_ballots(np.array([[[1], [0], [1]]], dtype=np.uint8))
     world = Teachers(votes, np.array([[0]]), np.array([[[[[1]]]], [[[[0]]]]], dtype=np.uint8))
     told = world.exact(NoisyVotes(sigma_votes=1.5), np.random.default_rng(0), paid=9.0, delta=1e-3)
@@ -58,7 +64,8 @@ def test_counts_leak_as_much_as_their_enumerated_laws() -> None:
 
 
 def turned_teachers(*, num_queries: int = 80, doubt: float = 0.5) -> Teachers:
-    """Random ballots of 20 teachers on five labels; four of them have canaries that turn all that they say."""
+    """Random ballots of 20 teachers on five labels; four of them have canaries that turn all that
+    they say."""
     doubted = np.random.default_rng(3).random((num_queries, 20, 5)) < doubt
     ballots = (doubted ^ np.array([1, 1, 0, 0, 0], dtype=np.bool_)).astype(np.uint8)
     ours = ballots[:, None, :4]
@@ -91,10 +98,11 @@ DISCRETE: tuple[Aggregator, ...] = (
 
 @pytest.mark.parametrize("aggregator", DISCRETE, ids=lambda aggregator: type(aggregator).__name__)
 def test_discrete_releases_leak_what_is_paid_at_most(aggregator: Aggregator) -> None:
-    """What is paid for all queries is not exceeded; it is, where the votes are released with a sixth of the noise."""
+    """What is paid for all queries is not exceeded; it is, where the votes are released with a
+    sixth of the noise."""
     world = turned_teachers(num_queries=15, doubt=0.1)
     accountant = RDPAccountant(relation=NeighboringRelation.REPLACE_RECORD)
-    accountant.compose(aggregator.event(Panel(20, 5)), 15)
+    accountant.compose(aggregator.event(VoteShape(20, 5)), 15)
     paid = accountant.get_epsilon(delta=DELTA)
     told = leaks(world, aggregator, paid=paid)
     assert 0.1 * paid < told.epsilon < paid and not told.refuted
@@ -107,7 +115,12 @@ def test_discrete_releases_leak_what_is_paid_at_most(aggregator: Aggregator) -> 
     ("aggregator", "yes", "num_teachers", "turned"),
     [
         (StableMajority(sigma_majority=0.2, delta_majority=1e-10), 14, 20, [0]),
-        (StableTopK(scale_gap=1.0, sigma_test=0.4, delta_test=1e-10, allow_empty=False), 8, 20, [0, 1]),
+        (
+            StableTopK(scale_gap=1.0, sigma_test=0.4, delta_test=1e-10, allow_empty=False),
+            8,
+            20,
+            [0, 1],
+        ),
         (Powerset(scale_powerset=0.05), 1, 2, [0, 0]),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Aggregator) else str(value),
@@ -115,13 +128,16 @@ def test_discrete_releases_leak_what_is_paid_at_most(aggregator: Aggregator) -> 
 def test_outcomes_rarer_than_what_float_errs_are_possible(
     aggregator: Aggregator, yes: int, num_teachers: int, turned: list[int]
 ) -> None:
-    """With so little noise one version has a rare outcome that the other has with a chance below 1e-16."""
+    """With so little noise one version has a rare outcome that the other has with a chance below
+    1e-16."""
     ballots = np.zeros((1, num_teachers, len(turned)), dtype=np.uint8)
     ballots[0, :yes, 0] = 1
     first, second = ballots[:, None, :1], np.array(turned, dtype=np.uint8)[None, None, None]
     world = Teachers(Votes.from_ballots(ballots), np.array([[0]]), np.stack((first, second)))
     accountant = RDPAccountant(relation=NeighboringRelation.REPLACE_RECORD)
-    paid = accountant.compose(aggregator.event(Panel(num_teachers, len(turned))), 1).get_epsilon(delta=1e-9)
+    paid = accountant.compose(
+        aggregator.event(VoteShape(num_teachers, len(turned))), 1
+    ).get_epsilon(delta=1e-9)
     told = world.exact(aggregator, np.random.default_rng(5), paid=paid, delta=1e-9)
     assert 0.1 * paid < told.epsilon < paid and not told.refuted
 
@@ -148,7 +164,10 @@ def test_answers_together_leak_as_much_as_their_enumerated_law(zeros: bool, delt
     p, q = generator.dirichlet(np.ones(4), size=(2, 5))
     q = 0.7 * p + 0.3 * q
     if zeros:  # what is possible on one side alone, seldom
-        p, q = np.column_stack((p * (1 - 1e-5), np.full(5, 1e-5), np.zeros(5))), np.column_stack((q, np.zeros((5, 2))))
+        p, q = (
+            np.column_stack((p * (1 - 1e-5), np.full(5, 1e-5), np.zeros(5))),
+            np.column_stack((q, np.zeros((5, 2)))),
+        )
     expected = exact_epsilon(product_of(p), product_of(q), delta=delta)
     told = joint_epsilon(p, q, delta=delta)
     if math.isinf(expected):
@@ -168,7 +187,8 @@ def test_laws_that_share_nothing_are_told_though_their_sums_err() -> None:
 
 @pytest.mark.parametrize(("n", "chance"), [(40, 0.6), (150, 0.53)])
 def test_bits_leak_as_the_binomial_law_of_them(n: int, chance: float) -> None:
-    """So unlikely a tail, and so small a delta, that a transform without care would make them up."""
+    """So unlikely a tail, and so small a delta, that a transform without care would make them
+    up."""
     p, q = np.full((n, 2), [chance, 1 - chance]), np.full((n, 2), [1 - chance, chance])
     ones = np.arange(n + 1)
     coefficients = np.array([math.comb(n, k) for k in range(n + 1)], dtype=np.float64)

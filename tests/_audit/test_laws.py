@@ -26,7 +26,8 @@ DELTAS = (0.0, 1e-3, 0.05)
 
 
 class FlipContract(test_top_k._TopK):
-    """Permute-and-flip, again and again; its curve is that of its mechanism, whose contract is elsewhere."""
+    """Permute-and-flip, again and again; its curve is that of its mechanism, whose contract is
+    elsewhere."""
 
     def make(self, relation: NeighboringRelation) -> Aggregator:
         return PermuteAndFlip(k=self.k, scale_flip=self.scale, neighboring_relation=relation)
@@ -34,7 +35,9 @@ class FlipContract(test_top_k._TopK):
     def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
         sequences = oracles.sequences(3, self.k)
         scores = tuple(count / self.scale for count in law_oracles.counts(votes))
-        return law_oracles.sets_law(sequences, oracles.peel_law(scores, sequences, oracles.flip_law), 3)
+        return law_oracles.sets_law(
+            sequences, oracles.peel_law(scores, sequences, oracles.flip_law), 3
+        )
 
 
 CONTRACTS: tuple[AggregatorContract, ...] = (
@@ -63,33 +66,46 @@ CONTRACTS: tuple[AggregatorContract, ...] = (
 
 def some_pairs(contract: AggregatorContract, most: int = 60) -> list[tuple[Ballots, Ballots]]:
     """Return pairs of neighbors, spread over all of them."""
-    pairs = neighbors(contract.panel, REPLACE)
+    pairs = neighbors(contract.shape, REPLACE)
     return pairs[:: -(-len(pairs) // most)]
 
 
 def sides(contract: AggregatorContract, pairs: list[tuple[Ballots, Ballots]]) -> list[Votes]:
     """Return the votes of the first and of the second members of pairs, a query for each."""
-    return [Votes.from_ballots(np.array(ballots, dtype=np.uint8)) for ballots in zip(*pairs, strict=True)]
+    return [
+        Votes.from_ballots(np.array(ballots, dtype=np.uint8))
+        for ballots in zip(*pairs, strict=True)
+    ]
 
 
-@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: type(contract).__name__.removeprefix("Test"))
+@pytest.mark.parametrize(
+    "contract", CONTRACTS, ids=lambda contract: type(contract).__name__.removeprefix("Test")
+)
 def test_laws_tell_neighbors_apart_as_well_as_their_oracles(contract: AggregatorContract) -> None:
     aggregator, pairs = contract.make(REPLACE), some_pairs(contract)
     rows = list(zip(*laws(aggregator, *sides(contract, pairs)), strict=True))
     curves = []
     for ballots, (p, q) in zip(pairs, rows, strict=True):
-        assert p.sum() == pytest.approx(1) and q.sum() == pytest.approx(1) and min(p.min(), q.min()) >= 0
+        assert (
+            p.sum() == pytest.approx(1)
+            and q.sum() == pytest.approx(1)
+            and min(p.min(), q.min()) >= 0
+        )
         first, second = (contract.law(contract.votes(side), REPLACE) for side in ballots)
         outcomes = sorted({*first, *second})
         expected = [[law.get(outcome, 0.0) for outcome in outcomes] for law in (first, second)]
         for delta in DELTAS:
             epsilon = exact_epsilon(*expected, delta=delta)
-            assert exact_epsilon(p.tolist(), q.tolist(), delta=delta) == pytest.approx(epsilon, abs=1e-9)
+            assert exact_epsilon(p.tolist(), q.tolist(), delta=delta) == pytest.approx(
+                epsilon, abs=1e-9
+            )
             curves.append(epsilon)
     assert max(epsilon for epsilon in curves if np.isfinite(epsilon)) > 0.4
 
 
-@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: type(contract).__name__.removeprefix("Test"))
+@pytest.mark.parametrize(
+    "contract", CONTRACTS, ids=lambda contract: type(contract).__name__.removeprefix("Test")
+)
 def test_a_canary_that_no_query_sees_has_laws_of_no_query(contract: AggregatorContract) -> None:
     votes, _ = sides(contract, some_pairs(contract))
     p, q = laws(contract.make(REPLACE), votes[:0], votes[:0])
@@ -108,12 +124,15 @@ def test_another_scale_is_another_law() -> None:
 
 
 def test_sets_that_are_chosen_among_two_thousand() -> None:
-    """Far more outcomes than the oracles list, and a canary that turns all labels of one teacher."""
+    """Far more outcomes than the oracles list, and a canary that turns all labels of one
+    teacher."""
     generator = np.random.default_rng(0)
     ballots = (generator.random((3, 30, 14)) < np.linspace(0.1, 0.9, 14)).astype(np.uint8)
     turned = ballots.copy()
     turned[:, 4] ^= 1
-    p, q = laws(Canonical(k=5, scale_canonical=3.0), Votes.from_ballots(ballots), Votes.from_ballots(turned))
+    p, q = laws(
+        Canonical(k=5, scale_canonical=3.0), Votes.from_ballots(ballots), Votes.from_ballots(turned)
+    )
     assert p.shape == (3, 2002)
     np.testing.assert_allclose(p.sum(axis=1), 1)
     assert 0.1 < np.abs(np.log(p / q)).max() <= 2 / 3
@@ -130,9 +149,18 @@ def test_sets_that_are_chosen_among_two_thousand() -> None:
             Peeling(k=2, scale_peel=1.0, noise_law="laplace"),
             "the law of what Peeling with laplace noise releases is not",
         ),
-        (StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=0.1, noise_law="logistic"), "StableTopK with logistic"),
-        (Canonical(k=10, scale_canonical=1.0), "a query has 184,756 outcomes, of which 4,096 are listed at most"),
-        (Canonical(k=3, scale_canonical=1.0, noise_law="exponential"), "a query has 1,140 outcomes, of which 128 are"),
+        (
+            StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=0.1, noise_law="logistic"),
+            "StableTopK with logistic",
+        ),
+        (
+            Canonical(k=10, scale_canonical=1.0),
+            "a query has 184,756 outcomes, of which 4,096 are listed at most",
+        ),
+        (
+            Canonical(k=3, scale_canonical=1.0, noise_law="exponential"),
+            "a query has 1,140 outcomes, of which 128 are",
+        ),
         (Joint(k=4, scale_joint=1.0), "a query has 116,280 outcomes"),
         (Peeling(k=4, scale_peel=1.0), "a query has 6,195 outcomes"),
     ],
@@ -149,7 +177,9 @@ def test_a_subclass_may_have_another_law() -> None:
         """Another aggregator, whose law nobody knows."""
 
     votes = Votes.from_ballots(np.zeros((1, 3, 2), dtype=np.uint8))
-    with pytest.raises(NotAtHandError, match="the law of what Twice releases is not known to an audit"):
+    with pytest.raises(
+        NotAtHandError, match="the law of what Twice releases is not known to an audit"
+    ):
         laws(Twice(scale_powerset=1.0), votes, votes)
 
 
@@ -163,8 +193,12 @@ def test_powerset_laws_have_few_outcomes_whatever_the_number_of_labels() -> None
     ballots = np.zeros((1, 5, 64), dtype=np.uint8)
     turned = ballots.copy()
     turned[0, 0, :2] = 1
-    p, q = laws(Powerset(scale_powerset=0.2), Votes.from_ballots(ballots), Votes.from_ballots(turned))
+    p, q = laws(
+        Powerset(scale_powerset=0.2), Votes.from_ballots(ballots), Votes.from_ballots(turned)
+    )
     weights = [np.exp([5 / 0.2, 0.0]), np.exp([4 / 0.2, 1 / 0.2])]
     for law, (most, moved) in zip((p, q), weights, strict=True):
         total = most + moved + 2.0**64 - 2
-        np.testing.assert_allclose(np.sort(law[0])[::-1], np.sort([most, moved, 2.0**64 - 2])[::-1] / total, rtol=1e-6)
+        np.testing.assert_allclose(
+            np.sort(law[0])[::-1], np.sort([most, moved, 2.0**64 - 2])[::-1] / total, rtol=1e-6
+        )

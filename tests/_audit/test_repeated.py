@@ -1,4 +1,5 @@
-"""Audits of releases made again and again: nothing honest is accused, and planted faults are found."""
+"""Audits of releases made again and again: nothing honest is accused, and planted faults are
+found."""
 
 from collections.abc import Callable, Iterator
 
@@ -92,7 +93,9 @@ FAULTS: dict[str, tuple[Plant, Callable[[], Moments]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_planted_faults_are_found_in_19_of_20_audits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_faults_are_found_in_19_of_20_audits(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant, world = FAULTS[name]
     releases = world()
     # negative control: the same audit of the same world
@@ -131,7 +134,9 @@ def test_a_canary_in_two_records_is_worth_two() -> None:
     assert 0.7 < audit.right < 0.86 and not audit.refuted
 
 
-def coded(generator: np.random.Generator, *, canaries: int, teachers: int, queries: int, labels: int) -> Teachers:
+def coded(
+    generator: np.random.Generator, *, canaries: int, teachers: int, queries: int, labels: int
+) -> Teachers:
     """Teachers of whom a canary turns all votes around, among others whose votes are halved."""
     ballots = generator.integers(0, 2, (queries, teachers, labels), dtype=np.uint8)
     sides = np.stack((ballots[:, None, :canaries], 1 - ballots[:, None, :canaries]))
@@ -154,13 +159,19 @@ class Labels(NoisyVotes):
     """Noisy votes of which only the labels are released."""
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        return super().aggregate(votes, generator=generator)._replace(noisy_counts=None, noise_std=None)
+        return (
+            super()
+            .aggregate(votes, generator=generator)
+            ._replace(noisy_counts=None, noise_std=None)
+        )
 
 
 def test_labels_tell_nearly_as_much_where_votes_are_halved() -> None:
     """A label has the sign of a count, which is worth ``2 / pi`` of its squared mu near a tie."""
     generator = np.random.default_rng(4)
     world = coded(generator, canaries=16, teachers=60, queries=80, labels=5)
-    shares = list(world.repeat(Labels(sigma_votes=float(np.sqrt(400)) / MU), runs=30, generator=generator))
+    shares = list(
+        world.repeat(Labels(sigma_votes=float(np.sqrt(400)) / MU), runs=30, generator=generator)
+    )
     assert abs(float(np.mean(shares)) - ndtr(MU / 2 * np.sqrt(2 / np.pi))) < 0.05
     assert not Repeated.of(shares, gaussian_trade_off(MU), delta=DELTA).refuted

@@ -49,7 +49,9 @@ def sees_votes(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_student_that_sees_votes_is_found_in_19_of_20_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_student_that_sees_votes_is_found_in_19_of_20_audits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not whole(tmp_path / "honest", canaries=256, seed=0).refuted
     sees_votes(monkeypatch)
     outcomes = [whole(tmp_path / str(seed), canaries=256, seed=seed) for seed in range(20)]
@@ -98,8 +100,14 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     assert shares.read_text().startswith(kept) and len(shares.read_text().splitlines()) == 5
     printed = capsys.readouterr().out
     for file in Path("audited").rglob("*"):
-        if file.is_file() and file.suffix in (".txt", ".yaml", ".md") and "private" not in file.parts:
-            marked = file.read_text().lstrip("# ").startswith("NOT PRIVATE") or file.name == "data.yaml"
+        if (
+            file.is_file()
+            and file.suffix in (".txt", ".yaml", ".md")
+            and "private" not in file.parts
+        ):
+            marked = (
+                file.read_text().lstrip("# ").startswith("NOT PRIVATE") or file.name == "data.yaml"
+            )
             assert marked or "epsilon" not in file.read_text(), file
     for statement in Path("audited").rglob("privacy.json"):
         assert json.loads(statement.read_text())["private"] is False
@@ -107,14 +115,24 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     assert "Expected releases of which none is of an audit" in capsys.readouterr().err
     assert "The statement stands." in printed and printed.count("NOT PRIVATE") >= 3
     content = json.loads(Path("audited/audit.json").read_text())
-    assert content["private"] is False and content["refuted"] is False and content["repeated"]["runs"] == 4
+    assert (
+        content["private"] is False
+        and content["refuted"] is False
+        and content["repeated"]["runs"] == 4
+    )
     assert {path: path.read_bytes() for path in before} == before
     assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data", "audited"}
     assert cli.main([*command, "--kind", "duplicated"]) == 2
-    assert "Expected the data and the canaries that the audit in audited was begun with" in capsys.readouterr().err
+    assert (
+        "Expected the data and the canaries that the audit in audited was begun with"
+        in capsys.readouterr().err
+    )
     assert cli.main([*command, "--label.target_epsilon", "3"]) == 2
     error = capsys.readouterr().err
-    assert "target_epsilon=3.0 (was 2.0). Choose another folder with --output" in error and "--overwrite" not in error
+    assert (
+        "target_epsilon=3.0 (was 2.0). Choose another folder with --output" in error
+        and "--overwrite" not in error
+    )
     assert Path("audited/run/public/labels.npz").read_bytes() == labels
 
 
@@ -122,7 +140,10 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     ("words", "message"),
     [
         (["--canaries", "3"], "Expected a power of two of canaries, got canaries=3"),
-        (["--poisons", "1.5"], "Expected 0 <= poisons < 1, a share of the records, got poisons=1.5"),
+        (
+            ["--poisons", "1.5"],
+            "Expected 0 <= poisons < 1, a share of the records, got poisons=1.5",
+        ),
         (["--releases", "-1"], "Expected an integer releases >= 0, got releases=-1"),
         (["--kind", "shy"], "kind"),
         (["--data.init_args.path=data/none.npz"], "missing='data/none.npz'"),
@@ -143,17 +164,36 @@ def test_bad_settings_leave_nothing_behind(
     assert {path.name for path in Path("data").iterdir()} == {"table.npz", "table.ledger.sqlite"}
 
 
-def test_a_setting_of_the_data_can_be_none(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = ["--data.init_args.features=null", "--data.init_args.labels", "[a, b, c]", "--print_config"]
+def test_a_setting_of_the_data_can_be_none(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [
+        "--data.init_args.features=null",
+        "--data.init_args.labels",
+        "[a, b, c]",
+        "--print_config",
+    ]
     assert cli.main(["audit", "mine", *settings]) == 0
     source = yaml.safe_load(capsys.readouterr().out)["data"]["init_args"]["source"]["init_args"]
     assert source["features"] is None and source["labels"] == ["a", "b", "c"]
     assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data"}
 
 
-def test_features_that_are_no_rows_are_refused(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_features_that_are_no_rows_are_refused(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with np.load("data/table.npz") as table:
-        np.savez("data/pictures.npz", **{**table, "X": table["X"][:, None, :4].reshape(-1, 1, 2, 2)})
-    assert cli.main(["audit", "mine", "--output", "audited", "--data.init_args.path=data/pictures.npz"]) == 2
-    assert "Expected features that are rows of numbers: a feature map, such as PublicPCA" in capsys.readouterr().err
+        np.savez(
+            "data/pictures.npz", **{**table, "X": table["X"][:, None, :4].reshape(-1, 1, 2, 2)}
+        )
+    assert (
+        cli.main(
+            ["audit", "mine", "--output", "audited", "--data.init_args.path=data/pictures.npz"]
+        )
+        == 2
+    )
+    assert (
+        "Expected features that are rows of numbers: a feature map, such as PublicPCA"
+        in capsys.readouterr().err
+    )
     assert not Path("audited").exists()

@@ -40,7 +40,12 @@ class Drawn(DataSource):
 
 
 def moments(
-    kind: Kind = "outlying", *, canaries: int = 64, teachers: int | None = None, poisons: float = 0.0, size: int = 800
+    kind: Kind = "outlying",
+    *,
+    canaries: int = 64,
+    teachers: int | None = None,
+    poisons: float = 0.0,
+    size: int = 800,
 ) -> Moments:
     """The records as voters, or those of ``teachers`` parts."""
     data = CanaryRecords(Drawn(size), canaries=canaries, kind=kind, seed=1, poisons=poisons)
@@ -53,7 +58,11 @@ def moments(
     place = dict(zip(private.ids[order].tolist(), range(len(order)), strict=True))
     coordinates, labels = geometry.coordinates(private.features[:][order]), private.labels[order]
     voters: Voters = RecordVoters(
-        geometry=geometry, num_voters=1 << 23, num_labels=LABELS, coordinates=coordinates, labels=labels
+        geometry=geometry,
+        num_voters=1 << 23,
+        num_labels=LABELS,
+        coordinates=coordinates,
+        labels=labels,
     )
     if teachers is not None:
         voters = GroupVoters(

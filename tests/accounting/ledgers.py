@@ -13,7 +13,13 @@ import pytest
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
 from pate.accounting._charges import Events, name_of, plain_events
-from pate.accounting._events import BoundedRangeEvent, ComposedEvent, Event, GaussianEvent, StabilityTestEvent
+from pate.accounting._events import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    StabilityTestEvent,
+)
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._verification import verify_ledger
@@ -31,8 +37,12 @@ def gaussian(noise_multiplier: float) -> Events:
 
 def stable(scale_gap: float = 40.0, sigma: float = 60.0) -> Events:
     def event(relation: NeighboringRelation) -> Event:
-        choice = BoundedRangeEvent(eta=2 * relation.count_window / scale_gap, neighboring_relation=relation)
-        test = StabilityTestEvent(sigma=sigma, delta_test=1e-9, shift=2, num_teachers=50, neighboring_relation=relation)
+        choice = BoundedRangeEvent(
+            eta=2 * relation.count_window / scale_gap, neighboring_relation=relation
+        )
+        test = StabilityTestEvent(
+            sigma=sigma, delta_test=1e-9, shift=2, num_teachers=50, neighboring_relation=relation
+        )
         return ComposedEvent(events=(choice, test))
 
     return {relation: event(relation) for relation in NeighboringRelation}
@@ -47,7 +57,9 @@ NO_TESTS = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, max
 
 
 def reserve(ledger: Ledger, events: Events, count: int, budget: Budget | None = None) -> int:
-    return ledger.reserve(events, count=count, run="run", description="test", seeded=False, budget=budget)
+    return ledger.reserve(
+        events, count=count, run="run", description="test", seeded=False, budget=budget
+    )
 
 
 def refused(ledger: Ledger, events: Events, count: int, budget: Budget | None = None) -> str | None:
@@ -74,7 +86,7 @@ def filled(path: Path) -> Ledger:
     return Ledger(path)
 
 
-def expect_stop(path: Path) -> None:
+def require_stop(path: Path) -> None:
     before = path.read_bytes() if path.is_file() else None
     for use in (Ledger, read_ledger, verify_ledger):
         with pytest.raises(ValueError, match=ONE_LINE):
@@ -95,4 +107,6 @@ def forge(path: Path, rows: list[dict[str, Any]]) -> Path:
 def bodies(path: Path) -> list[dict[str, Any]]:
     """Return what the rows say."""
     with closing(sqlite3.connect(path)) as connection:
-        return [json.loads(body) for (body,) in connection.execute("SELECT body FROM log ORDER BY row")]
+        return [
+            json.loads(body) for (body,) in connection.execute("SELECT body FROM log ORDER BY row")
+        ]

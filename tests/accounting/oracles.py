@@ -1,4 +1,7 @@
-"""Curves, trade-offs and epsilons by their plain definitions in mpmath. No formula is shared with the package."""
+"""Curves, trade-offs and epsilons by their plain definitions in mpmath.
+
+No formula is shared with the package.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -88,7 +91,8 @@ def bernoulli_shift(alpha: float, low: mp.mpf, high: mp.mpf) -> mp.mpf:
 
 
 def normal_divergence(alpha: float, shift: float, first: float, second: float) -> float:
-    """Divergence of N(0, first^2) from N(shift, second^2) as a sum over a fine grid, or infinite."""
+    """Divergence of N(0, first^2) from N(shift, second^2) as a sum over a fine grid, or
+    infinite."""
     precision = alpha / first**2 + (1 - alpha) / second**2
     if precision <= 0:
         return float("inf")
@@ -96,17 +100,24 @@ def normal_divergence(alpha: float, shift: float, first: float, second: float) -
     x, step = np.linspace(centre - 40 * width, centre + 40 * width, 4001, retstep=True)
     log_p = -(x**2) / (2 * first**2) - np.log(first)
     log_q = -((x - shift) ** 2) / (2 * second**2) - np.log(second)
-    total = np.logaddexp.reduce(alpha * log_p + (1 - alpha) * log_q) + np.log(step / np.sqrt(2 * np.pi))
+    total = np.logaddexp.reduce(alpha * log_p + (1 - alpha) * log_q) + np.log(
+        step / np.sqrt(2 * np.pi)
+    )
     return float(total / (alpha - 1))
 
 
 def normal_divergence_closed(alpha: float, shift: mp.mpf, first: mp.mpf, second: mp.mpf) -> mp.mpf:
-    """Divergence of N(0, first^2) from N(shift, second^2) by Gil, Alajaji & Linder (2013), or infinite."""
+    """Divergence of N(0, first^2) from N(shift, second^2) by Gil, Alajaji & Linder (2013), or
+    infinite."""
     a = mp.mpf(alpha)
     mixed = a * second**2 + (1 - a) * first**2
     if mixed <= 0:
         return mp.inf
-    return mp.log(second / first) + mp.log(second**2 / mixed) / (2 * (a - 1)) + a * shift**2 / (2 * mixed)
+    return (
+        mp.log(second / first)
+        + mp.log(second**2 / mixed) / (2 * (a - 1))
+        + a * shift**2 / (2 * mixed)
+    )
 
 
 def gaussian_epsilon(delta: float, mu: float) -> mp.mpf:
@@ -130,15 +141,20 @@ def epsilon_of_curve(rdp: Sequence[float], orders: Sequence[float], delta: float
     best = mp.inf
     for value, order in zip(rdp, orders, strict=True):
         a = mp.mpf(float(order))
-        best = min(best, mp.mpf(float(value)) + mp.log(1 - 1 / a) - (mp.log(delta) + mp.log(a)) / (a - 1))
+        best = min(
+            best, mp.mpf(float(value)) + mp.log(1 - 1 / a) - (mp.log(delta) + mp.log(a)) / (a - 1)
+        )
     return float(max(best, 0))
 
 
 def noisy_max_law(scores: Sequence[float], sd: float) -> np.ndarray:
-    """Law of the largest of scores with normal noise, by Gauss-Hermite quadrature on the winner's noise."""
+    """Law of the largest of scores with normal noise, by Gauss-Hermite quadrature on the winner's
+    noise."""
     nodes, weights = _NODES, _WEIGHTS
     x = np.asarray(scores, dtype=float) / sd
-    log_wins = np.array([sum(log_ndtr(nodes + x[i] - x[j]) for j in range(len(x)) if j != i) for i in range(len(x))])
+    log_wins = np.array(
+        [sum(log_ndtr(nodes + x[i] - x[j]) for j in range(len(x)) if j != i) for i in range(len(x))]
+    )
     law = np.exp(log_wins) @ weights
     return np.asarray(law / law.sum())
 

@@ -40,20 +40,28 @@ def pure(epsilon: float, relation: NeighboringRelation = REPLACE) -> Event:
     return PureDPEvent(epsilon=epsilon, neighboring_relation=relation)
 
 
-def accountant(*charges: tuple[Event, int], relation: NeighboringRelation = REPLACE) -> RDPAccountant:
+def accountant(
+    *charges: tuple[Event, int], relation: NeighboringRelation = REPLACE
+) -> RDPAccountant:
     total = RDPAccountant(relation=relation)
     for event, count in charges:
         total.compose(event, count)
     return total
 
 
-def stable_top_k(relation: NeighboringRelation, *, scale_gap: float, sigma: float, delta_test: float) -> Event:
+def stable_top_k(
+    relation: NeighboringRelation, *, scale_gap: float, sigma: float, delta_test: float
+) -> Event:
     window = relation.count_window
     return ComposedEvent(
         events=(
             BoundedRangeEvent(eta=2 * window / scale_gap, neighboring_relation=relation),
             StabilityTestEvent(
-                sigma=sigma, delta_test=delta_test, shift=window, num_teachers=800, neighboring_relation=relation
+                sigma=sigma,
+                delta_test=delta_test,
+                shift=window,
+                num_teachers=800,
+                neighboring_relation=relation,
             ),
         )
     )
@@ -64,7 +72,9 @@ def stable_top_k(relation: NeighboringRelation, *, scale_gap: float, sigma: floa
 
 @pytest.mark.parametrize(("relation", "epsilon"), [(REPLACE, 8.020), (TEACHER, 3.673)])
 def test_figure_of_stable_top_k(relation: NeighboringRelation, epsilon: float) -> None:
-    total = accountant((stable_top_k(relation, scale_gap=39, sigma=60, delta_test=1e-9), 600), relation=relation)
+    total = accountant(
+        (stable_top_k(relation, scale_gap=39, sigma=60, delta_test=1e-9), 600), relation=relation
+    )
     assert total.get_epsilon(delta=1e-6, conversion="optimal") == pytest.approx(epsilon, abs=6e-4)
     assert total.get_epsilon(delta=1e-6) < 0.952 * epsilon
 
@@ -83,8 +93,15 @@ def test_grid_is_fine_enough() -> None:
     orders = 1 + np.geomspace(1e-3, 1e6, 20_001)
     for rho in np.geomspace(1e-6, 1e3, 19):
         event = gaussian(math.sqrt(1 / (2 * rho)))
-        fine, _ = RDPAccountant(relation=REPLACE, orders=orders).compose(event).get_epsilon_and_order(delta=1e-6)
-        assert accountant((event, 1)).get_epsilon(delta=1e-6, conversion="optimal") <= fine * 1.0005 + 1e-12
+        fine, _ = (
+            RDPAccountant(relation=REPLACE, orders=orders)
+            .compose(event)
+            .get_epsilon_and_order(delta=1e-6)
+        )
+        assert (
+            accountant((event, 1)).get_epsilon(delta=1e-6, conversion="optimal")
+            <= fine * 1.0005 + 1e-12
+        )
 
 
 @pytest.mark.parametrize("conversion", ["tightest", "optimal", "classic", "exact"])
@@ -96,7 +113,9 @@ def test_delta_and_epsilon_are_inverse(conversion: Any) -> None:
 
 
 def test_delta_of_an_infinite_or_impossible_epsilon() -> None:
-    total = accountant((gaussian(20.0), 300), (FailureEvent(delta=1e-7, neighboring_relation=REPLACE), 2))
+    total = accountant(
+        (gaussian(20.0), 300), (FailureEvent(delta=1e-7, neighboring_relation=REPLACE), 2)
+    )
     assert total.get_delta(math.inf) == pytest.approx(2e-7)
     assert accountant((gaussian(1e-3), 1)).get_delta(0.0) <= 1
     assert accountant().get_delta(0.0) == 0
@@ -127,32 +146,51 @@ def test_delta_left_is_what_the_probabilities_say() -> None:
     failing.compose(FailureEvent(delta=1e-3, neighboring_relation=REPLACE))
     d = plain.get_delta(1.0)
     assert failing.get_delta(1.0) == pytest.approx(1e-3 + (1 - 1e-3) * d, rel=1e-12)
-    assert failing.get_epsilon(delta=1e-3 + (1 - 1e-3) * d) == pytest.approx(plain.get_epsilon(delta=d), rel=1e-9)
+    assert failing.get_epsilon(delta=1e-3 + (1 - 1e-3) * d) == pytest.approx(
+        plain.get_epsilon(delta=d), rel=1e-9
+    )
 
 
 def test_the_tighter_of_curve_and_gaussian_is_stated() -> None:
-    gaussians = accountant((gaussian(25.0), 300), (FailureEvent(delta=1e-9, neighboring_relation=REPLACE), 100))
+    gaussians = accountant(
+        (gaussian(25.0), 300), (FailureEvent(delta=1e-9, neighboring_relation=REPLACE), 100)
+    )
     found = gaussians.guarantee(delta=1e-6)
-    assert found.mu == pytest.approx(math.sqrt(300) / 25, rel=1e-12) and found.order is found.rdp is None
+    assert (
+        found.mu == pytest.approx(math.sqrt(300) / 25, rel=1e-12)
+        and found.order is found.rdp is None
+    )
     rest = (1e-6 - gaussians.delta0) / (1 - gaussians.delta0)
     assert found.epsilon == gaussian_epsilon(rest, math.sqrt(gaussians.cost.mu_squared))
     assert found.epsilon < gaussians.get_epsilon(delta=1e-6, conversion="optimal")
-    # a Gaussian that dominates a bounded-range choice costs pi / 2 of its curve: the curve is the tighter one
+    # a Gaussian that dominates a bounded-range choice costs pi / 2 of its curve: the curve is the
+    # tighter one
     ranges = (0.1, *[0.1 + 1e-9] * 9)  # which differ, so that they are no equal rounds
-    choices = accountant(*((BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), 1) for eta in ranges))
+    choices = accountant(
+        *((BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), 1) for eta in ranges)
+    )
     found = choices.guarantee(delta=1e-6)
     assert found.mu is None and found.order is not None
     assert (found.epsilon, found.order) == choices.get_epsilon_and_order(delta=1e-6)
     assert choices.cost.mu_squared == pytest.approx(10 * 0.1**2 * math.pi / 8, rel=1e-3)
-    equal = accountant((BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE), 10)).guarantee(delta=1e-6)
+    equal = accountant((BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE), 10)).guarantee(
+        delta=1e-6
+    )
     assert equal.rounds == 10 and equal.epsilon < found.epsilon
     # nothing is known of a curve from elsewhere
-    mixed = gaussians.compose(RenyiCurveEvent(orders=(2.0,), rdp=(1e-9,), neighboring_relation=REPLACE))
-    assert mixed.guarantee(delta=1e-6).order == pytest.approx(2.0, abs=0.2) and mixed.cost.mu_squared == math.inf
+    mixed = gaussians.compose(
+        RenyiCurveEvent(orders=(2.0,), rdp=(1e-9,), neighboring_relation=REPLACE)
+    )
+    assert (
+        mixed.guarantee(delta=1e-6).order == pytest.approx(2.0, abs=0.2)
+        and mixed.cost.mu_squared == math.inf
+    )
 
 
 def test_a_test_that_costs_all_of_delta_is_infinite() -> None:
-    event = StabilityTestEvent(sigma=1e-3, delta_test=0.5, shift=1, num_teachers=10, neighboring_relation=REPLACE)
+    event = StabilityTestEvent(
+        sigma=1e-3, delta_test=0.5, shift=1, num_teachers=10, neighboring_relation=REPLACE
+    )
     total = accountant((event, 1))
     assert total.delta0 == 1.0
     assert total.get_epsilon(delta=0.999) == math.inf and total.get_delta(1.0) == 1.0
@@ -177,7 +215,9 @@ def test_a_test_that_costs_all_of_delta_is_infinite() -> None:
         ([gaussian(1.0)] * 2, [1.0, 2.0], ValueError),
     ],
 )
-def test_bad_input_raises_and_changes_nothing(events: Any, counts: Any, error: type[Exception]) -> None:
+def test_bad_input_raises_and_changes_nothing(
+    events: Any, counts: Any, error: type[Exception]
+) -> None:
     total = accountant((pure(0.3), 2))
     before = total.rdp, total.delta0, total.events
     with pytest.raises(error, match=r"^Expected [^\n]*$"):
@@ -194,7 +234,15 @@ def test_bad_arguments_of_the_conversion_raise() -> None:
         total.get_epsilon(delta=1e-6, conversion="best")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Expected Gaussian events alone"):
         total.get_epsilon(delta=1e-6, conversion="exact")
-    for orders in ([1.0, 2.0], [3.0, 2.0], [2.0, 1.5, 3.0], [2.0, 2.0], [], [2.0, math.inf], [2.0, 3.0, math.inf]):
+    for orders in (
+        [1.0, 2.0],
+        [3.0, 2.0],
+        [2.0, 1.5, 3.0],
+        [2.0, 2.0],
+        [],
+        [2.0, math.inf],
+        [2.0, 3.0, math.inf],
+    ):
         with pytest.raises(ValueError, match="Expected ascending finite orders above 1"):
             RDPAccountant(relation=REPLACE, orders=np.array(orders))
     assert RDPAccountant(relation=REPLACE, orders=np.array([2.0])).orders.tolist() == [2.0]
@@ -210,12 +258,19 @@ def test_nothing_costs_nothing() -> None:
 
 
 def test_order_of_a_mixed_batch_does_not_matter() -> None:
-    parts = [(gaussian(9.0), 2), (pure(0.1), 3), (RepeatedEvent(event=pure(0.2), count=2), 4), (gaussian(3.0), 1)]
+    parts = [
+        (gaussian(9.0), 2),
+        (pure(0.1), 3),
+        (RepeatedEvent(event=pure(0.2), count=2), 4),
+        (gaussian(3.0), 1),
+    ]
     found = []
     for order in itertools.permutations(parts):
         total = RDPAccountant(relation=REPLACE)
         found.append(
-            total.compose([event for event, _ in order], [count for _, count in order]).get_epsilon(delta=1e-6)
+            total.compose([event for event, _ in order], [count for _, count in order]).get_epsilon(
+                delta=1e-6
+            )
         )
         assert total.events == order
     assert max(found) == pytest.approx(min(found), rel=1e-12)
@@ -311,7 +366,9 @@ def test_epsilon_is_never_below_the_privacy_loss_distribution(noise: float, coun
     for delta in (1e-8, 1e-5):
         above, below = (
             pld.from_gaussian_mechanism(
-                noise / math.sqrt(count), value_discretization_interval=1e-4, pessimistic_estimate=pessimistic
+                noise / math.sqrt(count),
+                value_discretization_interval=1e-4,
+                pessimistic_estimate=pessimistic,
             ).get_epsilon_for_delta(delta)
             for pessimistic in (True, False)
         )
@@ -320,7 +377,9 @@ def test_epsilon_is_never_below_the_privacy_loss_distribution(noise: float, coun
         assert below <= total.get_epsilon(delta=delta, conversion="exact") <= above
 
 
-@pytest.mark.parametrize("count", [2**53 + 1, 2**63, 2**64, 10**400, [2**63], [2**53 + 1], np.uint64(2**63)])
+@pytest.mark.parametrize(
+    "count", [2**53 + 1, 2**63, 2**64, 10**400, [2**63], [2**53 + 1], np.uint64(2**63)]
+)
 def test_counts_beyond_floats_are_refused(count: int) -> None:
     event = GaussianEvent(noise_multiplier=1e3, neighboring_relation=REPLACE)
     accountant = RDPAccountant(relation=REPLACE)
@@ -333,7 +392,11 @@ def test_counts_beyond_floats_are_refused(count: int) -> None:
 
 def test_no_release_costs_nothing_and_no_epsilon_is_below_zero() -> None:
     nothing = gaussian(2.0).cost().times(0)
-    assert (nothing.mu_squared, nothing.log_survival, nothing.rounds) == (0.0, 0.0, 0.0) and not nothing.rdp.any()
+    assert (nothing.mu_squared, nothing.log_survival, nothing.rounds) == (
+        0.0,
+        0.0,
+        0.0,
+    ) and not nothing.rdp.any()
     for epsilon in (-1.0, math.nan):
         with pytest.raises(ValueError, match=r"^Expected epsilon >= 0, got epsilon="):
             accountant((gaussian(20.0), 3)).get_delta(epsilon)
@@ -342,7 +405,9 @@ def test_no_release_costs_nothing_and_no_epsilon_is_below_zero() -> None:
 def test_what_tests_fail_with_is_taken_from_delta_before_the_curve() -> None:
     failures = 2 * math.log1p(-1e-7)
     left = (1e-6 + math.expm1(failures)) / math.exp(failures)
-    assert remaining_delta(1e-6, failures) == pytest.approx(left, rel=1e-9) and left == pytest.approx(8e-7, rel=1e-6)
+    assert remaining_delta(1e-6, failures) == pytest.approx(
+        left, rel=1e-9
+    ) and left == pytest.approx(8e-7, rel=1e-6)
     assert remaining_delta(1e-6, 0.0) == 1e-6 and remaining_delta(1e-7, failures) < 0
 
 

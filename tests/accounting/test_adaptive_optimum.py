@@ -1,4 +1,5 @@
-"""The adaptive optimum against enumeration of the adversary's tree, closed forms, and attacks that are played out."""
+"""The adaptive optimum against enumeration of the adversary's tree, closed forms, and attacks that
+are played out."""
 
 import math
 from collections.abc import Sequence
@@ -42,7 +43,8 @@ EPSILONS = np.array([-0.7, -0.1, 0.0, 0.05, 0.3, 0.9, 1.7, 2.4])
 
 
 def choices(eta: float, losses: FloatArray) -> FloatArray:
-    """Laws ``[M, 2 sides, 2 outcomes]`` of randomised response with losses ``t`` and ``t - eta``."""
+    """Laws ``[M, 2 sides, 2 outcomes]`` of randomised response with losses ``t`` and ``t -
+    eta``."""
     q = np.expm1(losses - eta) / (np.exp(losses - eta) - np.exp(losses))
     p = q * np.exp(losses)
     return np.stack([np.stack([p, 1 - p], 1), np.stack([q, 1 - q], 1)], 1)
@@ -50,12 +52,16 @@ def choices(eta: float, losses: FloatArray) -> FloatArray:
 
 def bits(mu: float, thresholds: FloatArray) -> FloatArray:
     """Laws of the bits of one Gaussian and of another ``mu`` away, in both directions."""
-    a, b = np.concatenate([thresholds, thresholds + mu]), np.concatenate([thresholds + mu, thresholds])
+    a, b = (
+        np.concatenate([thresholds, thresholds + mu]),
+        np.concatenate([thresholds + mu, thresholds]),
+    )
     return np.stack([np.stack([ndtr(a), ndtr(-a)], 1), np.stack([ndtr(b), ndtr(-b)], 1)], 1)
 
 
 def enumerated(gamma: FloatArray, rounds: Sequence[FloatArray]) -> FloatArray:
-    """The best of all adaptive strategies that choose among ``rounds[i]`` ``[M, 2, 2]``, by its definition."""
+    """The best of all adaptive strategies that choose among ``rounds[i]`` ``[M, 2, 2]``, by its
+    definition."""
     if not rounds:
         return np.maximum(0.0, 1 - gamma)
     p, q = rounds[0][:, 0], rounds[0][:, 1]
@@ -81,7 +87,11 @@ CASES = {
     "bit": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS)], 1),
     "two bits": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS)] * 2, 2),
     "three bits": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS[8:-8:2])] * 3, 3),
-    "query": ([bounded_range_pairs(ETA), gaussian_bit_pairs(MU, 6)], [choices(ETA, LOSSES), bits(MU, THRESHOLDS)], 1),
+    "query": (
+        [bounded_range_pairs(ETA), gaussian_bit_pairs(MU, 6)],
+        [choices(ETA, LOSSES), bits(MU, THRESHOLDS)],
+        1,
+    ),
     "two queries": (
         [bounded_range_pairs(ETA), gaussian_bit_pairs(MU, 6)],
         [choices(ETA, LOSSES[4::4]), bits(MU, THRESHOLDS[4:-4:4])] * 2,
@@ -91,14 +101,21 @@ CASES = {
 
 
 def test_a_profile_is_read_at_its_nodes_and_on_chords_between_them() -> None:
-    profile = adaptive_optimum.Profile(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1]))
+    profile = adaptive_optimum.Profile(
+        np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1])
+    )
     for delta, epsilon in ((0.95, 0.0), (0.5, 0.0), (0.2, 1.0), (0.1, 2.0)):
         assert profile.at(delta) == pytest.approx(epsilon) and profile.at(delta) >= epsilon
     middle = math.log((1 + math.e) / 2)  # straight in exp(epsilon), and raised by a part in 10^12
-    assert 0.9e-12 < profile.at(0.35) / middle - 1 < 1.1e-12 and 0.9e-12 < profile.delta_at(middle) / 0.35 - 1 < 1.1e-12
+    assert (
+        0.9e-12 < profile.at(0.35) / middle - 1 < 1.1e-12
+        and 0.9e-12 < profile.delta_at(middle) / 0.35 - 1 < 1.1e-12
+    )
     assert profile.at(0.09) == math.inf
     for epsilon, delta in ((0.0, 0.5), (middle, 0.35), (2.0, 0.1), (3.0, 0.1)):
-        assert profile.delta_at(epsilon) == pytest.approx(delta) and profile.delta_at(epsilon) >= delta
+        assert (
+            profile.delta_at(epsilon) == pytest.approx(delta) and profile.delta_at(epsilon) >= delta
+        )
     assert adaptive_optimum.Profile(np.array([0.5, 1.0]), np.array([0.2, 0.1])).at(0.3) == 0.5
 
 
@@ -115,7 +132,9 @@ def test_one_bounded_range_choice_has_a_closed_form() -> None:
     """sup over t is at e^t = e^((eta + epsilon) / 2)."""
     inside = np.abs(EPSILONS) < ETA
     exact = np.where(
-        inside, (math.exp(ETA / 2) - np.exp(EPSILONS / 2)) ** 2 / math.expm1(ETA), np.maximum(0, -np.expm1(EPSILONS))
+        inside,
+        (math.exp(ETA / 2) - np.exp(EPSILONS / 2)) ** 2 / math.expm1(ETA),
+        np.maximum(0, -np.expm1(EPSILONS)),
     )
     found = bound([bounded_range_pairs(ETA)], 1)
     assert (found >= exact).all()
@@ -139,7 +158,11 @@ def test_bits_never_reach_the_gaussians_that_they_are_cut_from(count: int) -> No
         found = profile.delta[np.searchsorted(profile.epsilon, epsilon - 1e-3)]
         gaussian = gaussian_delta(epsilon, math.sqrt(count) * MU / 4)
         # one bit is as good as its Gaussian; several lose what they cut off
-        assert (1 if count == 1 else 0.3) * gaussian <= found <= gaussian * (1.02 if count == 1 else 0.97)
+        assert (
+            (1 if count == 1 else 0.3) * gaussian
+            <= found
+            <= gaussian * (1.02 if count == 1 else 0.97)
+        )
 
 
 def test_randomised_response_as_often_as_one_likes_is_binomial() -> None:
@@ -153,7 +176,9 @@ def test_randomised_response_as_often_as_one_likes_is_binomial() -> None:
         assert exact <= delta
         assert float(law @ np.maximum(0, -np.expm1(0.99 * found - loss))) > delta
     # the grid is fine beside the spread of narrow losses
-    narrow = adaptive_epsilon(PureDPEvent(epsilon=0.05, neighboring_relation=REPLACE), 40, delta=1e-5)
+    narrow = adaptive_epsilon(
+        PureDPEvent(epsilon=0.05, neighboring_relation=REPLACE), 40, delta=1e-5
+    )
     assert abs(narrow / pure_profile(0.05, 40).at(1e-5) - 1) < 1e-6
 
 
@@ -169,7 +194,9 @@ def test_pure_rounds_are_exact_over_all_their_outcomes(epsilon: float, count: in
             assert 0.99e-9 < profile.delta_at(at) / exact - 1 < 1.01e-9
         if 1e-9 < exact < 0.5:
             assert profile.at(exact) == pytest.approx(at, abs=1e-7)
-    assert profile.delta_at(count * epsilon + 1) == 0 and profile.at(1e-300) == pytest.approx(count * epsilon)
+    assert profile.delta_at(count * epsilon + 1) == 0 and profile.at(1e-300) == pytest.approx(
+        count * epsilon
+    )
 
 
 def test_many_pure_rounds_keep_nine_digits() -> None:
@@ -189,8 +216,13 @@ def test_no_adaptive_play_of_unequal_answers_exceeds_pure_rounds() -> None:
     """Among them laws that reach the ratio on one side alone, and the reverse of each."""
     epsilon, gammas = 0.7, np.exp(np.linspace(0, 2.1, 15))
     q = np.linspace(0.05, 0.45, 9)
-    one_sided = np.stack([np.stack([q * math.exp(epsilon), 1 - q * math.exp(epsilon)], 1), np.stack([q, 1 - q], 1)], 1)
-    one_sided = one_sided[(one_sided[:, 0, 1] * math.exp(epsilon) >= one_sided[:, 1, 1]) & (one_sided[:, 0, 1] > 0)]
+    one_sided = np.stack(
+        [np.stack([q * math.exp(epsilon), 1 - q * math.exp(epsilon)], 1), np.stack([q, 1 - q], 1)],
+        1,
+    )
+    one_sided = one_sided[
+        (one_sided[:, 0, 1] * math.exp(epsilon) >= one_sided[:, 1, 1]) & (one_sided[:, 0, 1] > 0)
+    ]
     truth = 1 / (1 + math.exp(-epsilon))
     response = np.array([[[truth, 1 - truth], [1 - truth, truth]]])
     laws = np.concatenate([one_sided, one_sided[:, ::-1], response])
@@ -199,30 +231,44 @@ def test_no_adaptive_play_of_unequal_answers_exceeds_pure_rounds() -> None:
     assert (best <= bounds + 1e-15).all() and (best >= bounds * (1 - 1e-8)).all()
     # a wider round beside them does
     wide = 1 / (1 + math.exp(-1.01 * epsilon))
-    assert (enumerated(gammas, [laws, laws, np.array([[[wide, 1 - wide], [1 - wide, wide]]])]) > bounds)[3:].all()
+    assert (
+        enumerated(gammas, [laws, laws, np.array([[[wide, 1 - wide], [1 - wide, wide]]])]) > bounds
+    )[3:].all()
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.0828, 100), (0.02, 1000), (0.2, 31)])
-def test_pure_rounds_have_the_epsilon_of_their_loss_distribution(epsilon: float, count: int) -> None:
+def test_pure_rounds_have_the_epsilon_of_their_loss_distribution(
+    epsilon: float, count: int
+) -> None:
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    total = RDPAccountant(relation=REPLACE).compose(PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE), count)
+    total = RDPAccountant(relation=REPLACE).compose(
+        PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE), count
+    )
     for delta in (1e-9, 1e-6, 1e-3):
         above, below = (
             pld.from_randomized_response(
-                2 / (1 + math.exp(epsilon)), 2, pessimistic_estimate=high, value_discretization_interval=epsilon / 64
+                2 / (1 + math.exp(epsilon)),
+                2,
+                pessimistic_estimate=high,
+                value_discretization_interval=epsilon / 64,
             )
             .self_compose(count)
             .get_epsilon_for_delta(delta)
             for high in (True, False)
         )
-        epsilons = total.get_epsilon(delta=delta), total.get_epsilon(delta=delta, conversion="optimal")
+        epsilons = (
+            total.get_epsilon(delta=delta),
+            total.get_epsilon(delta=delta, conversion="optimal"),
+        )
         assert below <= epsilons[0] <= above and epsilons[0] < epsilons[1]
         assert total.get_delta(epsilons[0]) == pytest.approx(delta, rel=1e-6)
 
 
 @pytest.mark.parametrize(("eta", "count"), [(0.6, 2), (1.5, 3)])
 def test_equal_choices_bound_every_play_and_hardly_more(eta: float, count: int) -> None:
-    total = RDPAccountant(relation=REPLACE).compose(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)
+    total = RDPAccountant(relation=REPLACE).compose(
+        BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count
+    )
     epsilons = np.array([0.1, 0.4, 0.9, 1.3]) * eta
     played = enumerated(np.exp(epsilons), [choices(eta, eta * np.linspace(0.03, 0.97, 24))] * count)
     bounds = np.array([total.get_delta(float(epsilon)) for epsilon in epsilons])
@@ -232,27 +278,38 @@ def test_equal_choices_bound_every_play_and_hardly_more(eta: float, count: int) 
 def test_equal_choices_lie_between_their_best_fixed_law_and_the_curve() -> None:
     """The composition of one law at a time has a closed form (Dong, Durfee & Rogers (2020))."""
     eta, count, delta = 0.1657, 100, 1e-6
-    total = RDPAccountant(relation=REPLACE).compose(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)
+    total = RDPAccountant(relation=REPLACE).compose(
+        BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count
+    )
     guarantee, k = total.guarantee(delta=delta), np.arange(count + 1)
     assert guarantee.rounds == count and guarantee.order is guarantee.mu is None
     largest = 0.0
     for t in eta * np.linspace(0.3, 0.7, 41):
         p = float(choices(eta, np.array([t]))[0, 0, 0])
         law, loss = binom.pmf(k, count, p), k * t + (count - k) * (t - eta)
-        largest = max(largest, float(law @ np.maximum(0, -np.expm1(guarantee.epsilon * 0.993 - loss))))
+        largest = max(
+            largest, float(law @ np.maximum(0, -np.expm1(guarantee.epsilon * 0.993 - loss)))
+        )
     assert largest > delta  # what is stated is at most 0.7% above what one law reaches
     assert guarantee.epsilon < 0.96 * total.get_epsilon(delta=delta, conversion="optimal")
     assert total.get_delta(guarantee.epsilon) == pytest.approx(delta, rel=1e-6)
 
 
 def test_rounds_are_equal_only_if_all_are_one_release() -> None:
-    pure, wider = (PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (0.1, 0.1000001))
+    pure, wider = (
+        PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (0.1, 0.1000001)
+    )
     choice = BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE)
     failure = FailureEvent(delta=1e-9, neighboring_relation=REPLACE)
     twice = ComposedEvent(events=(pure, failure, pure))
     equal = equal_rounds([(twice, 20), (failure, 5), (wider, 0)])
     assert equal is not None and equal[0] == 40
-    unequal: list[tuple[Event, ...]] = [(pure, wider), (pure, choice), (failure,), (stable_top_k(),)]
+    unequal: list[tuple[Event, ...]] = [
+        (pure, wider),
+        (pure, choice),
+        (failure,),
+        (stable_top_k(),),
+    ]
     unequal.append((RootPeelingEvent(eta=0.1, count=3, neighboring_relation=REPLACE),))
     for events in unequal:
         assert equal_rounds([(event, 10) for event in events]) is None
@@ -260,9 +317,15 @@ def test_rounds_are_equal_only_if_all_are_one_release() -> None:
     assert equal_rounds([(pure, 10_000)]) is not None and equal_rounds([(pure, 10_001)]) is None
     assert all(
         equal_rounds([(event, 1)]) is None
-        for event in (GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE), unequal[-1][0])
+        for event in (
+            GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE),
+            unequal[-1][0],
+        )
     )
-    assert equal_rounds([(choice.reaching(60), 1)]) is None and equal_rounds([(pure.reaching(101), 1)]) is None
+    assert (
+        equal_rounds([(choice.reaching(60), 1)]) is None
+        and equal_rounds([(pure.reaching(101), 1)]) is None
+    )
     # what may fail beside them takes its part of delta
     total = RDPAccountant(relation=REPLACE).compose(twice, 20)
     alone = RDPAccountant(relation=REPLACE).compose(pure, 40)
@@ -271,10 +334,19 @@ def test_rounds_are_equal_only_if_all_are_one_release() -> None:
     assert total.get_epsilon(delta=1e-6) == pytest.approx(alone.get_epsilon(delta=left), rel=1e-12)
     assert total.get_epsilon(delta=total.delta0) == math.inf
     # more rounds, and wider ones, never cost less
-    epsilons = [RDPAccountant(relation=REPLACE).compose(choice, n).get_epsilon(delta=1e-6) for n in (127, 128, 129)]
+    epsilons = [
+        RDPAccountant(relation=REPLACE).compose(choice, n).get_epsilon(delta=1e-6)
+        for n in (127, 128, 129)
+    ]
     assert epsilons == sorted(epsilons)
-    narrow = (BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE) for eta in (5e-4, 9.99e-4, 1e-3, 1.001e-3))
-    epsilons = [RDPAccountant(relation=REPLACE).compose(event, 50).get_epsilon(delta=1e-6) for event in narrow]
+    narrow = (
+        BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE)
+        for eta in (5e-4, 9.99e-4, 1e-3, 1.001e-3)
+    )
+    epsilons = [
+        RDPAccountant(relation=REPLACE).compose(event, 50).get_epsilon(delta=1e-6)
+        for event in narrow
+    ]
     assert epsilons == sorted(epsilons)
 
 
@@ -294,8 +366,14 @@ def test_grows_with_whatever_an_adversary_gains() -> None:
         return adaptive_epsilon(stable_top_k(**changes), count, delta=delta)
 
     least = epsilon()
-    assert 0 < least < RDPAccountant(relation=REPLACE).compose(stable_top_k(), 12).get_epsilon(delta=1e-5)
-    assert min(epsilon(count=13), epsilon(delta=1e-6), epsilon(eta=0.63), epsilon(sigma=4.5)) > least
+    assert (
+        0
+        < least
+        < RDPAccountant(relation=REPLACE).compose(stable_top_k(), 12).get_epsilon(delta=1e-5)
+    )
+    assert (
+        min(epsilon(count=13), epsilon(delta=1e-6), epsilon(eta=0.63), epsilon(sigma=4.5)) > least
+    )
     assert epsilon(delta_test=8e-7) > least * 1.01  # 12 tests then cost nearly all of delta
     assert epsilon(delta=1e-8) == math.inf  # 1.2e-8 are spent on tests
 
@@ -303,7 +381,9 @@ def test_grows_with_whatever_an_adversary_gains() -> None:
 def test_order_and_repetition_of_halves_are_kept() -> None:
     """A B A B is two rounds of A B, and not A A B B with counts."""
     a = BoundedRangeEvent(eta=0.5, neighboring_relation=REPLACE)
-    b = StabilityTestEvent(sigma=5, delta_test=1e-9, shift=2, num_teachers=80, neighboring_relation=REPLACE)
+    b = StabilityTestEvent(
+        sigma=5, delta_test=1e-9, shift=2, num_teachers=80, neighboring_relation=REPLACE
+    )
     failing = FailureEvent(delta=1e-7, neighboring_relation=REPLACE)
     twice = RepeatedEvent(event=ComposedEvent(events=(a, b)), count=2)
     flat = ComposedEvent(events=(a, b, a, b))
@@ -317,24 +397,29 @@ def test_order_and_repetition_of_halves_are_kept() -> None:
 
 @pytest.mark.parametrize("case", ["choice", "two choices", "query"])
 def test_a_chord_that_is_too_low_is_noticed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: with the value of the upper node in place of the chord, enumeration finds better strategies."""
+    """Negative control: with the value of the upper node in place of the chord, enumeration finds
+    better strategies."""
     monkeypatch.setattr(adaptive_optimum, "_chord", lambda place, step: np.zeros_like(place))
     rounds, laws, count = CASES[case]
     assert (bound(rounds, count) < enumerated(np.exp(EPSILONS), laws)).any()
 
 
 def test_corners_on_the_arc_are_too_few() -> None:
-    """Negative control: a polygon inside the arc misses strategies that one around it, of as many corners, covers."""
+    """Negative control: a polygon inside the arc misses strategies that one around it, of as many
+    corners, covers."""
     around = bounded_range_pairs(ETA, sides=4)
     u = np.exp(ETA * np.array([0.625, 0.875]))
-    inside = Pairs(p=(math.exp(ETA) - u) / math.expm1(ETA), q=(math.exp(ETA) / u - 1) / math.expm1(ETA))
+    inside = Pairs(
+        p=(math.exp(ETA) - u) / math.expm1(ETA), q=(math.exp(ETA) / u - 1) / math.expm1(ETA)
+    )
     best = enumerated(np.exp(EPSILONS), [choices(ETA, LOSSES)])
     assert (bound([around], 1) >= best).all()
     assert (bound([inside], 1, step=0.001)[1:-1] < best[1:-1]).any()
 
 
 def test_narrower_families_keep_their_digits() -> None:
-    """Corners come from differences that vanish with the widths: each lies on or above its arc, by next to nothing."""
+    """Corners come from differences that vanish with the widths: each lies on or above its arc, by
+    next to nothing."""
     for eta in (1e-6, 0.1, 3.0):
         p, q = bounded_range_pairs(eta)
         on_arc = np.log(p) - np.log1p(-p) - np.log(q) + np.log1p(-q)  # odds: eta on the arc
@@ -350,9 +435,11 @@ def test_narrower_families_keep_their_digits() -> None:
 def attack(rounds: Sequence[FloatArray], count: int, epsilon: float, step: float = 0.002) -> float:
     """A strategy that is good at ``epsilon``, played out: below the optimum, up to roundings.
 
-    It sees every choice and every bit, which StableTopK does not show: it is an attack on their curves alone.
+    It sees every choice and every bit, which StableTopK does not show: it is an attack on their
+        curves alone.
 
-    Values and slopes at nodes; in between, the better of two tangents, which lie below a convex function.
+    Values and slopes at nodes; in between, the better of two tangents, which lie below a convex
+    function.
     """
     nodes = np.arange(round(-4 / step), round((epsilon + 5) / step) + 1)
     gamma = np.exp(nodes * step)
@@ -371,9 +458,18 @@ def attack(rounds: Sequence[FloatArray], count: int, epsilon: float, step: float
                 reached, rising = np.zeros(nodes.size), np.zeros(nodes.size)
                 for o in (0, 1):
                     start = cell[m, o] + far
-                    left, right = slice(start, start + nodes.size), slice(start + 1, start + 1 + nodes.size)
-                    tangents = [values[s] + slopes[s] * end[m, o] for s, end in zip((left, right), ends, strict=True)]
-                    turns = [slopes[s] * (1 + end[m, o]) for s, end in zip((left, right), ends, strict=True)]
+                    left, right = (
+                        slice(start, start + nodes.size),
+                        slice(start + 1, start + 1 + nodes.size),
+                    )
+                    tangents = [
+                        values[s] + slopes[s] * end[m, o]
+                        for s, end in zip((left, right), ends, strict=True)
+                    ]
+                    turns = [
+                        slopes[s] * (1 + end[m, o])
+                        for s, end in zip((left, right), ends, strict=True)
+                    ]
                     reached += laws[m, 0, o] * np.maximum(*tangents)
                     rising += laws[m, 0, o] * np.where(tangents[0] >= tangents[1], *turns)
                 value, slope = np.maximum(value, reached), np.where(reached > value, rising, slope)
@@ -385,7 +481,10 @@ def test_an_attack_on_forty_queries_comes_close() -> None:
     event, count, delta = stable_top_k(eta=0.3, sigma=15.0), 40, 1e-5
     found = adaptive_epsilon(event, count, delta=delta)
     gaps = np.arange(2.0, 81, 2)
-    rounds = [choices(0.3, np.linspace(0.1, 0.9, 9) * 0.3), bits(2 / 15, (gaps - 2) / 15 + ndtri(1e-9))]
+    rounds = [
+        choices(0.3, np.linspace(0.1, 0.9, 9) * 0.3),
+        bits(2 / 15, (gaps - 2) / 15 + ndtri(1e-9)),
+    ]
     assert attack(rounds, count, found) <= delta
     assert attack(rounds, count, found * 0.98) > delta
 
@@ -396,12 +495,17 @@ def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
     query = ComposedEvent(
         events=(
             BoundedRangeEvent(eta=4 / 39, neighboring_relation=REPLACE),
-            StabilityTestEvent(sigma=60, delta_test=1e-9, shift=2, num_teachers=800, neighboring_relation=REPLACE),
+            StabilityTestEvent(
+                sigma=60, delta_test=1e-9, shift=2, num_teachers=800, neighboring_relation=REPLACE
+            ),
         )
     )
     assert 7.558 < adaptive_epsilon(query, 600, delta=1e-6) < 7.560
     gaps = np.arange(240.0, 480, 4)
-    rounds = [choices(4 / 39, np.linspace(0.3, 0.7, 17) * 4 / 39), bits(2 / 60, (gaps - 2) / 60 + ndtri(1e-9))]
+    rounds = [
+        choices(4 / 39, np.linspace(0.3, 0.7, 17) * 4 / 39),
+        bits(2 / 60, (gaps - 2) / 60 + ndtri(1e-9)),
+    ]
     assert attack(rounds, 600, 7.546) > (1e-6 - 600e-9) / (1 - 600e-9)
 
 
@@ -414,8 +518,12 @@ def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
     ],
 )
 def test_refuses_what_it_has_no_pairs_for(event: Event) -> None:
-    assert adaptive_epsilon(PureDPEvent(epsilon=10.0, neighboring_relation=REPLACE), 1, delta=1e-6) > 9
-    with pytest.raises(ValueError, match=r"^Expected (an event of two outcomes|eta <= 20|epsilon <= 10), got "):
+    assert (
+        adaptive_epsilon(PureDPEvent(epsilon=10.0, neighboring_relation=REPLACE), 1, delta=1e-6) > 9
+    )
+    with pytest.raises(
+        ValueError, match=r"^Expected (an event of two outcomes|eta <= 20|epsilon <= 10), got "
+    ):
         adaptive_epsilon(event, 3, delta=1e-6)
 
 
@@ -441,7 +549,9 @@ def test_what_lies_beyond_the_grid_is_bounded(low: float, high: float) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> None:
     """At small delta the worst gaps are those at which the test hardly ever passes, or fails."""
-    test = StabilityTestEvent(sigma=5, delta_test=1e-9, shift=2, num_teachers=80, neighboring_relation=REPLACE)
+    test = StabilityTestEvent(
+        sigma=5, delta_test=1e-9, shift=2, num_teachers=80, neighboring_relation=REPLACE
+    )
     found = adaptive_epsilon(test, count, delta=delta)
     laws = bits(2 / 5, (np.arange(2, 79, 0.5) - 2) / 5 + ndtri(1e-9))
     best = enumerated(np.exp(np.array([found, 0.95 * found])), [laws] * count)
@@ -450,7 +560,8 @@ def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> N
 
 @pytest.mark.parametrize("eta", [1e-3, 0.1, 1.0, 6.0, 20.0])
 def test_symmetric_choices_are_the_worst_in_gaussian_dp(eta: float) -> None:
-    """The kink of generalised randomised response over t, which docs/accounting.md proves is widest at eta / 2."""
+    """The kink of generalised randomised response over t, which docs/accounting.md proves is widest
+    at eta / 2."""
     losses = np.linspace(0.001, 0.999, 999) * eta
     p, q = choices(eta, losses).transpose(1, 2, 0)
     # Phi^-1 of the rarer outcome, which keeps its digits
@@ -493,14 +604,23 @@ def test_equal_rounds_have_a_grid_up_to_their_largest_loss_or_eight_deviations()
         ends = rounds[1].epsilon[[0, -1]]
         np.testing.assert_allclose(ends, [-largest - eta, largest + eta], atol=eta / 48)
     for eta, count in ((4.02, 24), (4.81, 1)):
-        assert equal_rounds([(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)]) is None
-    within, beyond = (PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (10.0, 10.01))
+        assert (
+            equal_rounds([(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)])
+            is None
+        )
+    within, beyond = (
+        PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (10.0, 10.01)
+    )
     assert equal_rounds([(within, 3)]) is not None and equal_rounds([(beyond, 3)]) is None
     assert (pure_profile(10.0, 30).delta <= 1).all()
 
 
-@pytest.mark.parametrize(("reach", "end", "number"), [(2.0, 3.0, 7), (2.2, 3.2, 8), (100.0, 26.0, 53)])
-def test_corners_of_bits_are_where_neighboring_tangents_meet(reach: float, end: float, number: int) -> None:
+@pytest.mark.parametrize(
+    ("reach", "end", "number"), [(2.0, 3.0, 7), (2.2, 3.2, 8), (100.0, 26.0, 53)]
+)
+def test_corners_of_bits_are_where_neighboring_tangents_meet(
+    reach: float, end: float, number: int
+) -> None:
     """From the farthest center, whose point of the arc is a corner, to the middle of the arc."""
     p, q = gaussian_bit_pairs(1.0, reach, spacing=0.5)
     assert p.shape == q.shape == (number,)
@@ -514,9 +634,9 @@ def test_corners_of_bits_are_where_neighboring_tangents_meet(reach: float, end: 
     np.testing.assert_allclose(q, [float(corner[0]) for corner in corners], rtol=1e-9)
     np.testing.assert_allclose(p, [float(corner[1]) for corner in corners], rtol=1e-9)
     outwards = adaptive_optimum._moved_outwards(np.array([0.5]), np.array([0.25]))
-    assert outwards.p / 0.5 - 1 == pytest.approx(1e-12, rel=1e-3, abs=0) and 1 - outwards.q / 0.25 == pytest.approx(
-        1e-12, rel=1e-3
-    )
+    assert outwards.p / 0.5 - 1 == pytest.approx(
+        1e-12, rel=1e-3, abs=0
+    ) and 1 - outwards.q / 0.25 == pytest.approx(1e-12, rel=1e-3)
 
 
 def test_corners_of_choices_are_where_neighboring_tangents_meet() -> None:
@@ -533,22 +653,40 @@ def test_corners_of_choices_are_where_neighboring_tangents_meet() -> None:
 
 @pytest.mark.parametrize(
     ("delta_test", "num_teachers", "reach"),
-    [(1e-3, 80, ndtri(1e-3) + 78 / 5), (1e-9, 5, -ndtri(1e-9)), (0.9, 2, ndtri(0.9)), (0.9, 1, ndtri(0.9))],
+    [
+        (1e-3, 80, ndtri(1e-3) + 78 / 5),
+        (1e-9, 5, -ndtri(1e-9)),
+        (0.9, 2, ndtri(0.9)),
+        (0.9, 1, ndtri(0.9)),
+    ],
 )
-def test_bits_of_a_test_reach_as_far_as_its_gaps(delta_test: float, num_teachers: int, reach: float) -> None:
+def test_bits_of_a_test_reach_as_far_as_its_gaps(
+    delta_test: float, num_teachers: int, reach: float
+) -> None:
     test = StabilityTestEvent(
-        sigma=5, delta_test=delta_test, shift=2, num_teachers=num_teachers, neighboring_relation=REPLACE
+        sigma=5,
+        delta_test=delta_test,
+        shift=2,
+        num_teachers=num_teachers,
+        neighboring_relation=REPLACE,
     )
     (pairs,) = adaptive_optimum._pairs_of(test)
     np.testing.assert_array_equal(pairs, gaussian_bit_pairs(2 / 5, float(reach)))
 
 
 def test_half_a_round_moves_and_weighs_a_profile() -> None:
-    """Beyond its ends stand 1 and its last value; what is lost in roundings and underflow is added."""
+    """Beyond its ends stand 1 and its last value; what is lost in roundings and underflow is
+    added."""
     value, weights = np.array([0.9, 0.5, 0.1, 0.0]), np.full((1, 4), 0.25)
-    for move, expected in ((-1, [1.0, 0.9, 0.5, 0.1]), (0, [0.9, 0.5, 0.1, 0.0]), (1, [0.5, 0.1, 0.0, 0.0])):
+    for move, expected in (
+        (-1, [1.0, 0.9, 0.5, 0.1]),
+        (0, [0.9, 0.5, 0.1, 0.0]),
+        (1, [0.5, 0.1, 0.0, 0.0]),
+    ):
         moved = adaptive_optimum._backward(value, np.full((1, 4), move), weights)
-        np.testing.assert_allclose(moved, np.minimum(np.array(expected) * (1 + 1e-13) + 1e-100, 1), rtol=1e-15)
+        np.testing.assert_allclose(
+            moved, np.minimum(np.array(expected) * (1 + 1e-13) + 1e-100, 1), rtol=1e-15
+        )
     raised = adaptive_optimum._backward(value[:1], np.zeros((1, 4), dtype=int), weights)
     assert raised / 0.9 - 1 == pytest.approx(1e-13, rel=0.02, abs=0)
     short = adaptive_optimum._backward(np.array([0.9, 0.5]), np.full((1, 4), 1), weights)
@@ -557,7 +695,9 @@ def test_half_a_round_moves_and_weighs_a_profile() -> None:
 
 def test_losses_at_nodes_are_moved_down_by_a_billionth_of_a_cell() -> None:
     step, q = 0.01, 0.3
-    taps, weights = adaptive_optimum._stencils(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
+    taps, weights = adaptive_optimum._stencils(
+        Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step
+    )
     # the loss of a yes, played in both directions
     np.testing.assert_array_equal(taps[:, :2], [[-4, -3], [2, 3]])
     shares = weights[:, 0] / weights[:, :2].sum(axis=1)

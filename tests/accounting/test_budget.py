@@ -1,4 +1,5 @@
-"""Filters: bounds that follow from the budget, hold against whoever chooses releases by earlier ones, and go far."""
+"""Filters: bounds that follow from the budget, hold against whoever chooses releases by earlier
+ones, and go far."""
 
 import math
 import re
@@ -13,7 +14,7 @@ import pytest
 from scipy.special import logsumexp, ndtr
 
 from pate._typing import FloatArray
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._bisection import largest_count_where, smallest_where
 from pate.accounting._budget import Budget, BudgetExceededError, FilterName
 from pate.accounting._charges import Events
@@ -34,10 +35,10 @@ from pate.accounting._filters import (
     RenyiFilter,
     affordable,
     describe_remainder,
-    expect_filter_of_first,
     filter_from_dict,
     make_filter,
     refuse,
+    require_filter_of_first,
 )
 from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon, largest_mu
 from pate.accounting._ledger import Ledger
@@ -52,16 +53,21 @@ BUDGET = Budget(max_epsilon=1.0, delta=1e-6, neighboring_relation=REPLACE)
 GAUSSIAN = GaussianEvent(noise_multiplier=100.0, neighboring_relation=REPLACE)
 CHOICE = BoundedRangeEvent(eta=0.01, neighboring_relation=REPLACE)
 WIDE = BoundedRangeEvent(eta=0.2, neighboring_relation=REPLACE)
-TEST = StabilityTestEvent(sigma=200.0, delta_test=1e-9, shift=2, num_teachers=400, neighboring_relation=REPLACE)
+TEST = StabilityTestEvent(
+    sigma=200.0, delta_test=1e-9, shift=2, num_teachers=400, neighboring_relation=REPLACE
+)
 CURVE = RenyiCurveEvent(orders=(2.0, 100.0), rdp=(1e-6, 1e-4), neighboring_relation=REPLACE)
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-5), (30.0, 0.1), (0.0, 0.3), (1e-9, 1e-12)]
+    ("epsilon", "delta"),
+    [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-5), (30.0, 0.1), (0.0, 0.3), (1e-9, 1e-12)],
 )
 def test_largest_mu_is_on_the_private_side(epsilon: float, delta: float) -> None:
     mu = largest_mu(epsilon, delta)
-    assert gaussian_delta(epsilon, mu) <= delta * (1 + 1e-9) < gaussian_delta(epsilon, mu * (1 + 1e-6))
+    assert (
+        gaussian_delta(epsilon, mu) <= delta * (1 + 1e-9) < gaussian_delta(epsilon, mu * (1 + 1e-6))
+    )
     assert gaussian_epsilon(delta, mu) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)
 
 
@@ -87,7 +93,9 @@ def test_gaussian_releases_go_further_under_a_gaussian_filter(epsilon: float) ->
         (CURVE, RenyiFilter),
     ],
 )
-def test_other_releases_go_further_under_another_filter(event: Event, kind: type[PrivacyFilter]) -> None:
+def test_other_releases_go_further_under_another_filter(
+    event: Event, kind: type[PrivacyFilter]
+) -> None:
     bounds = make_filter(BUDGET, event.cost())
     assert type(bounds) is kind
     most = affordable(BUDGET, event.cost())
@@ -105,7 +113,9 @@ def test_a_gaussian_filter_takes_other_releases_at_the_mu_that_dominates_them() 
     for event in (TEST, CHOICE):
         each = event.cost(bounds.orders)
         most = int(min(room / each.mu_squared, 5.0 if event is TEST else math.inf))
-        assert bounds.admits(paid.plus(each.times(most))) and not bounds.admits(paid.plus(each.times(most + 1)))
+        assert bounds.admits(paid.plus(each.times(most))) and not bounds.admits(
+            paid.plus(each.times(most + 1))
+        )
     assert not bounds.admits(CURVE.cost(bounds.orders))
 
 
@@ -117,39 +127,51 @@ def test_what_a_filter_admits_to_the_last_needs_the_epsilon_of_its_budget(
     budget = replace(BUDGET, filter=kind)
     bounds, once = make_filter(budget, event.cost()), event.cost()
     most = affordable(budget, once)
-    needed = [bounds.epsilon(budget, event.cost(bounds.orders).times(number)) for number in (most - 1, most, most + 1)]
+    needed = [
+        bounds.epsilon(budget, event.cost(bounds.orders).times(number))
+        for number in (most - 1, most, most + 1)
+    ]
     assert needed[0] < needed[1] <= budget.max_epsilon < needed[2] < 1.1 * budget.max_epsilon
 
 
 @pytest.mark.parametrize("event", [GAUSSIAN, ComposedEvent(events=(CHOICE, TEST))])
 def test_a_filter_follows_from_its_budget_and_no_other(event: Event) -> None:
     bounds = make_filter(BUDGET, event.cost())
-    bounds.expect_follows(BUDGET)
+    bounds.require_follows(BUDGET)
     assert filter_from_dict(bounds.to_dict()) == bounds
     stated = bounds.to_dict()
     wrong = [{"max_delta0": 2e-6}, {"max_delta0": (stated["max_delta0"] + 1e-6) / 2}]
-    wrong += [{name: stated[name] * 1.001} for name in ("max_rdp", "max_mu_squared") if name in stated]
+    wrong += [
+        {name: stated[name] * 1.001} for name in ("max_rdp", "max_mu_squared") if name in stated
+    ]
     for change in wrong:
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-            filter_from_dict(stated | change).expect_follows(BUDGET)
+            filter_from_dict(stated | change).require_follows(BUDGET)
     for smaller in ({"max_epsilon": 0.99}, {"delta": 9e-7}):
         arguments: dict[str, Any] = BUDGET.to_dict() | smaller
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-            bounds.expect_follows(Budget(**arguments))
+            bounds.require_follows(Budget(**arguments))
     with pytest.raises(ValueError, match=r"^Expected max_delta0 of"):
-        filter_from_dict(bounds.to_dict() | {"max_delta0": 1e-9}).expect_follows(
+        filter_from_dict(bounds.to_dict() | {"max_delta0": 1e-9}).require_follows(
             Budget(max_epsilon=1.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=1e-12)
         )
 
 
 def worst_delta(
-    epsilon: float, squares: float, step: float, rounds: int, *, failure: float = 0.1, delta0: float = 0.0
+    epsilon: float,
+    squares: float,
+    step: float,
+    rounds: int,
+    *,
+    failure: float = 0.1,
+    delta0: float = 0.0,
 ) -> float:
     """Largest delta at ``epsilon`` of an adversary who sees on which side of a threshold a Gaussian fell, then chooses.
 
-    In each round it chooses, by all that it saw, a threshold and a mean that moves by 1 to 3 steps while their squares
-    sum up to ``squares`` at most; the threshold tells one bit. Or it chooses a test that tells all with probability
-    ``failure``, and nothing else, while all failures together stay within ``delta0``. Every choice is enumerated.
+    In each round it chooses, by all that it saw, a threshold and a mean that moves by 1 to 3 steps
+    while their squares sum up to ``squares`` at most; the threshold tells one bit. Or it chooses a
+    test that tells all with probability ``failure``, and nothing else, while all failures together
+    stay within ``delta0``. Every choice is enumerated.
     """
     thresholds = np.linspace(-1.5, 1.5, 7).tolist()
 
@@ -169,7 +191,8 @@ def worst_delta(
                 for yes, no in ((p, q), (q, p)):
                     branches = ((yes, no), (1 - yes, 1 - no))
                     found = sum(
-                        one * value(gamma * other / one, left - mu**2, rounds - 1, aside) for one, other in branches
+                        one * value(gamma * other / one, left - mu**2, rounds - 1, aside)
+                        for one, other in branches
                     )
                     best = max(best, found)
         return best
@@ -206,7 +229,9 @@ def test_no_adversary_exceeds_a_budget_with_a_share_for_failures(num_failures: i
 
 @pytest.mark.parametrize("event", [GAUSSIAN, CHOICE])
 @pytest.mark.parametrize("kind", ["renyi", "gaussian", "mixed"])
-def test_sums_that_exceed_a_bound_by_rounding_alone_are_admitted(event: Event, kind: FilterName) -> None:
+def test_sums_that_exceed_a_bound_by_rounding_alone_are_admitted(
+    event: Event, kind: FilterName
+) -> None:
     bounds = make_filter(replace(BUDGET, filter=kind, max_delta0=1e-7), event.cost(DEFAULT_ORDERS))
     nothing = Cost.nothing(bounds.orders)
     survival, rdp = math.log1p(-1e-7), np.full(1, getattr(bounds, "max_rdp", 0.0))
@@ -218,25 +243,36 @@ def test_sums_that_exceed_a_bound_by_rounding_alone_are_admitted(event: Event, k
 
 
 def test_malformed_filters_raise() -> None:
-    gaussian, renyi = {"max_mu_squared": 1.0, "max_delta0": 0.0}, {"order": 2.0, "max_rdp": 0.0, "max_delta0": 0.0}
+    gaussian, renyi = (
+        {"max_mu_squared": 1.0, "max_delta0": 0.0},
+        {"order": 2.0, "max_rdp": 0.0, "max_delta0": 0.0},
+    )
     for right in (gaussian, renyi):
         assert filter_from_dict(right).to_dict() == right
         for changes in ({"max_delta0": 1.0}, {"max_delta0": -1e-9}, {"max_delta0": math.nan}):
             with pytest.raises(ValueError, match=r"^Expected 0 <= max_delta0 < 1, got [^\n]*$"):
                 filter_from_dict(right | changes)
-    for wrong in (gaussian | {"max_mu_squared": 0.0}, renyi | {"max_rdp": -1e-9}, renyi | {"order": 1.0}):
+    for wrong in (
+        gaussian | {"max_mu_squared": 0.0},
+        renyi | {"max_rdp": -1e-9},
+        renyi | {"order": 1.0},
+    ):
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             filter_from_dict(wrong)
 
 
 def test_what_the_page_says_of_filters() -> None:
     for epsilon, delta in ((0.5, 1e-5), (0.5, 1e-8), (8.0, 1e-5), (8.0, 1e-8)):
-        assert 0.005 < 1 - (largest_mu(epsilon, 0.9 * delta) / largest_mu(epsilon, delta)) ** 2 < 0.014
+        assert (
+            0.005 < 1 - (largest_mu(epsilon, 0.9 * delta) / largest_mu(epsilon, delta)) ** 2 < 0.014
+        )
 
     def kept(event: Event, epsilon: float, other: FilterName) -> float:
         """The part of these releases that the other filter admits."""
         budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
-        return affordable(replace(budget, filter=other), event.cost()) / affordable(budget, event.cost())
+        return affordable(replace(budget, filter=other), event.cost()) / affordable(
+            budget, event.cost()
+        )
 
     for epsilon in (0.5, 16.0):
         assert 0.86 < kept(GAUSSIAN, epsilon, "renyi") < 0.911
@@ -245,7 +281,9 @@ def test_what_the_page_says_of_filters() -> None:
         assert 0.87 < kept(CHOICE, epsilon, "renyi") < 0.94
         assert 0.6 < kept(CHOICE, epsilon, "gaussian") < 0.67
 
-    stable = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-10).event(Panel(800, 40), REPLACE)
+    stable = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-10).event(
+        VoteShape(800, 40), REPLACE
+    )
     noise = GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE)
 
     def admitted(first: Event, then: Event, filter: FilterName) -> int:
@@ -254,12 +292,21 @@ def test_what_the_page_says_of_filters() -> None:
         spent, each = first.cost(bounds.orders), then.cost(bounds.orders)
         return largest_count_where(lambda n: bounds.admits(spent.plus(each.times(n))))
 
-    assert [admitted(noise, stable, name) for name in ("renyi", "gaussian", "mixed")] == [627, 444, 687]
-    assert [admitted(stable, noise, name) for name in ("renyi", "gaussian", "mixed")] == [3337, 3718, 3678]
+    assert [admitted(noise, stable, name) for name in ("renyi", "gaussian", "mixed")] == [
+        627,
+        444,
+        687,
+    ]
+    assert [admitted(stable, noise, name) for name in ("renyi", "gaussian", "mixed")] == [
+        3337,
+        3718,
+        3678,
+    ]
 
 
 def test_no_adaptive_adversary_exceeds_the_mixed_filter() -> None:
-    """Who takes by all that it saw, three times, a narrow or a wide choice or a bit, while the filter admits it."""
+    """Who takes by all that it saw, three times, a narrow or a wide choice or a bit, while the
+    filter admits it."""
     budget = Budget(max_epsilon=0.5, delta=0.2, neighboring_relation=REPLACE, filter="mixed")
     narrow, wide = (BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE) for eta in (0.7, 1.1))
     bounds = make_filter(budget, narrow.cost())
@@ -272,7 +319,9 @@ def test_no_adaptive_adversary_exceeds_the_mixed_filter() -> None:
             p = (math.exp(event.eta) - math.exp(t)) / math.expm1(event.eta)
             moves.append((p, p * math.exp(-t), charge))
     for mu, charge in ((0.2, 0.2**2), (0.6, 0.6**2)):
-        moves += [(float(ndtr(c + mu / 2)), float(ndtr(c - mu / 2)), charge) for c in (-0.7, 0.0, 0.7)]
+        moves += [
+            (float(ndtr(c + mu / 2)), float(ndtr(c - mu / 2)), charge) for c in (-0.7, 0.0, 0.7)
+        ]
 
     def worst(gamma: float, left: float, rounds: int) -> float:
         best = max(0.0, 1 - gamma)
@@ -280,7 +329,11 @@ def test_no_adaptive_adversary_exceeds_the_mixed_filter() -> None:
             if charge <= left:
                 branches = ((p, q), (1 - p, 1 - q))
                 best = max(
-                    best, sum(one * worst(gamma * other / one, left - charge, rounds - 1) for one, other in branches)
+                    best,
+                    sum(
+                        one * worst(gamma * other / one, left - charge, rounds - 1)
+                        for one, other in branches
+                    ),
                 )
         return best
 
@@ -294,7 +347,8 @@ def test_no_adaptive_adversary_exceeds_the_mixed_filter() -> None:
 
 
 def rare_loss(probability: float, loss: float) -> tuple[FloatArray, FloatArray]:
-    """Return the laws under P and Q of a bit whose first outcome has this ``probability`` under P, and this loss."""
+    """Return the laws under P and Q of a bit whose first outcome has this ``probability`` under P,
+    and this loss."""
     p, q = probability, probability * math.exp(-loss)
     return np.array([p, 1 - p]), np.array([q, 1 - q])
 
@@ -304,7 +358,10 @@ def divergence(laws: tuple[FloatArray, FloatArray], orders: FloatArray) -> Float
     p, q = laws
     a = orders[:, None]
     with np.errstate(over="ignore"):
-        both = [logsumexp(a * np.log(x) + (1 - a) * np.log(y), axis=1) / (orders - 1) for x, y in ((p, q), (q, p))]
+        both = [
+            logsumexp(a * np.log(x) + (1 - a) * np.log(y), axis=1) / (orders - 1)
+            for x, y in ((p, q), (q, p))
+        ]
     return np.asarray(np.maximum(both[0], both[1]).clip(0), dtype=np.float64)
 
 
@@ -312,21 +369,27 @@ def curves(laws: tuple[FloatArray, FloatArray]) -> Events:
     orders = DEFAULT_ORDERS[DEFAULT_ORDERS < 1e3]
     rdp = tuple(divergence(laws, orders).tolist())
     return {
-        relation: RenyiCurveEvent(orders=tuple(orders.tolist()), rdp=rdp, neighboring_relation=relation)
+        relation: RenyiCurveEvent(
+            orders=tuple(orders.tolist()), rdp=rdp, neighboring_relation=relation
+        )
         for relation in NeighboringRelation
     }
 
 
-# The first release tells a bit of which one outcome is rare and has a large loss. A high order sees little but that
-# outcome, a low one little but the other: whoever has the high order after the one and the low order after the other
-# spends delta nearly twice.
+# The first release tells a bit of which one outcome is rare and has a large loss. A high order sees
+# little but that outcome, a low one little but the other: whoever has the high order after the one
+# and the low order after the other spends delta nearly twice.
 FIRST = rare_loss(math.exp(-7), 0.25)
-AIMED = (rare_loss(0.51132827, 0.77075175), rare_loss(1.3977926e-4, 1.0718074))  # for orders near 49 and 14
+AIMED = (
+    rare_loss(0.51132827, 0.77075175),
+    rare_loss(1.3977926e-4, 1.0718074),
+)  # for orders near 49 and 14
 WHOLE = Budget(max_epsilon=1.0, delta=1e-5, neighboring_relation=REPLACE, max_delta0=0.0)
 
 
 def exact_delta(second: Sequence[tuple[FloatArray, FloatArray] | None]) -> float:
-    """Return the exact delta at epsilon 1 of the first release and, by its outcome, of a second one or of none."""
+    """Return the exact delta at epsilon 1 of the first release and, by its outcome, of a second one
+    or of none."""
     total = 0.0
     for p, q, laws in zip(*FIRST, second, strict=True):
         then_p, then_q = (np.ones(1), np.ones(1)) if laws is None else laws
@@ -344,19 +407,23 @@ def declared_after_the_first(folder: Path, laws: tuple[FloatArray, FloatArray]) 
     except BudgetExceededError:
         return False
     book = verify_ledger(ledger.path)
-    assert book.declared_after == 1 and book.filter == make_filter(WHOLE, curves(FIRST)[REPLACE].cost())
+    assert book.declared_after == 1 and book.filter == make_filter(
+        WHOLE, curves(FIRST)[REPLACE].cost()
+    )
     return True
 
 
 def test_a_budget_declared_after_a_release_has_the_filter_of_the_first(tmp_path: Path) -> None:
-    """With a filter chosen by what the first release showed, the delta of both is 1.9 times the stated one."""
+    """With a filter chosen by what the first release showed, the delta of both is 1.9 times the
+    stated one."""
     assert exact_delta(AIMED) > 1.9 * WHOLE.delta
     admitted = [laws if declared_after_the_first(tmp_path, laws) else None for laws in AIMED]
     assert exact_delta(admitted) <= WHOLE.delta
 
 
 def test_no_second_release_by_what_the_first_showed_exceeds_a_renyi_filter(tmp_path: Path) -> None:
-    """The adversary's bits are enumerated, each as likely as the filter admits; a wider filter would be refuted."""
+    """The adversary's bits are enumerated, each as likely as the filter admits; a wider filter
+    would be refuted."""
     bounds = make_filter(WHOLE, curves(FIRST)[REPLACE].cost())
     assert isinstance(bounds, RenyiFilter)
     spent = curves(FIRST)[REPLACE].cost(bounds.orders).rdp[0]
@@ -368,8 +435,14 @@ def test_no_second_release_by_what_the_first_showed_exceeds_a_renyi_filter(tmp_p
             found = []
             for excess in (0.5 * touching, touching, 3 * touching):
                 loss = WHOLE.max_epsilon - first_loss + excess
-                fits = lambda log_p: divergence(rare_loss(math.exp(log_p), loss), bounds.orders)[0] > max_rdp - spent  # noqa: B023, E731
-                laws = rare_loss(math.exp(smallest_where(fits, -40.0, -1e-3, tolerance=1e-9) - 1e-7), loss)
+
+                def fits(log_p: float, loss: float = loss) -> bool:
+                    laws = rare_loss(math.exp(log_p), loss)
+                    return bool(divergence(laws, bounds.orders)[0] > max_rdp - spent)
+
+                laws = rare_loss(
+                    math.exp(smallest_where(fits, -40.0, -1e-3, tolerance=1e-9) - 1e-7), loss
+                )
                 second = [None, None]
                 second[outcome] = laws  # type: ignore[call-overload]
                 found.append((exact_delta(second), laws))
@@ -392,25 +465,37 @@ def test_the_epsilon_of_a_refusal_is_that_of_the_sum(share: float) -> None:
     budget = replace(BUDGET, max_epsilon=0.5 + overhead)
     assert renyi.epsilon(budget, total) == pytest.approx(float(total.rdp[0]) + overhead, rel=1e-12)
     gaussian = GaussianFilter(max_mu_squared=0.01, max_delta0=1e-7)
-    assert gaussian.epsilon(budget, total) == pytest.approx(gaussian_epsilon(9e-7, math.sqrt(total.mu_squared)))
+    assert gaussian.epsilon(budget, total) == pytest.approx(
+        gaussian_epsilon(9e-7, math.sqrt(total.mu_squared))
+    )
 
 
 def test_a_filter_is_that_of_its_first_release_in_every_number() -> None:
     first = GAUSSIAN.cost()
     bounds = make_filter(BUDGET, first, ("renyi",))
     assert isinstance(bounds, RenyiFilter)
-    expect_filter_of_first(bounds, replace(BUDGET, filter="renyi"), first)
-    for name, value in (("order", bounds.order + 1), ("max_rdp", bounds.max_rdp / 2), ("max_delta0", 3e-7)):
+    require_filter_of_first(bounds, replace(BUDGET, filter="renyi"), first)
+    for name, value in (
+        ("order", bounds.order + 1),
+        ("max_rdp", bounds.max_rdp / 2),
+        ("max_delta0", 3e-7),
+    ):
         with pytest.raises(
-            ValueError, match=r"^Expected the filter that follows from the budget and the first release"
+            ValueError,
+            match=r"^Expected the filter that follows from the budget and the first release",
         ):
-            expect_filter_of_first(replace(bounds, **{name: value}), replace(BUDGET, filter="renyi"), first)
+            require_filter_of_first(
+                replace(bounds, **{name: value}), replace(BUDGET, filter="renyi"), first
+            )
     # one of choices is of the kinds that were known when it was made
     kinds: tuple[FilterName, ...]
-    for kinds, kind in ((("renyi", "gaussian"), RenyiFilter), (("renyi", "gaussian", "mixed"), MixedFilter)):
+    for kinds, kind in (
+        (("renyi", "gaussian"), RenyiFilter),
+        (("renyi", "gaussian", "mixed"), MixedFilter),
+    ):
         bounds = make_filter(BUDGET, CHOICE.cost(), kinds)
         assert type(bounds) is kind
-        expect_filter_of_first(bounds, BUDGET, CHOICE.cost())
+        require_filter_of_first(bounds, BUDGET, CHOICE.cost())
 
 
 @pytest.mark.parametrize("kind", ["renyi", "gaussian", "mixed"])
@@ -432,11 +517,15 @@ def test_bounds_of_a_filter_are_those_of_the_budget_but_for_rounding(kind: Filte
     for share, follows in ((-1.2, False), (-0.8, True), (0.8, True), (1.2, False)):
         changed = filter_from_dict(bounds.to_dict() | {name: bound * (1 + share * tolerance)})
         with nullcontext() if follows else pytest.raises(ValueError, match=f"^Expected {name}="):
-            changed.expect_follows(budget)
+            changed.require_follows(budget)
     for share, follows in ((0.8e-9, True), (1.2e-9, False)):
         changed = filter_from_dict(bounds.to_dict() | {name: bound * (1 + share)})
-        with nullcontext() if follows else pytest.raises(ValueError, match=r"^Expected the filter that follows"):
-            expect_filter_of_first(changed, budget, GAUSSIAN.cost())
+        with (
+            nullcontext()
+            if follows
+            else pytest.raises(ValueError, match=r"^Expected the filter that follows")
+        ):
+            require_filter_of_first(changed, budget, GAUSSIAN.cost())
 
 
 def test_what_takes_a_bound_to_the_last_is_admitted() -> None:
@@ -447,7 +536,11 @@ def test_what_takes_a_bound_to_the_last_is_admitted() -> None:
     free_at_one_order = np.where(np.arange(DEFAULT_ORDERS.size) == 100, 0.0, 1e6)
     failure = NOTHING._replace(rdp=free_at_one_order, log_survival=math.log1p(-1e-7))
     bounds = make_filter(least, failure)
-    assert isinstance(bounds, RenyiFilter) and bounds.max_rdp == 0 and bounds.order == DEFAULT_ORDERS[100]
+    assert (
+        isinstance(bounds, RenyiFilter)
+        and bounds.max_rdp == 0
+        and bounds.order == DEFAULT_ORDERS[100]
+    )
     assert affordable(least, failure) == 1
     assert affordable(replace(least, max_epsilon=least.max_epsilon * 0.999), failure) == 0
     assert affordable(least, failure._replace(log_survival=0.0)) > 1
@@ -467,7 +560,9 @@ def test_failures_may_exceed_their_share_by_rounding_alone() -> None:
         assert affordable(budget, failure) == count
     assert affordable(replace(budget, max_delta0=0.0), GAUSSIAN.cost()) > 100
     for kind in ("renyi", "gaussian", "mixed"):
-        assert make_filter(replace(BUDGET, filter=kind), GAUSSIAN.cost()).max_delta0 == pytest.approx(1e-7)
+        assert make_filter(
+            replace(BUDGET, filter=kind), GAUSSIAN.cost()
+        ).max_delta0 == pytest.approx(1e-7)
 
 
 def test_failures_that_take_all_of_delta_are_refused() -> None:
@@ -475,7 +570,10 @@ def test_failures_that_take_all_of_delta_are_refused() -> None:
     for kind in ("renyi", "gaussian"):
         with pytest.raises(BudgetExceededError, match=r"^Expected delta0 < "):
             make_filter(
-                Budget(max_epsilon=1.0, delta=failure.delta0, neighboring_relation=REPLACE, filter=kind), failure
+                Budget(
+                    max_epsilon=1.0, delta=failure.delta0, neighboring_relation=REPLACE, filter=kind
+                ),
+                failure,
             )
 
 
@@ -491,14 +589,17 @@ def test_a_mixed_filter_of_narrow_choices_is_as_narrow_as_allowed(epsilon: float
 
 
 def test_a_mixed_filter_sets_aside_what_its_bits_may_lose() -> None:
-    """Beyond the reach of the theorem, together with their failures, where both exceed a tenth of delta."""
+    """Beyond the reach of the theorem, together with their failures, where both exceed a tenth of
+    delta."""
     budget = Budget(max_epsilon=1.0, delta=1e-9, neighboring_relation=REPLACE, filter="mixed")
     mu_squared = largest_mu(1.0, 1e-9) ** 2
     once = float(ndtr(math.sqrt(mu_squared + 1) / 2 - 8)) * 2
     for failures in (0.0, 1.2e-10):
         # as many bits as lose a third of delta
         rounds = 3e-10 / once
-        first = CHOICE.cost().times(1e-3)._replace(rounds=rounds, log_survival=math.log1p(-failures))
+        first = (
+            CHOICE.cost().times(1e-3)._replace(rounds=rounds, log_survival=math.log1p(-failures))
+        )
         assert affordable(budget, first.times(1.0)) >= 1
         bounds = make_filter(budget, first.times(1.0))
         most = affordable(budget, first)
@@ -513,7 +614,7 @@ def test_no_part_of_delta_is_left_where_failures_take_all_of_it() -> None:
         MixedFilter(max_weights=0.1, width=float(WIDTHS[-1]), max_delta0=1e-6),
     ):
         with pytest.raises(ValueError, match=r"^Expected max_delta0 of "):
-            bounds.expect_follows(BUDGET)
+            bounds.require_follows(BUDGET)
 
 
 @pytest.mark.parametrize("earlier", [0, 40, 99])
@@ -534,7 +635,9 @@ def test_a_mixed_filter_counts_what_lies_beyond_the_reach_of_its_theorem(weights
     largest = float(smoothed_mu_squared(np.array([weights]), WIDTHS[-1:])[0])
     once = 2 * float(ndtr(math.sqrt(largest + 1) / 2 - 8))
     for rounds, share in ((1.0, 1.001), (1.0, 0.999), (1000.0, 1.001), (1000.0, 0.999)):
-        bounds = MixedFilter(max_weights=weights, width=float(WIDTHS[-1]), max_delta0=rounds * once * share)
+        bounds = MixedFilter(
+            max_weights=weights, width=float(WIDTHS[-1]), max_delta0=rounds * once * share
+        )
         assert bounds.admits_failures(NOTHING._replace(rounds=rounds)) == (share > 1)
 
 
@@ -551,7 +654,9 @@ def refused(bounds: PrivacyFilter, budget: Budget, total: Cost) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("first", [GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), WIDE])
+@pytest.mark.parametrize(
+    "first", [GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), WIDE]
+)
 @pytest.mark.parametrize("epsilon", [8.0, 20.0, 25.0, 30.0, 35.0])
 def test_a_mixed_filter_admits_choices_at_a_large_epsilon(first: Event, epsilon: float) -> None:
     budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE, filter="mixed")
@@ -561,16 +666,25 @@ def test_a_mixed_filter_admits_choices_at_a_large_epsilon(first: Event, epsilon:
     # what is one too many exceeds what the line says
     error = refused(bounds, budget, choice.times(number + 1))
     name = "delta0" if "delta0 <=" in error else "epsilon"
-    limit, total = (float(re.findall(rf"{name}{sign}([0-9.e-]+)", error)[0].rstrip(".")) for sign in (" <= ", "="))
+    limit, total = (
+        float(re.findall(rf"{name}{sign}([0-9.e-]+)", error)[0].rstrip("."))
+        for sign in (" <= ", "=")
+    )
     assert total >= limit
-    assert f": {number} such queries can be paid" in describe_remainder(bounds, NOTHING, choice, number + 1)
+    assert f": {number} such queries can be paid" in describe_remainder(
+        bounds, NOTHING, choice, number + 1
+    )
     assert "with probability" not in describe_remainder(bounds, NOTHING, choice, number + 1)
 
 
-@pytest.mark.parametrize(("first", "epsilon"), [(GAUSSIAN, 40.0), (GAUSSIAN, 900.0), (CHOICE, 60.0)])
+@pytest.mark.parametrize(
+    ("first", "epsilon"), [(GAUSSIAN, 40.0), (GAUSSIAN, 900.0), (CHOICE, 60.0)]
+)
 def test_a_mixed_filter_that_reaches_no_choice_is_refused(first: Event, epsilon: float) -> None:
     budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE, filter="mixed")
-    with pytest.raises(BudgetExceededError, match=r"^Expected a filter other than mixed, [^\n]*got max_epsilon="):
+    with pytest.raises(
+        BudgetExceededError, match=r"^Expected a filter other than mixed, [^\n]*got max_epsilon="
+    ):
         make_filter(budget, first.cost())
     named = make_filter(replace(budget, filter=None), first.cost())
     assert not isinstance(named, MixedFilter) and named.admits(first.cost(named.orders))

@@ -8,7 +8,13 @@ import pytest
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._calibration import Target, calibrate_scale, epsilon_of
 from pate.accounting._conversion import tightest_guarantee
-from pate.accounting._events import BoundedRangeEvent, Event, FailureEvent, GaussianEvent, PureDPEvent
+from pate.accounting._events import (
+    BoundedRangeEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    PureDPEvent,
+)
 from pate.accounting._relation import NeighboringRelation
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
@@ -28,8 +34,12 @@ def test_scale_is_on_the_private_side_of_the_target(family: str, target: float, 
     assert epsilon_of(event_of(scale * (1 - 2e-6)), count=count, delta=1e-6) > target
 
 
-@pytest.mark.parametrize(("family", "count", "gain"), [("pure", 100, 1.03), ("bounded range", 30, 1.04)])
-def test_equal_rounds_take_the_noise_that_their_statement_needs(family: str, count: int, gain: float) -> None:
+@pytest.mark.parametrize(
+    ("family", "count", "gain"), [("pure", 100, 1.03), ("bounded range", 30, 1.04)]
+)
+def test_equal_rounds_take_the_noise_that_their_statement_needs(
+    family: str, count: int, gain: float
+) -> None:
     """Less than the sum of their curves, Gaussians or bits would need."""
     event_of, target = FAMILIES[family], Target(epsilon=4.0, delta=1e-6, num_queries=count)
     scale = calibrate_scale(event_of, target)
@@ -48,7 +58,9 @@ def test_a_target_that_no_noise_reaches_is_refused() -> None:
         calibrate_scale(failing, Target(epsilon=1.0, delta=1e-6, num_queries=100))
 
 
-@pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"delta": 1.0}, {"num_queries": 0}, {"neighboring_relation": "x"}])
+@pytest.mark.parametrize(
+    "wrong", [{"epsilon": 0.0}, {"delta": 1.0}, {"num_queries": 0}, {"neighboring_relation": "x"}]
+)
 def test_a_target_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]*$"):
         Target(**({"epsilon": 1.0, "delta": 1e-6, "num_queries": 1} | wrong))
@@ -64,6 +76,8 @@ def test_a_cost_that_ignores_the_scale_ends_in_one_line(epsilon: float) -> None:
         return PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE)
 
     message = "some noise exceeds" if epsilon < 1 else "some noise reaches, with delta = 1e-06"
-    with pytest.raises(ValueError, match=f"^Expected a target that {message}, got target_epsilon=1.0$"):
+    with pytest.raises(
+        ValueError, match=f"^Expected a target that {message}, got target_epsilon=1.0$"
+    ):
         calibrate_scale(constant, Target(epsilon=1.0, delta=1e-6, num_queries=1))
     assert min(scales) < 1e-50 or max(scales) > 1e50

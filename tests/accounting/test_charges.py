@@ -10,10 +10,10 @@ from pate.accounting._budget import BudgetExceededError
 from pate.accounting._charges import (
     MAX_COUNT,
     account,
-    expect_charged_count,
-    expect_delta_beyond_tests,
-    expect_events,
     reaching,
+    require_charged_count,
+    require_delta_beyond_tests,
+    require_events,
 )
 from pate.accounting._cost import Cost
 from pate.accounting._events import Event
@@ -23,21 +23,21 @@ from tests.accounting.ledgers import ONE_LINE, REPLACE, gaussian, stable
 
 @pytest.mark.parametrize("count", [0, 1, MAX_COUNT, np.int64(MAX_COUNT)])
 def test_counts_up_to_the_largest_integer_of_floats_are_charged(count: int) -> None:
-    expect_charged_count(0, count)
+    require_charged_count(0, count)
 
 
 @pytest.mark.parametrize("count", [MAX_COUNT + 1, np.int64(MAX_COUNT + 1), -1])
 def test_other_counts_are_refused(count: int) -> None:
     with pytest.raises(ValueError, match=ONE_LINE):
-        expect_charged_count(0, count)
+        require_charged_count(0, count)
 
 
 def test_a_delta_has_to_exceed_what_tests_cost() -> None:
     charges = [(stable(), 5)]
     tests = account(charges, REPLACE).delta0
-    expect_delta_beyond_tests(charges, REPLACE, float(np.nextafter(tests, 1)))
+    require_delta_beyond_tests(charges, REPLACE, float(np.nextafter(tests, 1)))
     with pytest.raises(BudgetExceededError, match=ONE_LINE):
-        expect_delta_beyond_tests(charges, REPLACE, tests)
+        require_delta_beyond_tests(charges, REPLACE, tests)
 
 
 def test_a_unit_of_several_teachers_reaches_all_of_them() -> None:
@@ -47,7 +47,11 @@ def test_a_unit_of_several_teachers_reaches_all_of_them() -> None:
         wider = reaching(charges, teachers)
         assert [count for _, count in wider] == [3, 2, 4]
         for (events, _), (before, _) in zip(wider, charges, strict=True):
-            assert events == {relation: event.reaching(teachers) for relation, event in before.items()} != before
+            assert (
+                events
+                == {relation: event.reaching(teachers) for relation, event in before.items()}
+                != before
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +72,15 @@ class Stated(Event):
 
 @pytest.mark.parametrize("change", ["one order", "log_survival", "mu_squared"])
 def test_a_cost_that_nothing_can_have_is_refused(change: str) -> None:
-    events = {relation: Stated(change=change, neighboring_relation=relation) for relation in NeighboringRelation}
+    events = {
+        relation: Stated(change=change, neighboring_relation=relation)
+        for relation in NeighboringRelation
+    }
     with pytest.raises(ValueError, match=r"^Expected an event of known cost"):
-        expect_events(events)
-    expect_events(
-        {relation: Stated(change="nothing", neighboring_relation=relation) for relation in NeighboringRelation}
+        require_events(events)
+    require_events(
+        {
+            relation: Stated(change="nothing", neighboring_relation=relation)
+            for relation in NeighboringRelation
+        }
     )

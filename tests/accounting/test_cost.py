@@ -18,7 +18,11 @@ def approx(cost: Cost) -> list[object]:
 def test_a_number_of_releases_costs_their_sum(weights: np.ndarray | None) -> None:
     cost = Cost(DEFAULT_ORDERS / 8, -1e-9, 0.25, weights, rounds=2.0)
     four = cost.plus(cost).plus(cost).plus(cost)
-    assert list(cost.times(4)) == approx(four) and four.rounds == 8 and four.log_survival == pytest.approx(-4e-9)
+    assert (
+        list(cost.times(4)) == approx(four)
+        and four.rounds == 8
+        and four.log_survival == pytest.approx(-4e-9)
+    )
     assert list(cost.times(1)) == approx(cost)
     for nothing in (cost.times(0), Cost.nothing(DEFAULT_ORDERS)):
         assert list(nothing) == approx(Cost(np.zeros(257), 0.0, 0.0)) and not nothing.rdp.any()
@@ -26,10 +30,15 @@ def test_a_number_of_releases_costs_their_sum(weights: np.ndarray | None) -> Non
 
 
 def test_what_has_no_weights_has_its_mu_squared_at_all_widths() -> None:
-    light, plain = Cost(np.ones(257), 0.0, 0.5, np.full(WIDTHS.shape, 0.3), 1.0), Cost(np.ones(257), 0.0, 0.5)
+    light, plain = (
+        Cost(np.ones(257), 0.0, 0.5, np.full(WIDTHS.shape, 0.3), 1.0),
+        Cost(np.ones(257), 0.0, 0.5),
+    )
     for both in (light.plus(plain), plain.plus(light)):
         assert (
-            both.mu_squared == 1 and both.rounds == 1 and both.among_many == pytest.approx(np.full(WIDTHS.shape, 0.8))
+            both.mu_squared == 1
+            and both.rounds == 1
+            and both.among_many == pytest.approx(np.full(WIDTHS.shape, 0.8))
         )
     assert plain.plus(plain).weights is None and (plain.among_many == 0.5).all()
     assert Cost(np.ones(257), 0.0).mu_squared == math.inf

@@ -47,7 +47,10 @@ def rounded_to_a_hundredth(mean: float, sd: float) -> np.ndarray:
     """Log-law of a normal number that is rounded to a hundredth, within 11."""
     edges = (np.arange(-11, 11, 0.01) - mean) / sd
     # either tail from its own side
-    low, high = np.where(edges[:-1] < 0, edges[:-1], -edges[1:]), np.where(edges[:-1] < 0, edges[1:], -edges[:-1])
+    low, high = (
+        np.where(edges[:-1] < 0, edges[:-1], -edges[1:]),
+        np.where(edges[:-1] < 0, edges[1:], -edges[:-1]),
+    )
     return np.asarray(log_ndtr(high) + np.log(-np.expm1(log_ndtr(low) - log_ndtr(high))))
 
 
@@ -94,7 +97,8 @@ class TestBoundedRangeEvent(EventContract):
         return BoundedRangeEvent(eta=1 / noise, neighboring_relation=relation)
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        # the exponential mechanism on two scores that move within a window of 1, wherever they stand
+        # the exponential mechanism on two scores that move within a window of 1, wherever they
+        # stand
         return [(softmax([0, x]), softmax([1 / noise, x])) for x in np.linspace(-3, 3, 61).tolist()]
 
     def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
@@ -121,7 +125,9 @@ class TestRootPeelingEvent(EventContract):
         return self.laws(noise / 2, relation)
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [{"eta": bad} for bad in NOT_POSITIVE] + [{"count": bad} for bad in (0, -1, 1.5, "2", None)]
+        return [{"eta": bad} for bad in NOT_POSITIVE] + [
+            {"count": bad} for bad in (0, -1, 1.5, "2", None)
+        ]
 
 
 def _four_times(law: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,7 +144,8 @@ class TestPureDPEvent(EventContract):
         return [(response, response[::-1])]
 
     def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        # a whole number with two-sided geometric noise, told as at most 0, 1, or at least 2: it moves from 0 to 2
+        # a whole number with two-sided geometric noise, told as at most 0, 1, or at least 2: it
+        # moves from 0 to 2
         a = np.exp(-1 / noise)
         low = np.log(np.array([1, (1 - a) * a, a**2]) / (1 + a))
         return [(low, low[::-1])]
@@ -152,13 +159,18 @@ class TestGaussianNoisyMaxEvent(EventContract):
     noises = (1.0, 2.0, 4.0)
 
     def event(self, noise: float, relation: NeighboringRelation) -> Event:
-        return GaussianNoisyMaxEvent(noise_multiplier=noise, num_candidates=3, neighboring_relation=relation)
+        return GaussianNoisyMaxEvent(
+            noise_multiplier=noise, num_candidates=3, neighboring_relation=relation
+        )
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         starts = [(x, y, 0.0) for x in (-4.0, -1.0, 0.0, 1.0) for y in (-2.0, 0.0, 3.0)]
         moves = [(1.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 1.0, 0.0)]
         return [
-            (np.log(noisy_max_law(start, noise)), np.log(noisy_max_law(np.add(start, move).tolist(), noise)))
+            (
+                np.log(noisy_max_law(start, noise)),
+                np.log(noisy_max_law(np.add(start, move).tolist(), noise)),
+            )
             for start in starts
             for move in moves
         ]
@@ -167,13 +179,18 @@ class TestGaussianNoisyMaxEvent(EventContract):
         starts = [(x, y, 0.0) for x in (-4.0, -1.0, 0.0, 1.0) for y in (-2.0, 0.0, 3.0)]
         moves = [(2.0, 0.0, 0.0), (0.0, 2.0, 2.0), (1.0, 2.0, 0.0)]
         return [
-            (np.log(noisy_max_law(start, noise)), np.log(noisy_max_law(np.add(start, move).tolist(), noise)))
+            (
+                np.log(noisy_max_law(start, noise)),
+                np.log(noisy_max_law(np.add(start, move).tolist(), noise)),
+            )
             for start in starts
             for move in moves
         ]
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [{"noise_multiplier": bad} for bad in NOT_POSITIVE] + [{"num_candidates": bad} for bad in (0, 2.0, "3")]
+        return [{"noise_multiplier": bad} for bad in NOT_POSITIVE] + [
+            {"num_candidates": bad} for bad in (0, 2.0, "3")
+        ]
 
 
 class TestStabilityTestEvent(EventContract):
@@ -209,11 +226,15 @@ class TestStabilityTestEvent(EventContract):
         self, relation: NeighboringRelation, teachers: int
     ) -> None:
         passes = np.exp(self.laws_of(teachers, 1.0, relation)[0][1][0])  # of a gap of all windows
-        assert self.event(1.0, relation).reaching(teachers).cost().delta0 == pytest.approx(passes, rel=1e-12)
+        assert self.event(1.0, relation).reaching(teachers).cost().delta0 == pytest.approx(
+            passes, rel=1e-12
+        )
         assert passes > 3 * self.delta_test
 
     def malformed(self) -> list[dict[str, Any]]:
-        bad: dict[str, tuple[Any, ...]] = dict.fromkeys(("shift", "num_teachers", "window"), (0, -1, 1.5, "2", True))
+        bad: dict[str, tuple[Any, ...]] = dict.fromkeys(
+            ("shift", "num_teachers", "window"), (0, -1, 1.5, "2", True)
+        )
         bad |= {"sigma": NOT_POSITIVE, "delta_test": (0.0, 1.0, -0.1, float("nan"), "x")}
         return [{name: value} for name, values in bad.items() for value in values]
 
@@ -227,7 +248,9 @@ class TestFailureEvent(EventContract):
     tight = tight_mu = False  # nothing but delta0
 
     def event(self, noise: float, relation: NeighboringRelation) -> Event:
-        return FailureEvent(delta=1e-5 / noise, tail="normal", step=1 / noise, neighboring_relation=relation)
+        return FailureEvent(
+            delta=1e-5 / noise, tail="normal", step=1 / noise, neighboring_relation=relation
+        )
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         return [(softmax([0, 0]), softmax([0, 0]))]
@@ -246,7 +269,8 @@ class TestFailureEvent(EventContract):
     def test_more_teachers_bring_the_threshold_nearer(
         self, test: type[StabilityTest | LaplaceStabilityTest], shift: float
     ) -> None:
-        """It is what a test passes gaps with that so many teachers may close, and for a narrow shift exactly that."""
+        """It is what a test passes gaps with that so many teachers may close, and for a narrow
+        shift exactly that."""
         settings: dict[str, Any] = {"scale": 3.0}
         if test is StabilityTest:
             settings = {"sigma": 3.0, "num_teachers": 40.0, "whole": False}
@@ -268,15 +292,22 @@ class TestFailureEvent(EventContract):
 
     def test_without_a_tail_nothing_is_known(self) -> None:
         failure = FailureEvent(delta=1e-5, neighboring_relation=REPLACE)
-        total = ComposedEvent(events=(GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), failure))
-        assert np.isinf(total.reaching(2).cost().rdp).all() and total.reaching(2).cost().mu_squared == np.inf
+        total = ComposedEvent(
+            events=(GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), failure)
+        )
+        assert (
+            np.isinf(total.reaching(2).cost().rdp).all()
+            and total.reaching(2).cost().mu_squared == np.inf
+        )
 
 
 class TestRenyiCurveEvent(EventContract):
     def event(self, noise: float, relation: NeighboringRelation) -> Event:
         orders = 1 + np.geomspace(5e-3, 1.2e5, 500)
         return RenyiCurveEvent(
-            orders=tuple(orders.tolist()), rdp=tuple((orders / 8 / noise**2).tolist()), neighboring_relation=relation
+            orders=tuple(orders.tolist()),
+            rdp=tuple((orders / 8 / noise**2).tolist()),
+            neighboring_relation=relation,
         )
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
@@ -299,7 +330,9 @@ class TestRepeatedEvent(EventContract):
     tight_mu = False  # a Gaussian that dominates each of several choices is more than dominates all of them
 
     def event(self, noise: float, relation: NeighboringRelation) -> Event:
-        return RepeatedEvent(event=PureDPEvent(epsilon=1 / noise, neighboring_relation=relation), count=2)
+        return RepeatedEvent(
+            event=PureDPEvent(epsilon=1 / noise, neighboring_relation=relation), count=2
+        )
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         (once,) = TestPureDPEvent().laws(noise, relation)
@@ -310,12 +343,20 @@ class TestRepeatedEvent(EventContract):
         return [(both(once[0], once[0]), both(once[1], once[1]))]
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [{"count": 0}, {"count": 1.5}, {"event": None}, {"event": {"type": "PureDPEvent"}}, {"event": "x"}]
+        return [
+            {"count": 0},
+            {"count": 1.5},
+            {"event": None},
+            {"event": {"type": "PureDPEvent"}},
+            {"event": "x"},
+        ]
 
 
 class TestPartiesEvent(EventContract):
     def event(self, noise: float, relation: NeighboringRelation) -> Event:
-        parties, world = (TestGaussianEvent().event(factor * noise, relation) for factor in (1, 1.5))
+        parties, world = (
+            TestGaussianEvent().event(factor * noise, relation) for factor in (1, 1.5)
+        )
         return PartiesEvent(parties=parties, world=world)
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
@@ -330,7 +371,10 @@ class TestPartiesEvent(EventContract):
         return [{"parties": None}, {"world": "x"}, {"world": cheaper}, {"world": other}]
 
     def test_the_world_is_found_wherever_it_is_nested(self) -> None:
-        event, alone = self.event(2.0, REPLACE), GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE)
+        event, alone = (
+            self.event(2.0, REPLACE),
+            GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE),
+        )
         world = GaussianEvent(noise_multiplier=6.0, neighboring_relation=REPLACE)
         assert event.to_world() == world and event.reaching(3).to_world() == world.reaching(3)
         nested = ComposedEvent(events=(RepeatedEvent(event=event, count=3), alone))
@@ -352,7 +396,10 @@ class TestComposedEvent(EventContract):
         )
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        return self.pairs(TestBoundedRangeEvent().laws(noise, relation), TestStabilityTestEvent().laws(noise, relation))
+        return self.pairs(
+            TestBoundedRangeEvent().laws(noise, relation),
+            TestStabilityTestEvent().laws(noise, relation),
+        )
 
     def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         choices = TestBoundedRangeEvent().laws_of_two(noise, relation)
@@ -368,17 +415,28 @@ class TestComposedEvent(EventContract):
 
     def malformed(self) -> list[dict[str, Any]]:
         other = GaussianEvent(noise_multiplier=1.0, neighboring_relation=TEACHER).to_dict()
-        return [{"events": []}, {"events": None}, {"events": [other]}, {"events": [1]}, {"events": "GaussianEvent"}]
+        return [
+            {"events": []},
+            {"events": None},
+            {"events": [other]},
+            {"events": [1]},
+            {"events": "GaussianEvent"},
+        ]
 
 
-@pytest.mark.parametrize("description", [{"type": "Laplace"}, {}, {"type": []}, {"type": None}, [], "Gaussian", None])
+@pytest.mark.parametrize(
+    "description", [{"type": "Laplace"}, {}, {"type": []}, {"type": None}, [], "Gaussian", None]
+)
 def test_unknown_events_raise(description: Any) -> None:
     with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
         event_from_dict(description)
 
 
 def test_a_mixture_of_relations_is_refused() -> None:
-    mine, other = (GaussianEvent(noise_multiplier=1.0, neighboring_relation=each) for each in (REPLACE, TEACHER))
+    mine, other = (
+        GaussianEvent(noise_multiplier=1.0, neighboring_relation=each)
+        for each in (REPLACE, TEACHER)
+    )
     with pytest.raises(ValueError, match="one neighboring relation"):
         ComposedEvent(events=(mine, other))
     with pytest.raises(ValueError, match="one neighboring relation"):
@@ -398,12 +456,15 @@ def test_numpy_numbers_become_plain_ones() -> None:
 
 def test_leaves_multiply_nested_counts() -> None:
     part = PureDPEvent(epsilon=1.0, neighboring_relation=REPLACE)
-    nested = RepeatedEvent(event=ComposedEvent(events=(part, RepeatedEvent(event=part, count=5))), count=3)
+    nested = RepeatedEvent(
+        event=ComposedEvent(events=(part, RepeatedEvent(event=part, count=5))), count=3
+    )
     assert [count for _, count in leaves(nested, 2)] == [6, 30]
 
 
 def test_what_holds_for_any_release_holds_for_one_of_known_mu() -> None:
-    """A kind that does not say more is charged at the Gaussian of its ``mu``, which grows with the teachers."""
+    """A kind that does not say more is charged at the Gaussian of its ``mu``, which grows with the
+    teachers."""
     once = GaussianEvent(noise_multiplier=4.0, neighboring_relation=REPLACE)
     any_release = GroupEvent(event=once, teachers=2, neighboring_relation=REPLACE)
     for event, teachers in ((any_release, 2), (any_release.reaching(3), 6)):
@@ -427,7 +488,9 @@ def test_only_bits_that_weigh_less_among_many_count_as_rounds() -> None:
     choice = BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE)
     wide = BoundedRangeEvent(eta=9.0, neighboring_relation=REPLACE)
     assert [event.cost().rounds for event in (gaussian, choice, wide)] == [0, 1, 0]
-    total = BoundedRangeEvent.total((choice, choice, wide), np.array([2.0, 3.0, 4.0]), np.array([2.0]))
+    total = BoundedRangeEvent.total(
+        (choice, choice, wide), np.array([2.0, 3.0, 4.0]), np.array([2.0])
+    )
     assert total.rounds == 5
     assert RootPeelingEvent(eta=0.1, count=1, neighboring_relation=REPLACE).cost().mu_squared > 0
 
@@ -437,7 +500,11 @@ def test_a_test_weighs_what_its_window_in_scales_of_noise_says(sigma: float) -> 
     def cost(scale: float, relation: NeighboringRelation) -> Cost:
         shift = relation.count_window
         return StabilityTestEvent(
-            sigma=scale, delta_test=1e-6, shift=shift, num_teachers=30, neighboring_relation=relation
+            sigma=scale,
+            delta_test=1e-6,
+            shift=shift,
+            num_teachers=30,
+            neighboring_relation=relation,
         ).cost()
 
     one, two = cost(sigma, TEACHER), cost(2 * sigma, REPLACE)

@@ -7,18 +7,30 @@ import pytest
 from pate.accounting._figures import epsilon_text, guess_text
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.1), (0.0, 0.3), (0.2, 1e-6), (3.0, 0.5), (800.0, 0.9)])
-def test_a_guess_is_right_as_often_as_both_errors_of_a_test_allow(epsilon: float, delta: float) -> None:
-    """The smaller of what epsilon with delta says, and of half the total variation beyond one half."""
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1.0, 0.1), (0.0, 0.3), (0.2, 1e-6), (3.0, 0.5), (800.0, 0.9)]
+)
+def test_a_guess_is_right_as_often_as_both_errors_of_a_test_allow(
+    epsilon: float, delta: float
+) -> None:
+    """The smaller of what epsilon with delta says, and of half the total variation beyond one
+    half."""
     odds = math.exp(min(epsilon, 700.0))
     share = (odds + delta) / (odds + 1)
     for total_variation in (1.0, 0.9 * (2 * share - 1)):
         expected = 100 * min(share, (1 + total_variation) / 2)
-        told = float(guess_text({"epsilon": epsilon, "delta": delta}, total_variation).removesuffix("%"))
+        told = float(
+            guess_text({"epsilon": epsilon, "delta": delta}, total_variation).removesuffix("%")
+        )
         assert expected - 1e-9 <= told <= expected + 0.1
     assert guess_text({"epsilon": None, "delta": delta}) == "100.0%"
 
 
 def test_epsilons_have_the_digits_that_are_asked_for() -> None:
-    assert [epsilon_text(1.23401, digits) for digits in (1, 2, 3, 4)] == ["1.3", "1.24", "1.235", "1.2341"]
+    assert [epsilon_text(1.23401, digits) for digits in (1, 2, 3, 4)] == [
+        "1.3",
+        "1.24",
+        "1.235",
+        "1.2341",
+    ]
     assert epsilon_text(math.inf) == "unbounded" and epsilon_text(1e300).endswith("0.000")

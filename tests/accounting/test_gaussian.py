@@ -27,14 +27,25 @@ PLACES = [
     (1.0, 1.01),
     (1e-3, 1e-4),
 ]
-PLACES += [(0.7, 0.3), (6.0, 0.4), (20.0, 1.5), (40.0, 3.0), (1.2, 0.1), (5.0, 0.3), (14.0, 1.0), (60.0, 12.0)]
+PLACES += [
+    (0.7, 0.3),
+    (6.0, 0.4),
+    (20.0, 1.5),
+    (40.0, 3.0),
+    (1.2, 0.1),
+    (5.0, 0.3),
+    (14.0, 1.0),
+    (60.0, 12.0),
+]
 PLACES += [(0.0, 1e-9), (0.0, 1e-12)]  # where a difference of probabilities would cancel
 
 
 def log_delta(epsilon: float, mu: float) -> float:
     with mp.workdps(60):
         near, far = mp.mpf(epsilon) / mu - mp.mpf(mu) / 2, mp.mpf(epsilon) / mu + mp.mpf(mu) / 2
-        return float(mp.log(mp.erfc(near / mp.sqrt(2)) / 2 - mp.exp(epsilon) * mp.erfc(far / mp.sqrt(2)) / 2))
+        return float(
+            mp.log(mp.erfc(near / mp.sqrt(2)) / 2 - mp.exp(epsilon) * mp.erfc(far / mp.sqrt(2)) / 2)
+        )
 
 
 @pytest.mark.parametrize(("epsilon", "mu"), PLACES)
@@ -44,7 +55,9 @@ def test_delta_is_that_of_its_formula(epsilon: float, mu: float) -> None:
     assert gaussian_delta(epsilon, mu) == pytest.approx(math.exp(exact), rel=1e-9)
 
 
-@pytest.mark.parametrize(("epsilon", "mu"), [(epsilon, mu) for epsilon, mu in PLACES if epsilon > mu * (mu / 2 - 2)])
+@pytest.mark.parametrize(
+    ("epsilon", "mu"), [(epsilon, mu) for epsilon, mu in PLACES if epsilon > mu * (mu / 2 - 2)]
+)
 def test_epsilon_and_mu_are_its_inverses(epsilon: float, mu: float) -> None:
     """Where delta is nearly 1 it has too few digits to tell one epsilon from another."""
     delta = math.exp(log_delta(epsilon, mu))
@@ -56,7 +69,12 @@ def test_epsilon_and_mu_are_its_inverses(epsilon: float, mu: float) -> None:
 
 
 def test_ends() -> None:
-    assert gaussian_delta(0.5, 0.0) == gaussian_delta(math.inf, 2.0) == gaussian_delta(math.inf, 0.0) == 0
+    assert (
+        gaussian_delta(0.5, 0.0)
+        == gaussian_delta(math.inf, 2.0)
+        == gaussian_delta(math.inf, 0.0)
+        == 0
+    )
     assert gaussian_delta(0.0, math.inf) == gaussian_delta(0.0, 1e9) == 1
     assert gaussian_epsilon(1e-6, 0.0) == 0 and gaussian_epsilon(1e-6, math.inf) == math.inf
     assert gaussian_epsilon(0.5, 1.0) == 0 < gaussian_epsilon(0.3, 1.0)  # at 0 delta is 0.38
@@ -71,7 +89,8 @@ def test_ends() -> None:
 
 
 def test_the_delta_of_no_epsilon_takes_none() -> None:
-    """To the last float: the total variation needs an epsilon of 0, and the next smaller delta more."""
+    """To the last float: the total variation needs an epsilon of 0, and the next smaller delta
+    more."""
     exact = [
         mu
         for mu in np.linspace(0.1, 2, 40).tolist()
@@ -87,13 +106,24 @@ def test_the_delta_of_no_epsilon_takes_none() -> None:
 def test_epsilon_is_that_of_the_smallest_deltas_too(mu: float) -> None:
     for delta in (5e-324, 1e-300, 1e-100):
         epsilon = gaussian_epsilon(delta, mu)
-        assert gaussian_log_delta(epsilon, mu) <= math.log(delta) < gaussian_log_delta(epsilon * (1 - 1e-11), mu)
+        assert (
+            gaussian_log_delta(epsilon, mu)
+            <= math.log(delta)
+            < gaussian_log_delta(epsilon * (1 - 1e-11), mu)
+        )
 
 
 def test_mills_ratio_and_its_slope_keep_their_digits() -> None:
     points = np.array([-3.0, -0.4, 0.0, 0.7, 5.0, 11.9, 12.1, 40.0, 1e4])
     with mp.workdps(60):
-        exact = [mp.sqrt(mp.pi / 2) * mp.exp(mp.mpf(x) ** 2 / 2) * mp.erfc(mp.mpf(x) / mp.sqrt(2)) for x in points]
-        slopes = [float(1 - mp.mpf(x) * ratio) for x, ratio in zip(points.tolist(), exact, strict=True)]
-    np.testing.assert_allclose([_mills(x) for x in points.tolist()], [float(ratio) for ratio in exact], rtol=1e-13)
+        exact = [
+            mp.sqrt(mp.pi / 2) * mp.exp(mp.mpf(x) ** 2 / 2) * mp.erfc(mp.mpf(x) / mp.sqrt(2))
+            for x in points
+        ]
+        slopes = [
+            float(1 - mp.mpf(x) * ratio) for x, ratio in zip(points.tolist(), exact, strict=True)
+        ]
+    np.testing.assert_allclose(
+        [_mills(x) for x in points.tolist()], [float(ratio) for ratio in exact], rtol=1e-13
+    )
     np.testing.assert_allclose(_fall(points), slopes, rtol=5e-11)

@@ -10,20 +10,40 @@ from pate.accounting._history import Book, Entry, History
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._log import Head
 from pate.accounting._verification import verify_ledger
-from tests.accounting.ledgers import BUDGET, bodies, expect_stop, forge, gaussian, reserve, stable
+from tests.accounting.ledgers import BUDGET, bodies, forge, gaussian, require_stop, reserve, stable
 
 
 def test_a_row_holds_events_and_no_epsilon_that_another_theorem_would_change(path: Path) -> None:
     ledger = Ledger(path)
     for i in range(3):
-        ledger.reserve(stable(), count=1, run="run", description="text", seeded=False, delta=10.0 ** -(3 + i))
+        ledger.reserve(
+            stable(), count=1, run="run", description="text", seeded=False, delta=10.0 ** -(3 + i)
+        )
     reserve(ledger, gaussian(60), 1, BUDGET)
     rows = bodies(path)
-    assert [entry.delta for entry in verify_ledger(path).entries] == [1e-3, 1e-4, 1e-5, BUDGET.delta]
-    reserved = {"kind", "at", "events", "count", "delta", "max_teachers_per_unit", "run", "description", "seeded"}
+    assert [entry.delta for entry in verify_ledger(path).entries] == [
+        1e-3,
+        1e-4,
+        1e-5,
+        BUDGET.delta,
+    ]
+    reserved = {
+        "kind",
+        "at",
+        "events",
+        "count",
+        "delta",
+        "max_teachers_per_unit",
+        "run",
+        "description",
+        "seeded",
+    }
     assert all(row.keys() == reserved for row in rows if row["kind"] == "reserve")
     # of ledgers that have sums by curves in their rows, the events are read
-    older = [row | {"stated": {"delta": 1e-6, "replace_record": 9.0, "add_remove_teacher": None}} for row in rows]
+    older = [
+        row | {"stated": {"delta": 1e-6, "replace_record": 9.0, "add_remove_teacher": None}}
+        for row in rows
+    ]
     assert verify_ledger(forge(path.with_name("older"), older)).charges() == ledger.book().charges()
 
 
@@ -34,7 +54,9 @@ def test_a_head_names_the_history(path: Path) -> None:
     for i in range(3):
         reserve(ledger, gaussian(60 + i), 1)
         heads.append(ledger.head)
-    assert [head.rows for head in heads] == [0, 1, 2, 3] and len({head.digest for head in heads}) == 4
+    assert [head.rows for head in heads] == [0, 1, 2, 3] and len(
+        {head.digest for head in heads}
+    ) == 4
     old = path.read_bytes()
     ledger.settle(2)
     book = verify_ledger(path)
@@ -45,7 +67,9 @@ def test_a_head_names_the_history(path: Path) -> None:
     assert not older.follows(book.head) and older.follows(heads[3])
     other = Ledger(path.with_name("other"))
     reserve(other, gaussian(70), 1)
-    assert not other.book().follows(heads[1]) and not other.book().follows(Head(-1, other.head.digest))
+    assert not other.book().follows(heads[1]) and not other.book().follows(
+        Head(-1, other.head.digest)
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,10 +88,18 @@ def test_a_head_names_the_history(path: Path) -> None:
     ],
 )
 def test_a_malformed_row_stops(path: Path, changes: dict[str, Any]) -> None:
-    row = {"kind": "reserve", "at": "", "run": "", "description": "", "count": 1, "seeded": False, "delta": None}
+    row = {
+        "kind": "reserve",
+        "at": "",
+        "run": "",
+        "description": "",
+        "count": 1,
+        "seeded": False,
+        "delta": None,
+    }
     row |= {"events": {relation.value: event.to_dict() for relation, event in gaussian(60).items()}}
     verify_ledger(forge(path, [row]))
-    expect_stop(forge(path.with_name("malformed"), [row | changes]))
+    require_stop(forge(path.with_name("malformed"), [row | changes]))
 
 
 @pytest.mark.parametrize(
@@ -90,30 +122,66 @@ def test_a_malformed_settlement_stops(path: Path, changes: dict[str, Any]) -> No
     """Above all one of negative counts, which would give a budget back that was never reserved."""
 
     def plain(noise_multiplier: float) -> dict[str, Any]:
-        return {relation.value: event.to_dict() for relation, event in gaussian(noise_multiplier).items()}
+        return {
+            relation.value: event.to_dict()
+            for relation, event in gaussian(noise_multiplier).items()
+        }
 
-    row = {"kind": "reserve", "at": "", "run": "", "description": "", "count": 3, "seeded": False, "delta": None}
+    row = {
+        "kind": "reserve",
+        "at": "",
+        "run": "",
+        "description": "",
+        "count": 3,
+        "seeded": False,
+        "delta": None,
+    }
     row["events"] = plain(60)
-    settled = {"kind": "settle", "at": "", "release": 1, "realised": [{"events": plain(60), "count": 1}]}
+    settled = {
+        "kind": "settle",
+        "at": "",
+        "release": 1,
+        "realised": [{"events": plain(60), "count": 1}],
+    }
     (entry,) = verify_ledger(forge(path, [row, settled])).entries
     assert entry.settled and entry.charges == ((gaussian(60), 1),)
     if "realised" in changes:
-        changes = {"realised": [{"events": plain(noise), "count": count} for count, noise in changes["realised"]]}
-    expect_stop(forge(path.with_name("malformed"), [row, settled | changes]))
-    expect_stop(forge(path.with_name("twice"), [row, settled, settled]))
+        changes = {
+            "realised": [
+                {"events": plain(noise), "count": count} for count, noise in changes["realised"]
+            ]
+        }
+    require_stop(forge(path.with_name("malformed"), [row, settled | changes]))
+    require_stop(forge(path.with_name("twice"), [row, settled, settled]))
 
 
 def test_what_was_published_can_be_stated_anew_once_a_release_is_settled(path: Path) -> None:
-    row = {"kind": "reserve", "at": "", "run": "", "description": "", "count": 3, "seeded": False, "delta": None}
+    row = {
+        "kind": "reserve",
+        "at": "",
+        "run": "",
+        "description": "",
+        "count": 3,
+        "seeded": False,
+        "delta": None,
+    }
     row["events"] = {relation.value: event.to_dict() for relation, event in gaussian(60).items()}
-    settled = {"kind": "settle", "at": "", "release": 1, "realised": None, "published": {"kind": "one"}}
+    settled = {
+        "kind": "settle",
+        "at": "",
+        "release": 1,
+        "realised": None,
+        "published": {"kind": "one"},
+    }
     state = {"kind": "state", "at": "", "release": 1, "published": {"kind": "two"}}
     (entry,) = verify_ledger(forge(path, [row, settled, state])).entries
     assert entry.published == {"kind": "two"}
     for number, rows in enumerate(([row, state], [row, settled, state | {"published": "two"}])):
         forged = forge(path.with_name(f"malformed{number}"), rows)
-        expect_stop(forged)
-        with pytest.raises(ValueError, match=f", got row {len(rows)}: Expected what was published as an object"):
+        require_stop(forged)
+        with pytest.raises(
+            ValueError, match=f", got row {len(rows)}: Expected what was published as an object"
+        ):
             read_ledger(forged)
 
 
@@ -122,10 +190,16 @@ def test_a_settlement_ends_where_it_was_recorded(path: Path) -> None:
     for number in (1, 2, 3):
         reserve(ledger, gaussian(60), 3)
         # all that was reserved, in two parts, whose sum may exceed it by rounding
-        heads.append(ledger.settle(number, realised=[(gaussian(60), 1), (gaussian(60), 2), (gaussian(60), 0)]))
+        heads.append(
+            ledger.settle(
+                number, realised=[(gaussian(60), 1), (gaussian(60), 2), (gaussian(60), 0)]
+            )
+        )
     assert [head.rows for head in heads] == [2, 4, 6]
     again = [[(gaussian(60), 1), (gaussian(60), 2), (gaussian(60), 0)]] * 3
-    assert [ledger.settle(number, realised=paid) for number, paid in zip((1, 2, 3), again, strict=True)] == heads
+    assert [
+        ledger.settle(number, realised=paid) for number, paid in zip((1, 2, 3), again, strict=True)
+    ] == heads
     assert Ledger(path).settle(2, realised=again[1]) == heads[1]
     for entry in ledger.entries():
         assert Entry.from_dict(entry.to_dict()) == entry
@@ -140,9 +214,15 @@ def test_without_a_budget_none_was_declared(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("excess", "within"), [(0.8e-12, True), (1.3e-12, False)])
-def test_a_settlement_exceeds_what_was_reserved_by_rounding_alone(path: Path, excess: float, within: bool) -> None:
+def test_a_settlement_exceeds_what_was_reserved_by_rounding_alone(
+    path: Path, excess: float, within: bool
+) -> None:
     ledger = Ledger(path)
     reserve(ledger, gaussian(60), 3)
-    with nullcontext() if within else pytest.raises(ValueError, match=r"^Expected at most what release 1 reserved"):
+    with (
+        nullcontext()
+        if within
+        else pytest.raises(ValueError, match=r"^Expected at most what release 1 reserved")
+    ):
         ledger.settle(1, realised=[(gaussian(60 * (1 - excess / 2)), 3)])
     assert ledger.entries()[0].settled is within

@@ -34,7 +34,9 @@ def test_the_first_query_that_cannot_be_paid_is_refused(path: Path) -> None:
     while (refusal := refused(ledger, gaussian(60), 1, NO_TESTS)) is None:
         answered += 1
     assert refusal.startswith("Expected epsilon <= 2 at delta = 1e-06 under replace_record")
-    assert "; left are 0.00" in refusal and refusal.endswith("of delta0: 0 such queries can be paid")
+    assert "; left are 0.00" in refusal and refusal.endswith(
+        "of delta0: 0 such queries can be paid"
+    )
     within = account([(gaussian(60), answered)], REPLACE).get_epsilon(delta=1e-6)
     beyond = account([(gaussian(60), answered + 1)], REPLACE).get_epsilon(delta=1e-6)
     assert within <= 2.0 < beyond
@@ -80,16 +82,21 @@ def test_a_budget_on_a_used_ledger_counts_what_was_spent(path: Path) -> None:
         reserve(ledger, gaussian(60), 170)
     other = Ledger(path.with_name("other"))
     reserve(other, gaussian(5), 40)
-    with pytest.raises(ValueError, match=r"^Expected epsilon <= 2 at [^\n]* before this release, got"):
+    with pytest.raises(
+        ValueError, match=r"^Expected epsilon <= 2 at [^\n]* before this release, got"
+    ):
         reserve(other, gaussian(60), 1, BUDGET)
 
 
 def test_a_later_budget_covers_earlier_reservations(path: Path) -> None:
-    """Else a screen's refusal, whose exact delta at epsilon 0.3 is 15%, would fit into a budget of 0.3."""
+    """Else a screen's refusal, whose exact delta at epsilon 0.3 is 15%, would fit into a budget of
+    0.3."""
     ledger = Ledger(path)
     reserve(ledger, gaussian(5), 40)
     ledger.settle(1, realised=[(gaussian(5), 0)])
-    with pytest.raises(ValueError, match=r"^Expected epsilon <= 2 at [^\n]* before this release, got"):
+    with pytest.raises(
+        ValueError, match=r"^Expected epsilon <= 2 at [^\n]* before this release, got"
+    ):
         reserve(ledger, gaussian(60), 1, BUDGET)
     rows = bodies(path)
     other = Ledger(path.with_name("other"))
@@ -121,20 +128,26 @@ def test_a_part_of_delta_is_set_aside_for_tests_from_the_first_release_on(path: 
     assert bounds is not None and bounds.max_delta0 == 1e-7
     reserve(ledger, stable(), 30)
     message = r"^Expected delta0 <= 1e-07 with all earlier releases \(max_delta0, .*\), got delta0=1.01e-07; left are"
-    fits = "70 such queries can be paid, and 71 with tests that fail with probability 9.8e-10 at most"
-    with pytest.raises(ValueError, match=rf"{message} [^\n]* and 7e-08 of delta0: {fits}, if the rest suffices$"):
+    fits = (
+        "70 such queries can be paid, and 71 with tests that fail with probability 9.8e-10 at most"
+    )
+    with pytest.raises(
+        ValueError, match=rf"{message} [^\n]* and 7e-08 of delta0: {fits}, if the rest suffices$"
+    ):
         reserve(ledger, stable(2e3, 3e3), 71)  # 101 tests of 1e-9
     verify_ledger(path)
     other = Ledger(path.with_name("other"))
     reserve(other, gaussian(60), 10, NO_TESTS)
     with pytest.raises(
-        ValueError, match=r"^Expected delta0 <= 0 with [^\n]* and 0 of delta0: 0 such queries can be paid$"
+        ValueError,
+        match=r"^Expected delta0 <= 0 with [^\n]* and 0 of delta0: 0 such queries can be paid$",
     ):
         reserve(other, stable(), 1)
 
 
 def test_the_filter_may_be_named(path: Path) -> None:
-    """So that releases of another kind than the first get on better; nothing else is found in its place."""
+    """So that releases of another kind than the first get on better; nothing else is found in its
+    place."""
     kinds = {None: "gaussian", "gaussian": "gaussian", "renyi": "renyi", "mixed": "mixed"}
     numbers = {"orders": (2.0, 100.0), "rdp": (1e-6, 1e-4)}
     curve = {r: RenyiCurveEvent(**numbers, neighboring_relation=r) for r in NeighboringRelation}
@@ -154,12 +167,15 @@ def test_the_filter_may_be_named(path: Path) -> None:
     rows[0]["budget"]["filter"] = "renyi"
     with pytest.raises(ValueError, match=r"Expected the filter of .*, got filter='gaussian'"):
         read_ledger(forge(path.with_name("forged"), rows))
-    with pytest.raises(ValueError, match=r"^Expected a filter among renyi, gaussian, mixed, got filter='best'$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a filter among renyi, gaussian, mixed, got filter='best'$"
+    ):
         Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, filter="best")  # type: ignore[arg-type]
 
 
 def test_a_budget_declared_without_max_delta0_stays_valid(path: Path) -> None:
-    """As ledgers have it whose budget names no filter and was fixed by what the first release needed."""
+    """As ledgers have it whose budget names no filter and was fixed by what the first release
+    needed."""
     reserve(Ledger(path), gaussian(60), 10, NO_TESTS)
     rows = bodies(path)
     del rows[0]["budget"]["filter"]
@@ -174,7 +190,8 @@ def test_a_budget_declared_without_max_delta0_stays_valid(path: Path) -> None:
 def test_a_first_query_that_is_too_dear_is_refused_with_what_is_left(path: Path) -> None:
     for budget in (BUDGET, NO_TESTS):
         with pytest.raises(
-            ValueError, match=r"^Expected epsilon <= 2 at [^\n]*, got epsilon=[^\n]*: 0 such queries can be"
+            ValueError,
+            match=r"^Expected epsilon <= 2 at [^\n]*, got epsilon=[^\n]*: 0 such queries can be",
         ):
             reserve(Ledger(path), gaussian(1), 1, budget)
     failing = {r: FailureEvent(delta=2e-6, neighboring_relation=r) for r in NeighboringRelation}
@@ -198,7 +215,12 @@ def test_what_is_settled_for_less_can_be_spent_again(path: Path) -> None:
 
 
 def test_the_filter_admits_as_much_as_the_accountant(path: Path) -> None:
-    for events, epsilon in ((gaussian(100), 0.5), (gaussian(3), 20.0), (stable(), 3.0), (stable(400.0, 300.0), 1.0)):
+    for events, epsilon in (
+        (gaussian(100), 0.5),
+        (gaussian(3), 20.0),
+        (stable(), 3.0),
+        (stable(400.0, 300.0), 1.0),
+    ):
         budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
         bounds = make_filter(budget, events[REPLACE].cost())
         payable = affordable(budget, events[REPLACE].cost())
@@ -219,8 +241,19 @@ def test_malformed_budgets_raise() -> None:
 
 
 def test_any_number_holds_a_budget(path: Path) -> None:
-    numbers: dict[str, Any] = {"max_epsilon": np.float32(2), "delta": np.float64(1e-6), "max_delta0": np.float32(0)}
+    numbers: dict[str, Any] = {
+        "max_epsilon": np.float32(2),
+        "delta": np.float64(1e-6),
+        "max_delta0": np.float32(0),
+    }
     budget = Budget(neighboring_relation=REPLACE, **numbers | {"max_teachers_per_unit": np.int8(1)})
-    assert [type(value) for value in budget.to_dict().values()] == [float, float, str, float, type(None), int]
+    assert [type(value) for value in budget.to_dict().values()] == [
+        float,
+        float,
+        str,
+        float,
+        type(None),
+        int,
+    ]
     reserve(Ledger(path), gaussian(60), 1, budget)
     assert verify_ledger(path).budget == budget

@@ -1,4 +1,5 @@
-"""The ledger against a plain model in memory, whatever happens in whatever order, crashes included."""
+"""The ledger against a plain model in memory, whatever happens in whatever order, crashes
+included."""
 
 import math
 import shutil
@@ -30,7 +31,9 @@ BUDGET = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE)
 OTHER = Budget(max_epsilon=3.0, delta=1e-6, neighboring_relation=REPLACE)
 NOISES = (30.0, 45.0, 90.0)
 counts = st.sampled_from([1, 7, 60, 150, 400])
-shares = st.sampled_from([None, 0.0, 0.3, 1.0, 1.2])  # of what was reserved; None to settle without a word
+shares = st.sampled_from(
+    [None, 0.0, 0.3, 1.0, 1.2]
+)  # of what was reserved; None to settle without a word
 ONE_LINE = r"^Expected [^\n]*$"
 
 
@@ -79,7 +82,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def mu_squared(self, *, reserved: bool = False) -> float:
         """What was spent, in squared mu under REPLACE_RECORD."""
-        charges = [charge for each in self.releases for charge in ((each.reserved,) if reserved else each.charges)]
+        charges = [
+            charge
+            for each in self.releases
+            for charge in ((each.reserved,) if reserved else each.charges)
+        ]
         return math.fsum(count / noise**2 for noise, count in charges)
 
     def affordable(self, mu_squared: float) -> bool:
@@ -88,7 +95,9 @@ class LedgerMachine(RuleBasedStateMachine):
         return gaussian_delta(BUDGET.max_epsilon, math.sqrt(mu_squared)) <= left
 
     def border(self, mu_squared: float) -> bool:
-        return self.affordable(mu_squared * (1 - 1e-9)) and not self.affordable(mu_squared * (1 + 1e-9))
+        return self.affordable(mu_squared * (1 - 1e-9)) and not self.affordable(
+            mu_squared * (1 + 1e-9)
+        )
 
     # what happens
 
@@ -96,18 +105,24 @@ class LedgerMachine(RuleBasedStateMachine):
         named = {"run": "run", "description": "text", "seeded": False, "delta": 1e-6}
         return self.handles[which].reserve(events(noise), count=count, budget=budget, **named)  # type: ignore[arg-type]
 
-    @rule(which=st.integers(0, 1), noise=st.sampled_from(NOISES), count=counts, declare=st.booleans())
+    @rule(
+        which=st.integers(0, 1), noise=st.sampled_from(NOISES), count=counts, declare=st.booleans()
+    )
     def reserve_some(self, which: int, noise: float, count: int, declare: bool) -> None:
         budget = BUDGET if declare else None
         total = self.mu_squared() + count / noise**2
         if self.border(total) or self.border(self.mu_squared(reserved=True)):
             return
         if self.budget is None and declare and not self.affordable(self.mu_squared(reserved=True)):
-            with pytest.raises(ValueError, match=r"^Expected epsilon <= 2 [^\n]* before this release, got epsilon="):
+            with pytest.raises(
+                ValueError, match=r"^Expected epsilon <= 2 [^\n]* before this release, got epsilon="
+            ):
                 self.reserve(which, noise, count, budget)
             return
         if (declare or self.budget is not None) and not self.affordable(total):
-            with pytest.raises(ValueError, match=r"^Expected epsilon <= 2 [^\n]* such queries can be paid$"):
+            with pytest.raises(
+                ValueError, match=r"^Expected epsilon <= 2 [^\n]* such queries can be paid$"
+            ):
                 self.reserve(which, noise, count, budget)
             return
         assert self.reserve(which, noise, count, budget) == len(self.releases) + 1
@@ -117,7 +132,9 @@ class LedgerMachine(RuleBasedStateMachine):
         charges = self.handles[which].book().charges()
         for relation, share in ((REPLACE, 1.0), (TEACHER, 0.25)):
             far = DEFAULT_ORDERS - 1
-            overhead = np.log1p(-1 / DEFAULT_ORDERS) - (math.log(1e-6) + np.log(DEFAULT_ORDERS)) / far
+            overhead = (
+                np.log1p(-1 / DEFAULT_ORDERS) - (math.log(1e-6) + np.log(DEFAULT_ORDERS)) / far
+            )
             epsilon = max(0.0, float((share * total * DEFAULT_ORDERS / 2 + overhead).min()))
             by_curve = account(charges, relation).get_epsilon(delta=1e-6, conversion="optimal")
             assert by_curve == pytest.approx(epsilon, rel=1e-9)
@@ -125,7 +142,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.budget is not None)
     @rule(which=st.integers(0, 1))
     def reserve_under_another_budget(self, which: int) -> None:
-        with pytest.raises(ValueError, match=r"^Expected the budget of the ledger, max_epsilon=2.0"):
+        with pytest.raises(
+            ValueError, match=r"^Expected the budget of the ledger, max_epsilon=2.0"
+        ):
             self.reserve(which, 90.0, 1, OTHER)
 
     @precondition(lambda self: self.releases)
@@ -140,7 +159,9 @@ class LedgerMachine(RuleBasedStateMachine):
             with pytest.raises(ValueError, match=f"^Expected release {number} settled once"):
                 self.handles[which].settle(number, realised=charges)
         elif paid is not None and paid[0][1] > count and not release.settled:
-            with pytest.raises(ValueError, match=f"^Expected at most what release {number} reserved"):
+            with pytest.raises(
+                ValueError, match=f"^Expected at most what release {number} reserved"
+            ):
                 self.handles[which].settle(number, realised=charges)
         else:
             self.handles[which].settle(number, realised=charges)
@@ -150,12 +171,15 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:
         self.handles[which] = Ledger(self.path)
-        with pytest.raises(ValueError, match=f"^Expected a release among the {len(self.releases)} of "):
+        with pytest.raises(
+            ValueError, match=f"^Expected a release among the {len(self.releases)} of "
+        ):
             self.handles[which].settle(len(self.releases) + 1)
 
     @rule(which=st.integers(0, 1), after=st.booleans(), settles=st.booleans())
     def crash(self, which: int, after: bool, settles: bool) -> None:
-        """Break a call off before or after its row is in the transaction, and look at the files of that moment."""
+        """Break a call off before or after its row is in the transaction, and look at the files of
+        that moment."""
         open_ones = [i for i, each in enumerate(self.releases, 1) if not each.settled]
 
         def call() -> None:
@@ -185,11 +209,16 @@ class LedgerMachine(RuleBasedStateMachine):
             for change in ("UPDATE", "DELETE"):
                 connection.execute(f"DROP TRIGGER log_{change}")
             if how == "time":
-                connection.execute("UPDATE log SET body = ? WHERE row = ?", (body.replace('"at": "2', '"at": "1'), row))
+                connection.execute(
+                    "UPDATE log SET body = ? WHERE row = ?",
+                    (body.replace('"at": "2', '"at": "1'), row),
+                )
             elif how == "digest":
                 connection.execute("UPDATE log SET digest = 'ff' WHERE row = ?", (row,))
             else:
-                connection.execute("DELETE FROM log WHERE row >= ?", (row if how == "cut" else rows,))
+                connection.execute(
+                    "DELETE FROM log WHERE row >= ?", (row if how == "cut" else rows,)
+                )
             connection.commit()
         for use in (Ledger, read_ledger, verify_ledger):
             with pytest.raises(ValueError, match=ONE_LINE):
@@ -210,7 +239,9 @@ class LedgerMachine(RuleBasedStateMachine):
         copy_files(self.path, newer)
         shutil.copyfile(older, self.path)
         for use in (self.handles[which].entries, lambda: self.handles[which].settle(1)):
-            with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row"):
+            with pytest.raises(
+                ValueError, match=r"^Expected a ledger at [^\n]* that continues row"
+            ):
                 use()
         assert not read_ledger(self.path).follows(self.heads[-1])
         shutil.copyfile(newer, self.path)
@@ -233,7 +264,11 @@ class LedgerMachine(RuleBasedStateMachine):
             noise, count = release.reserved
             assert (entry.release, entry.events, entry.count) == (number, events(noise), count)
             assert entry.settled == release.settled
-            paid = None if release.realised is None else tuple((events(each), n) for each, n in release.realised)
+            paid = (
+                None
+                if release.realised is None
+                else tuple((events(each), n) for each, n in release.realised)
+            )
             assert entry.realised == paid
         spent = self.mu_squared()
         for relation, share in ((REPLACE, 1.0), (TEACHER, 0.25)):
@@ -283,4 +318,6 @@ class LongerLedgerMachine(LedgerMachine):
 
 
 TestLongerLedgerMachine = pytest.mark.slow(LongerLedgerMachine.TestCase)
-TestLongerLedgerMachine.settings = settings(TestLedgerMachine.settings, max_examples=60, stateful_step_count=30)
+TestLongerLedgerMachine.settings = settings(
+    TestLedgerMachine.settings, max_examples=60, stateful_step_count=30
+)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._budget import Budget
 from pate.accounting._charges import account
 from pate.accounting._filters import affordable
@@ -28,13 +28,13 @@ from pate.accounting._ledger import Ledger
 from pate.aggregators._stable_topk import StableTopK
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._noise import private_generator
-from pate._votes import Panel, Votes
+from pate._votes import VoteShape, Votes
 
 folder, name, rounds, batch, max_epsilon = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), float(sys.argv[5])
 aggregator = StableTopK(scale_gap=20.0, sigma_test=10.0, delta_test=1e-9)
 votes = Votes.from_counts(np.tile([50, 48, 1, 0], (batch, 1)), 50)
 events = {
-    relation: aggregator.event(Panel(50, 4), relation)
+    relation: aggregator.event(VoteShape(50, 4), relation)
     for relation in NeighboringRelation
 }
 budget = Budget(max_epsilon=max_epsilon, delta=1e-6, neighboring_relation="replace_record") if max_epsilon else None
@@ -57,7 +57,9 @@ for _ in range(rounds):
 """
 
 
-def start(folder: Path, name: str, *, rounds: int, batch: int, max_epsilon: float = 0.0) -> "subprocess.Popen[str]":
+def start(
+    folder: Path, name: str, *, rounds: int, batch: int, max_epsilon: float = 0.0
+) -> "subprocess.Popen[str]":
     arguments = [str(folder), name, str(rounds), str(batch), str(max_epsilon)]
     command = [sys.executable, "-c", _RELEASER, *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -71,8 +73,9 @@ def go(process: "subprocess.Popen[str]") -> None:
     process.stdin.flush()
 
 
-def expect_nothing_hidden(folder: Path) -> int:
-    """Check that all that is public is in the ledger, with noise of its own; return how many releases are public."""
+def require_nothing_hidden(folder: Path) -> int:
+    """Check that all that is public is in the ledger, with noise of its own; return how many
+    releases are public."""
     entries = {entry.release: entry for entry in verify_ledger(folder / "ledger.sqlite").entries}
     public = [json.loads(file.read_text()) for file in folder.glob("*.json")]
     for release in public:
@@ -80,7 +83,9 @@ def expect_nothing_hidden(folder: Path) -> int:
     settled = {number for number, entry in entries.items() if entry.settled}
     assert settled <= {release["release"] for release in public}
     assert len({tuple(release["noise"]) for release in public}) == len(public)
-    assert sum(entry.count for entry in entries.values()) >= sum(release["count"] for release in public)
+    assert sum(entry.count for entry in entries.values()) >= sum(
+        release["count"] for release in public
+    )
     return len(public)
 
 
@@ -90,17 +95,19 @@ def kill_at_random_moments(folder: Path, times: int) -> int:
         process = start(folder, f"run{i}", rounds=10_000, batch=1 + i % 3)
         try:
             go(process)
-            time.sleep(chance.uniform(0, 0.4))  # the first curve takes longer than all reservations that follow
+            time.sleep(
+                chance.uniform(0, 0.4)
+            )  # the first curve takes longer than all reservations that follow
         finally:
             process.send_signal(signal.SIGKILL)
             process.communicate()
         assert process.returncode == -signal.SIGKILL
         if (folder / "ledger.sqlite").exists():
-            expect_nothing_hidden(folder)
+            require_nothing_hidden(folder)
     process = start(folder, "last", rounds=1, batch=1)
     process.communicate("go\n")
     assert process.returncode == 0
-    return expect_nothing_hidden(folder)
+    return require_nothing_hidden(folder)
 
 
 @pytest.mark.slow
@@ -116,12 +123,15 @@ def test_fifty_kills_hide_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_never_overspend_one_budget(tmp_path: Path) -> None:
     aggregator = StableTopK(scale_gap=20.0, sigma_test=10.0, delta_test=1e-9)
-    query = aggregator.event(Panel(50, 4))
+    query = aggregator.event(VoteShape(50, 4))
     budget = Budget(max_epsilon=6.0, delta=1e-6, neighboring_relation=REPLACE)
     batches = affordable(budget, query.cost()) // 2
     # either alone asks for three quarters of the budget, both for more than all
     rounds = batches * 3 // 4
-    pair = [start(tmp_path, name, rounds=rounds, batch=2, max_epsilon=6.0) for name in ("first", "second")]
+    pair = [
+        start(tmp_path, name, rounds=rounds, batch=2, max_epsilon=6.0)
+        for name in ("first", "second")
+    ]
     for process in pair:
         go(process)
     outputs = [process.communicate()[0] for process in pair]
@@ -132,7 +142,7 @@ def test_two_processes_never_overspend_one_budget(tmp_path: Path) -> None:
     assert len(book.entries) == batches
     spent = account(book.charges(), REPLACE)
     assert spent.get_epsilon(delta=1e-6) <= 6.0 < spent.compose(query, 3).get_epsilon(delta=1e-6)
-    expect_nothing_hidden(tmp_path)
+    require_nothing_hidden(tmp_path)
 
 
 def test_a_check_outside_the_transaction_would_overspend(tmp_path: Path) -> None:

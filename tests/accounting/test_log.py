@@ -14,7 +14,16 @@ from pate.accounting import _log as log
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._log import Head
 from pate.accounting._verification import verify_ledger
-from tests.accounting.ledgers import BUDGET, ONE_LINE, bodies, expect_stop, filled, forge, gaussian, reserve
+from tests.accounting.ledgers import (
+    BUDGET,
+    ONE_LINE,
+    bodies,
+    filled,
+    forge,
+    gaussian,
+    require_stop,
+    reserve,
+)
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.01, 0.3, 0.5, 0.9, 0.999])
@@ -22,7 +31,7 @@ def test_a_truncated_ledger_stops(path: Path, keep: float) -> None:
     filled(path)
     content = path.read_bytes()
     path.write_bytes(content[: int(keep * len(content))])
-    expect_stop(path)
+    require_stop(path)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -47,14 +56,14 @@ def test_a_corrupted_ledger_stops_or_says_the_same(path: Path, seed: int) -> Non
 def test_another_file_stops(path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
-    expect_stop(path)
+    require_stop(path)
 
 
 def test_another_database_stops(path: Path) -> None:
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE log (row INTEGER, body TEXT, digest TEXT)")
-    expect_stop(path)
+    require_stop(path)
 
 
 def test_a_folder_or_a_missing_file_stops(path: Path) -> None:
@@ -84,7 +93,9 @@ def test_a_read_only_ledger_can_be_read_and_no_more(path: Path) -> None:
     assert len(verify_ledger(path).entries) == 40
 
 
-def test_a_ledger_that_may_not_be_written_is_opened_to_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_may_not_be_written_is_opened_to_be_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger, connect, addresses = filled(path), sqlite3.connect, []
 
     def recorded(address: str, **options: Any) -> sqlite3.Connection:
@@ -110,7 +121,9 @@ def test_a_reader_rolls_back_what_was_cut_short_only_where_it_may_write(
         connection: sqlite3.Connection = connect(address, **options)
         return connection
 
-    monkeypatch.setattr(os, "access", lambda place, _: {path: file, path.parent: folder}[Path(place)])
+    monkeypatch.setattr(
+        os, "access", lambda place, _: {path: file, path.parent: folder}[Path(place)]
+    )
     monkeypatch.setattr(sqlite3, "connect", recorded)
     read_ledger(path)
     with log.opened(path, writable=True):
@@ -124,14 +137,20 @@ def tamper(path: Path, statement: str, *values: object) -> None:
             connection.execute(f"DROP TRIGGER log_{change}")
         connection.execute(statement, values)
         for change in ("UPDATE", "DELETE"):
-            connection.execute(f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT 1; END")
+            connection.execute(
+                f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT 1; END"
+            )
         connection.commit()
 
 
 def test_rows_are_final(path: Path) -> None:
     filled(path)
     with closing(sqlite3.connect(path)) as connection:
-        for change in ("UPDATE log SET body = '{}'", "DELETE FROM log", "DELETE FROM log WHERE row = 3"):
+        for change in (
+            "UPDATE log SET body = '{}'",
+            "DELETE FROM log",
+            "DELETE FROM log WHERE row = 3",
+        ):
             with pytest.raises(sqlite3.IntegrityError, match="a ledger is final"):
                 connection.execute(change)
 
@@ -152,7 +171,7 @@ def test_rows_are_final(path: Path) -> None:
 def test_a_row_that_was_changed_is_noticed(path: Path, statement: str) -> None:
     filled(path)
     tamper(path, statement)
-    expect_stop(path)
+    require_stop(path)
 
 
 @pytest.mark.slow
@@ -166,8 +185,16 @@ def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(p
         reserve(other, gaussian(600 + i), 1)
     for content in (old, other.path.read_bytes()):
         path.write_bytes(content)
-        for use in (lambda: reserve(ledger, gaussian(600), 1), lambda: ledger.settle(1), ledger.entries, ledger.book):
-            with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 82, got history="):
+        for use in (
+            lambda: reserve(ledger, gaussian(600), 1),
+            lambda: ledger.settle(1),
+            ledger.entries,
+            ledger.book,
+        ):
+            with pytest.raises(
+                ValueError,
+                match=r"^Expected a ledger at [^\n]* that continues row 82, got history=",
+            ):
                 use()
         assert path.read_bytes() == content
 
@@ -180,7 +207,9 @@ def test_another_ledger_in_its_place_is_noticed_by_who_had_it_open(path: Path, r
         reserve(other, gaussian(70), 1)
     path.write_bytes(other.path.read_bytes())
     for use in (ledger.entries, lambda: reserve(ledger, gaussian(60), 1)):
-        with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 1, got history="):
+        with pytest.raises(
+            ValueError, match=r"^Expected a ledger at [^\n]* that continues row 1, got history="
+        ):
             use()
 
 
@@ -195,7 +224,9 @@ def test_rows_of_others_are_seen(path: Path) -> None:
     assert first.book() == second.book() == verify_ledger(path)
 
 
-def test_rows_that_never_reached_the_file_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_never_reached_the_file_are_forgotten(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = filled(path)
     with monkeypatch.context() as patch:
 
@@ -214,7 +245,7 @@ def test_rows_that_never_reached_the_file_are_forgotten(path: Path, monkeypatch:
 def test_rows_missing_at_the_end_are_noticed(path: Path, keep: int) -> None:
     filled(path)
     tamper(path, "DELETE FROM log WHERE row > ?", keep)
-    expect_stop(path)
+    require_stop(path)
 
 
 @pytest.mark.parametrize("journal", ["WAL", "PERSISTENT WAL"])
@@ -223,8 +254,8 @@ def test_another_journal_stops(path: Path, journal: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         if journal != "WAL":
-            expect_stop(path)  # while somebody has it open
-    expect_stop(path)
+            require_stop(path)  # while somebody has it open
+    require_stop(path)
     with pytest.raises(ValueError, match="Expected a ledger with PRAGMA journal_mode = delete"):
         reserve(ledger, gaussian(60), 1)
     with closing(sqlite3.connect(path)) as connection:
@@ -243,7 +274,9 @@ def test_a_ledger_that_drops_what_is_added_is_noticed(path: Path) -> None:
     filled(path)
     rows = len(bodies(path))
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TRIGGER gone BEFORE INSERT ON log BEGIN SELECT RAISE(IGNORE); END")
+        connection.execute(
+            "CREATE TRIGGER gone BEFORE INSERT ON log BEGIN SELECT RAISE(IGNORE); END"
+        )
         connection.commit()
     with pytest.raises(ValueError, match="Expected a ledger to which rows can be added"):
         reserve(Ledger(path), gaussian(600), 1)
@@ -288,7 +321,10 @@ def test_a_ledger_is_marked_as_one(path: Path) -> None:
 
 def test_a_ledger_of_the_first_version_is_read_and_marked_with_its_next_row(path: Path) -> None:
     reserve(Ledger(path), gaussian(60), 1)
-    rows = [{name: value for name, value in body.items() if name != "max_teachers_per_unit"} for body in bodies(path)]
+    rows = [
+        {name: value for name, value in body.items() if name != "max_teachers_per_unit"}
+        for body in bodies(path)
+    ]
     older = forge(path.with_name("older"), rows)
     with closing(sqlite3.connect(older)) as connection:
         connection.execute("PRAGMA user_version = 1")
@@ -296,22 +332,33 @@ def test_a_ledger_of_the_first_version_is_read_and_marked_with_its_next_row(path
     assert verify_ledger(older).entries == Ledger(path).entries() == Ledger(older).entries()
     assert older.read_bytes() == before
     reserve(Ledger(older), gaussian(60), 1)
-    assert older.read_bytes()[60:64] == (2).to_bytes(4, "big") and len(verify_ledger(older).entries) == 2
+    assert (
+        older.read_bytes()[60:64] == (2).to_bytes(4, "big")
+        and len(verify_ledger(older).entries) == 2
+    )
     with closing(sqlite3.connect(older)) as connection:
         connection.execute("PRAGMA user_version = 3")
-    expect_stop(older)
+    require_stop(older)
 
 
-@pytest.mark.parametrize(("mode", "writable"), [(0o400, False), (0o600, True), (0o420, True), (0o402, True)])
+@pytest.mark.parametrize(
+    ("mode", "writable"), [(0o400, False), (0o600, True), (0o420, True), (0o402, True)]
+)
 def test_a_ledger_that_anybody_may_write_is_writable(path: Path, mode: int, writable: bool) -> None:
     filled(path)
     path.chmod(mode)
-    with nullcontext() if writable else pytest.raises(ValueError, match=r"^Expected a writable ledger"):
-        log.expect_writable(path)
+    with (
+        nullcontext()
+        if writable
+        else pytest.raises(ValueError, match=r"^Expected a writable ledger")
+    ):
+        log.require_writable(path)
 
 
 @pytest.mark.parametrize("rows", [2, 7, 8, 9, 100])
-def test_blocks_of_rows_end_anywhere(path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_end_anywhere(
+    path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     book = filled(path).book()
     monkeypatch.setattr(log, "_ROWS", rows)
     assert read_ledger(path).entries == book.entries

@@ -1,4 +1,5 @@
-"""Whatever events are nested in whatever way: they survive JSON, and cost what their leaves cost."""
+"""Whatever events are nested in whatever way: they survive JSON, and cost what their leaves
+cost."""
 
 import json
 
@@ -14,7 +15,11 @@ from pate.accounting._relation import NeighboringRelation
 
 GRID = np.array([1.5, 8.0, 1e3])
 PROPERTY = settings(
-    max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 
 positive = st.floats(1e-3, 1e3)
@@ -26,14 +31,18 @@ small = st.integers(1, 30)
 def known_curves(draw: st.DrawFn, relation: NeighboringRelation) -> e.Event:
     orders = draw(st.lists(st.floats(1.01, 1e6), min_size=1, max_size=4, unique=True))
     rdp = draw(st.lists(st.floats(0, 1e6), min_size=len(orders), max_size=len(orders)))
-    return e.RenyiCurveEvent(orders=tuple(sorted(orders)), rdp=tuple(rdp), neighboring_relation=relation)
+    return e.RenyiCurveEvent(
+        orders=tuple(sorted(orders)), rdp=tuple(rdp), neighboring_relation=relation
+    )
 
 
 def leaf(relation: NeighboringRelation) -> st.SearchStrategy[e.Event]:
     same = {"neighboring_relation": st.just(relation)}
     kinds: list[st.SearchStrategy[e.Event]] = [
         st.builds(e.GaussianEvent, noise_multiplier=positive, **same),
-        st.builds(e.GaussianThresholdEvent, noise_multiplier=st.sampled_from([0.5, 3.0, 40.0]), **same),
+        st.builds(
+            e.GaussianThresholdEvent, noise_multiplier=st.sampled_from([0.5, 3.0, 40.0]), **same
+        ),
         st.builds(e.BoundedRangeEvent, eta=positive, **same),
         st.builds(e.RootPeelingEvent, eta=positive, count=small, **same),
         st.builds(e.PureDPEvent, epsilon=positive, **same),
@@ -55,7 +64,9 @@ def leaf(relation: NeighboringRelation) -> st.SearchStrategy[e.Event]:
 
 def tree(relation: NeighboringRelation) -> st.SearchStrategy[e.Event]:
     def grown(parts: st.SearchStrategy[e.Event]) -> st.SearchStrategy[e.Event]:
-        composed = st.builds(e.ComposedEvent, events=st.lists(parts, min_size=1, max_size=4).map(tuple))
+        composed = st.builds(
+            e.ComposedEvent, events=st.lists(parts, min_size=1, max_size=4).map(tuple)
+        )
         return composed | st.builds(e.RepeatedEvent, event=parts, count=small)
 
     return st.recursive(leaf(relation), grown, max_leaves=10)
@@ -65,9 +76,22 @@ trees = st.sampled_from(list(NeighboringRelation)).flatmap(tree)
 
 
 def test_every_kind_of_event_is_grown() -> None:
-    made = {name for name, kind in e.Event._kinds.items() if kind.__module__ == e.__name__} - {"CurveEvent"}
-    grown = {"GaussianEvent", "GaussianThresholdEvent", "BoundedRangeEvent", "PureDPEvent", "GaussianNoisyMaxEvent"}
-    assert made == grown | {"StabilityTestEvent", "FailureEvent", "RenyiCurveEvent", "RootPeelingEvent"}
+    made = {name for name, kind in e.Event._kinds.items() if kind.__module__ == e.__name__} - {
+        "CurveEvent"
+    }
+    grown = {
+        "GaussianEvent",
+        "GaussianThresholdEvent",
+        "BoundedRangeEvent",
+        "PureDPEvent",
+        "GaussianNoisyMaxEvent",
+    }
+    assert made == grown | {
+        "StabilityTestEvent",
+        "FailureEvent",
+        "RenyiCurveEvent",
+        "RootPeelingEvent",
+    }
 
 
 def plainly(event: e.Event) -> Cost:
@@ -82,7 +106,7 @@ def plainly(event: e.Event) -> Cost:
     return event.cost(GRID)
 
 
-def expect_kept(event: e.Event) -> None:
+def require_kept(event: e.Event) -> None:
     """Compare a tree with what JSON makes of it, and its cost with that of its leaves."""
     again = event_from_dict(json.loads(json.dumps(event.to_dict(), allow_nan=False)))
     assert again == event and hash(again) == hash(event) and repr(again) == repr(event)
@@ -99,11 +123,11 @@ def expect_kept(event: e.Event) -> None:
 @given(trees)
 @settings(PROPERTY)
 def test_a_tree_survives_json_and_costs_what_its_leaves_cost(event: e.Event) -> None:
-    expect_kept(event)
+    require_kept(event)
 
 
 @pytest.mark.slow
 @given(trees)
 @settings(PROPERTY, max_examples=300)
 def test_so_do_many_trees(event: e.Event) -> None:
-    expect_kept(event)
+    require_kept(event)

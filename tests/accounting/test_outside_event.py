@@ -1,4 +1,5 @@
-"""An event of another package is one class: it has a cost, JSON, and a place in ledgers and statements."""
+"""An event of another package is one class: it has a cost, JSON, and a place in ledgers and
+statements."""
 
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from pate._typing import FloatArray
-from pate._validation import expect_positive
+from pate._validation import require_positive
 from pate.accounting._base import CompositeEvent, Event, event_from_dict, total_cost
 from pate.accounting._charges import Events, account, name_of, parse_events, plain_events
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
@@ -35,13 +36,15 @@ class LaplaceEvent(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_positive(scale=self.scale)
+        require_positive(scale=self.scale)
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the curve on ``orders`` ``[K]``."""
         far = np.log(orders / (2 * orders - 1)) + (orders - 1) / self.scale
         near = np.log((orders - 1) / (2 * orders - 1)) - orders / self.scale
-        return Cost(np.logaddexp(far, near) / (orders - 1), 0.0, float(pure_dp_mu_squared(1 / self.scale)))
+        return Cost(
+            np.logaddexp(far, near) / (orders - 1), 0.0, float(pure_dp_mu_squared(1 / self.scale))
+        )
 
 
 class TestLaplaceEvent(EventContract):
@@ -68,7 +71,9 @@ class TestLaplaceEvent(EventContract):
 
 
 def laplace(scale: float) -> Events:
-    return {each: LaplaceEvent(scale=scale, neighboring_relation=each) for each in NeighboringRelation}
+    return {
+        each: LaplaceEvent(scale=scale, neighboring_relation=each) for each in NeighboringRelation
+    }
 
 
 @pytest.fixture
@@ -87,7 +92,9 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, type[Event]]]:
 
 
 def test_it_is_reserved_settled_verified_and_stated(ledger: Ledger) -> None:
-    ledger.reserve(laplace(20.0), count=10, run="run", description="theirs", seeded=False, delta=1e-6)
+    ledger.reserve(
+        laplace(20.0), count=10, run="run", description="theirs", seeded=False, delta=1e-6
+    )
     ledger.settle(1, realised=[(laplace(20.0), 4), (laplace(30.0), 5)], published=PUBLISHED)
     book = verify_ledger(ledger.path)
     assert book.entries[0].realised == ((laplace(20.0), 4), (laplace(30.0), 5))
@@ -114,12 +121,16 @@ def test_it_composes_with_others_and_is_evaluated_once(monkeypatch: pytest.Monke
     assert len(calls) == 3
 
 
-def test_an_event_that_is_not_installed_is_named(ledger: Ledger, kinds: dict[str, type[Event]]) -> None:
+def test_an_event_that_is_not_installed_is_named(
+    ledger: Ledger, kinds: dict[str, type[Event]]
+) -> None:
     ledger.reserve(laplace(20.0), count=10, run="run", description="theirs", seeded=False)
     del kinds["LaplaceEvent"]
     parse_events.cache_clear()
     for read in (read_ledger, verify_ledger, Ledger):
-        with pytest.raises(ValueError, match=r"^Expected [^\n]* to be installed, got type='LaplaceEvent'$"):
+        with pytest.raises(
+            ValueError, match=r"^Expected [^\n]* to be installed, got type='LaplaceEvent'$"
+        ):
             read(ledger.path)
 
 
@@ -149,12 +160,16 @@ def test_an_installed_event_is_found_by_its_entry_point(
     assert "pate_outside" not in sys.modules
     event = event_from_dict(described)
     assert event.to_dict() == described and "InstalledEvent" in kinds
-    assert (event.cost().rdp == event_from_dict(described | {"type": "PureDPEvent"}).cost().rdp).all()
+    assert (
+        event.cost().rdp == event_from_dict(described | {"type": "PureDPEvent"}).cost().rdp
+    ).all()
     monkeypatch.delitem(sys.modules, "pate_outside")
 
 
 @pytest.mark.parametrize("target", ["nowhere_to_be_found:Broken", "json:Broken", "json:dumps"])
-def test_a_broken_entry_point_raises_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+def test_a_broken_entry_point_raises_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
     install(tmp_path, "pate_broken", "", f"BrokenEvent = {target}")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ValueError, match=r"^Expected [^\n]*BrokenEvent[^\n]*$"):
@@ -162,7 +177,9 @@ def test_a_broken_entry_point_raises_in_one_line(tmp_path: Path, monkeypatch: py
 
 
 def test_two_events_of_one_name_are_refused(kinds: dict[str, type[Event]]) -> None:
-    with pytest.raises(ValueError, match=r"^Expected one event LaplaceEvent, that of tests.accounting.test_outside"):
+    with pytest.raises(
+        ValueError, match=r"^Expected one event LaplaceEvent, that of tests.accounting.test_outside"
+    ):
         type("LaplaceEvent", (Event,), {"__module__": "elsewhere"})
     assert kinds["LaplaceEvent"] is LaplaceEvent
 
@@ -173,19 +190,25 @@ def test_an_event_without_a_cost_cannot_be_made(kinds: dict[str, type[Event]]) -
 
     with pytest.raises(TypeError, match="abstract"):
         Free(neighboring_relation=REPLACE)  # type: ignore[abstract]
-    with pytest.raises(ValueError, match=r"^Expected an event among BoundedRangeEvent, [^\n]*, got type='Free'$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected an event among BoundedRangeEvent, [^\n]*, got type='Free'$"
+    ):
         event_from_dict({"type": "Free", "neighboring_relation": "replace_record"})
 
 
 def test_a_kind_has_no_kinds_below_it(kinds: dict[str, type[Event]]) -> None:
     """Sums of Gaussian events know nothing of a cost that a subclass states for itself."""
-    with pytest.raises(ValueError, match=r"^Expected an event DearerEvent [^\n]*, got below=\['GaussianEvent'\]$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected an event DearerEvent [^\n]*, got below=\['GaussianEvent'\]$"
+    ):
         type("DearerEvent", (GaussianEvent,), {"cost": lambda event, orders: Cost(orders, 0.0)})
     assert "DearerEvent" not in kinds
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5])
-def test_parts_of_an_outside_composite_happen_once_at_least(kinds: dict[str, type[Event]], count: int) -> None:
+def test_parts_of_an_outside_composite_happen_once_at_least(
+    kinds: dict[str, type[Event]], count: int
+) -> None:
     @dataclass(frozen=True, kw_only=True)
     class PairEvent(CompositeEvent):
         event: Event
@@ -233,5 +256,7 @@ def test_a_cost_of_another_shape_is_refused(ledger: Ledger) -> None:
 
 def test_a_cost_below_zero_on_some_orders_is_never_added() -> None:
     """A filter looks at orders of its own, on which nothing may give back what others spent."""
-    with pytest.raises(ValueError, match=r"^Expected an event of known cost on all orders up to 2e\+09, got event="):
+    with pytest.raises(
+        ValueError, match=r"^Expected an event of known cost on all orders up to 2e\+09, got event="
+    ):
         charge_values(name_of(plain_events(lie("rebate"))), 1, np.append(DEFAULT_ORDERS, 2e9))

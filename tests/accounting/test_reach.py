@@ -1,4 +1,5 @@
-"""The reach of a unit belongs to the ledger: each release declares a number of teachers, sums are for the largest."""
+"""The reach of a unit belongs to the ledger: each release declares a number of teachers, sums are
+for the largest."""
 
 from collections.abc import Callable
 from itertools import product
@@ -15,14 +16,16 @@ from pate.accounting._charges import Charge, Events, account, reaching
 from pate.accounting._events import ComposedEvent, FailureEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling
-from tests.accounting.ledgers import REPLACE, TEACHER, bodies, expect_stop, forge, gaussian
+from tests.accounting.ledgers import REPLACE, TEACHER, bodies, forge, gaussian, require_stop
 from tests.statements import PUBLISHED
 
 SHARED = Budget(max_epsilon=1.5, delta=1e-5, neighboring_relation=REPLACE, max_teachers_per_unit=2)
 ALONE = Budget(max_epsilon=1.5, delta=1e-5, neighboring_relation=REPLACE)
 
 
-def reserve(path: Path, events: Events, count: int, *, teachers: int = 1, budget: Budget | None = None) -> int:
+def reserve(
+    path: Path, events: Events, count: int, *, teachers: int = 1, budget: Budget | None = None
+) -> int:
     ledger = Ledger(path, max_teachers_per_unit=teachers)
     named = {"run": "run", "description": "test", "delta": 1e-5}
     release = ledger.reserve(events, count=count, seeded=False, budget=budget, **named)  # type: ignore[arg-type]
@@ -49,8 +52,12 @@ def test_sums_are_for_the_units_that_reach_most(path: Path) -> None:
             stated = Statement.of(book, release)
             assert stated["max_teachers_per_unit"] == most
             for relation in NeighboringRelation:
-                assert stated["guarantees"][relation.value]["epsilon"] == pytest.approx(epsilon(wide, relation))
-                assert stated["costs"][relation.value]["epsilon"] == pytest.approx(epsilon(wide, relation))
+                assert stated["guarantees"][relation.value]["epsilon"] == pytest.approx(
+                    epsilon(wide, relation)
+                )
+                assert stated["costs"][relation.value]["epsilon"] == pytest.approx(
+                    epsilon(wide, relation)
+                )
                 alone = epsilon(reaching([once], most), relation)
                 assert stated["this_release"][relation.value]["epsilon"] == pytest.approx(alone)
             assert f"which reaches {most} teachers at most" in stated.text
@@ -61,25 +68,38 @@ def test_sums_are_for_the_units_that_reach_most(path: Path) -> None:
 OTHERS = 12  # teachers besides those that a unit reaches
 
 
-def neighbors(relation: NeighboringRelation, reached: int, scale: float) -> tuple[FloatArray, FloatArray]:
-    """Return the laws ``[N, 2]`` of a choice of one label of two for all neighbors, by all ballots that can be cast."""
+def neighbors(
+    relation: NeighboringRelation, reached: int, scale: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the laws ``[N, 2]`` of a choice of one label of two for all neighbors, by all ballots
+    that can be cast."""
     ballots = list(product(range(reached + 1), repeat=2))
-    pairs = product(range(-OTHERS, OTHERS + 1), ballots, [(0, 0)] if relation is TEACHER else ballots)
-    leads = {(others + before[0] - before[1], others + after[0] - after[1]) for others, before, after in pairs}
+    pairs = product(
+        range(-OTHERS, OTHERS + 1), ballots, [(0, 0)] if relation is TEACHER else ballots
+    )
+    leads = {
+        (others + before[0] - before[1], others + after[0] - after[1])
+        for others, before, after in pairs
+    }
     both = np.array([*leads, *((after, before) for before, after in leads)])
     first = expit(both / scale)
-    return np.stack([first[:, 0], 1 - first[:, 0]], axis=1), np.stack([first[:, 1], 1 - first[:, 1]], axis=1)
+    return np.stack([first[:, 0], 1 - first[:, 0]], axis=1), np.stack(
+        [first[:, 1], 1 - first[:, 1]], axis=1
+    )
 
 
 def exact_delta(relation: NeighboringRelation, reached: tuple[int, int], epsilon: float) -> float:
-    """Return the least delta at ``epsilon`` of two releases to a unit that reaches so many teachers of each."""
+    """Return the least delta at ``epsilon`` of two releases to a unit that reaches so many teachers
+    of each."""
     (p, q), (r, s) = (neighbors(relation, m, 1.0) for m in reached)
     here, there = (np.einsum("ia,jb->ijab", one, other) for one, other in ((p, r), (q, s)))
     return float(np.maximum(0.0, here - np.exp(epsilon) * there).sum(axis=(2, 3)).max())
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
-def test_two_releases_of_two_teachers_and_one_by_enumeration(relation: NeighboringRelation, path: Path) -> None:
+def test_two_releases_of_two_teachers_and_one_by_enumeration(
+    relation: NeighboringRelation, path: Path
+) -> None:
     """All neighbors of a choice of one label of two, where a unit reaches two teachers of one release, one of another.
 
     The sum for units that reach one teacher, which statements gave, is refuted.
@@ -99,14 +119,18 @@ def test_two_releases_of_two_teachers_and_one_by_enumeration(relation: Neighbori
 
 def exact_delta_of_rounds(reached: int, rounds: int, epsilon: float) -> float:
     """Return the least delta of many rounds of one pair of neighbors, the worst of all."""
-    laws = (binom.pmf(np.arange(rounds + 1), rounds, law[:, :1]) for law in neighbors(REPLACE, reached, 4.0))
+    laws = (
+        binom.pmf(np.arange(rounds + 1), rounds, law[:, :1])
+        for law in neighbors(REPLACE, reached, 4.0)
+    )
     here, there = laws
     return float(np.maximum(0.0, here - np.exp(epsilon) * there).sum(axis=1).max())
 
 
 @pytest.mark.parametrize("kind", ["renyi", "gaussian", "mixed"])
 def test_a_budget_for_units_of_two_teachers_by_enumeration(kind: str, path: Path) -> None:
-    """What the filter admits keeps the budget for units that reach two; one for units of one teacher would not."""
+    """What the filter admits keeps the budget for units that reach two; one for units of one
+    teacher would not."""
     events = GumbelPeeling(k=1, scale=4.0).events()
     limits = {"max_epsilon": 4.0, "delta": 1e-3, "neighboring_relation": REPLACE, "filter": kind}
     counts = {}
@@ -122,16 +146,23 @@ def test_a_budget_for_units_of_two_teachers_by_enumeration(kind: str, path: Path
         reserve(place, events, left, teachers=teachers)
         counts[teachers] = sum(entry.count for entry in verify_ledger(place).entries)
     assert 1 < counts[2] < counts[1]
-    assert exact_delta_of_rounds(2, counts[2], 4.0) <= 1e-3 < exact_delta_of_rounds(2, counts[1], 4.0)
+    assert (
+        exact_delta_of_rounds(2, counts[2], 4.0) <= 1e-3 < exact_delta_of_rounds(2, counts[1], 4.0)
+    )
 
 
 def test_a_budget_is_for_units_that_it_names(path: Path) -> None:
-    """For others it is refused; a statement's headline is the budget, and so is what it says that it is for."""
+    """For others it is refused; a statement's headline is the budget, and so is what it says that
+    it is for."""
     once = gaussian(40)
     reserve(path, once, 3, teachers=2, budget=SHARED)
-    with pytest.raises(ValueError, match=r"^Expected max_teachers_per_unit <= 2, the units [^\n]*, got [^\n]*=3$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected max_teachers_per_unit <= 2, the units [^\n]*, got [^\n]*=3$"
+    ):
         reserve(path, once, 1, teachers=3)
-    with pytest.raises(ValueError, match=r"^Expected the budget of the ledger, [^\n]*max_teachers_per_unit=2, got"):
+    with pytest.raises(
+        ValueError, match=r"^Expected the budget of the ledger, [^\n]*max_teachers_per_unit=2, got"
+    ):
         reserve(path, once, 1, budget=ALONE)
     reserve(path, once, 3)  # one teacher at most is two at most
     book = verify_ledger(path)
@@ -141,20 +172,32 @@ def test_a_budget_is_for_units_that_it_names(path: Path) -> None:
         stated.verify()
         guarantee = stated["guarantees"]["replace_record"]
         assert (guarantee["epsilon"], guarantee["fixed_by"]) == (1.5, "budget")
-        assert "which reaches 2 teachers at most" in guarantee["neighbors"] and stated["budget"] == SHARED.to_dict()
-        assert stated["costs"]["replace_record"]["epsilon"] == epsilon(reaching([(once, 6)], 2)) < 1.5
+        assert (
+            "which reaches 2 teachers at most" in guarantee["neighbors"]
+            and stated["budget"] == SHARED.to_dict()
+        )
+        assert (
+            stated["costs"]["replace_record"]["epsilon"] == epsilon(reaching([(once, 6)], 2)) < 1.5
+        )
     with pytest.raises(
-        ValueError, match=r"^Expected epsilon <= 1.5 at delta = 1e-05[^\n]*: \d such queries can be paid$"
+        ValueError,
+        match=r"^Expected epsilon <= 1.5 at delta = 1e-05[^\n]*: \d such queries can be paid$",
     ):
         reserve(path, once, 10)
-    reserve(path.with_name("alone.sqlite"), once, 10, budget=ALONE)  # for units of one teacher they fit
+    reserve(
+        path.with_name("alone.sqlite"), once, 10, budget=ALONE
+    )  # for units of one teacher they fit
 
 
 def test_a_budget_covers_what_was_released_before_it(path: Path) -> None:
     reserve(path, gaussian(40), 3, teachers=2)
-    with pytest.raises(ValueError, match=r"^Expected a budget of max_teachers_per_unit >= 2, as a release before"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a budget of max_teachers_per_unit >= 2, as a release before"
+    ):
         reserve(path, gaussian(40), 1, budget=ALONE)
-    with pytest.raises(ValueError, match=r"^Expected max_teachers_per_unit <= 1, as the budget has, got [^\n]*=2$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected max_teachers_per_unit <= 1, as the budget has, got [^\n]*=2$"
+    ):
         reserve(path.with_name("new.sqlite"), gaussian(40), 1, teachers=2, budget=ALONE)
     reserve(path, gaussian(40), 1, teachers=2, budget=SHARED)
     assert verify_ledger(path).declared_after == 1
@@ -167,7 +210,8 @@ def test_a_budget_needs_a_price_for_its_units(path: Path) -> None:
 
     events = {relation: unknown(relation) for relation in NeighboringRelation}
     with pytest.raises(
-        ValueError, match=r"^Expected a first release of known cost for units that reach 2 teachers, got"
+        ValueError,
+        match=r"^Expected a first release of known cost for units that reach 2 teachers, got",
     ):
         reserve(path, events, 1, teachers=2, budget=SHARED)
     reserve(path, events, 1, budget=ALONE)
@@ -203,14 +247,18 @@ def test_a_ledger_whose_reach_does_not_fit_its_budget_is_refused(change: str, pa
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             verify_ledger(forged)
     else:
-        expect_stop(forged)
+        require_stop(forged)
 
 
 def test_an_older_ledger_is_for_the_units_that_its_releases_were_stated_for(path: Path) -> None:
-    """Rows of version 1 do not say it, what was published does; a budget of theirs was for units of one teacher."""
+    """Rows of version 1 do not say it, what was published does; a budget of theirs was for units of
+    one teacher."""
     reserve(path, gaussian(40), 3, budget=ALONE)
     reserve(path, gaussian(40), 3)
-    rows = [{key: value for key, value in row.items() if key != "max_teachers_per_unit"} for row in bodies(path)]
+    rows = [
+        {key: value for key, value in row.items() if key != "max_teachers_per_unit"}
+        for row in bodies(path)
+    ]
     del rows[0]["budget"]["max_teachers_per_unit"]
     rows[-1]["published"]["max_teachers_per_unit"] = 2
     older = forge(path.with_name("older.sqlite"), rows)

@@ -7,7 +7,10 @@ import pytest
 
 from pate.accounting._relation import NeighboringRelation
 
-MOVES = {NeighboringRelation.REPLACE_RECORD: (-1, 0, 1), NeighboringRelation.ADD_REMOVE_TEACHER: (0, 1)}
+MOVES = {
+    NeighboringRelation.REPLACE_RECORD: (-1, 0, 1),
+    NeighboringRelation.ADD_REMOVE_TEACHER: (0, 1),
+}
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)

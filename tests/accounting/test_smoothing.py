@@ -1,4 +1,5 @@
-"""Many bits against the numbers that bound them, enumerated adversaries, exact compositions and attacks."""
+"""Many bits against the numbers that bound them, enumerated adversaries, exact compositions and
+attacks."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,13 +11,28 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, lambertw, log_ndtr, ndtr
 from scipy.stats import binom
 
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting import _smoothing as smoothing
 from pate.accounting._accountant import RDPAccountant
-from pate.accounting._events import BoundedRangeEvent, ComposedEvent, Event, GaussianThresholdEvent, PureDPEvent
+from pate.accounting._events import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    GaussianThresholdEvent,
+    PureDPEvent,
+)
 from pate.accounting._gaussian import gaussian_delta
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._smoothing import CHOICE, FIRST, FURTHEST, REACH, TEST, WIDTHS, Bits, smoothed_mu_squared
+from pate.accounting._smoothing import (
+    CHOICE,
+    FIRST,
+    FURTHEST,
+    REACH,
+    TEST,
+    WIDTHS,
+    Bits,
+    smoothed_mu_squared,
+)
 from pate.aggregators import StableTopK
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
@@ -30,25 +46,36 @@ def excess(v: float) -> float:
 
 
 def call(strike: FloatArray, variance: float) -> FloatArray:
-    """``E[max(0, Z - strike)]`` for a normal Z of this variance, to the last digits where strikes are positive."""
+    """``E[max(0, Z - strike)]`` for a normal Z of this variance, to the last digits where strikes
+    are positive."""
     z = np.abs(strike) / math.sqrt(variance)
-    value: FloatArray = np.exp(-(z**2) / 2) * (1 / math.sqrt(2 * math.pi) - z * erfcx(z / math.sqrt(2)) / 2)
+    value: FloatArray = np.exp(-(z**2) / 2) * (
+        1 / math.sqrt(2 * math.pi) - z * erfcx(z / math.sqrt(2)) / 2
+    )
     return math.sqrt(variance) * value + np.maximum(-strike, 0)
 
 
 def covered(up: float, down: float, variance: float, added: float, scale_mu_squared: float) -> bool:
     """Whether a bit of these steps beside a Gaussian is below a Gaussian of ``added`` more, at all strikes in reach.
 
-    Between nodes, chords bound the bit from above, and chords less a bound on the curvature the Gaussian from below.
+    Between nodes, chords bound the bit from above, and chords less a bound on the curvature the
+    Gaussian from below.
     """
     top = REACH * math.sqrt(variance + scale_mu_squared)
     strikes = np.linspace(0, top, math.ceil(top / (0.03 * math.sqrt(added))) + 1)
     step, total = float(strikes[1]), variance + added
-    curvature = np.exp(-(np.maximum(strikes - step, 0) ** 2) / (2 * total)) / math.sqrt(2 * math.pi * total)
+    curvature = np.exp(-(np.maximum(strikes - step, 0) ** 2) / (2 * total)) / math.sqrt(
+        2 * math.pi * total
+    )
     most = call(strikes, total) - step**2 / 8 * curvature
     # strikes below 0 are those of the mirrored bit
     return all(
-        bool(((b * call(strikes - a, variance) + a * call(strikes + b, variance)) / (a + b) <= most).all())
+        bool(
+            (
+                (b * call(strikes - a, variance) + a * call(strikes + b, variance)) / (a + b)
+                <= most
+            ).all()
+        )
         for a, b in ((up, down), (down, up))
     )
 
@@ -59,7 +86,8 @@ def choice_steps(low: float, high: float) -> tuple[float, float]:
 
 
 def threshold_steps(low: float, high: float, scale: float = TEST.largest) -> tuple[float, float]:
-    """A bit of Phi(c + scale / 2) against Phi(c - scale / 2) has two losses, of which the first falls with c."""
+    """A bit of Phi(c + scale / 2) against Phi(c - scale / 2) has two losses, of which the first
+    falls with c."""
 
     def step(c: float) -> float:
         return float(log_ndtr(c + scale / 2) - log_ndtr(c - scale / 2)) / scale
@@ -74,7 +102,8 @@ KINDS: dict[str, tuple[Bits, Steps, float, float]] = {
 
 
 def certified(kind: str, v: float, further: float, *, weight: float = 1.0) -> bool:
-    """Whether all bits of a kind, beside ``v`` widths of Gaussian, need no more than the excess at ``further``."""
+    """Whether all bits of a kind, beside ``v`` widths of Gaussian, need no more than the excess at
+    ``further``."""
     bits, steps, low, high = KINDS[kind]
     variance, added = v * bits.width * bits.weight, weight * bits.weight * (1 + excess(further))
     parts = [(low, high)]
@@ -88,7 +117,8 @@ def certified(kind: str, v: float, further: float, *, weight: float = 1.0) -> bo
 
 
 def levels(ratio: float) -> list[float]:
-    """Numbers of widths from where an excess falls below that of the first bit up to the furthest."""
+    """Numbers of widths from where an excess falls below that of the first bit up to the
+    furthest."""
     start = 1 / FIRST - 1
     number = math.ceil(math.log(FURTHEST / start) / math.log(ratio))
     return [start * (FURTHEST / start) ** (i / number) for i in range(number + 1)]
@@ -97,7 +127,8 @@ def levels(ratio: float) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_bit_beside_every_gaussian_is_bounded(kind: str) -> None:
-    """What docs/accounting.md rests on: more Gaussian never needs more, so that levels cover what lies between them."""
+    """What docs/accounting.md rests on: more Gaussian never needs more, so that levels cover what
+    lies between them."""
     places = levels(1.12)
     for v, further in zip(places, [*places[1:], places[-1]], strict=True):
         assert certified(kind, v, further), f"{kind} beside {v:.3g} widths"
@@ -112,7 +143,8 @@ def test_some_bits_are_bounded_and_less_weight_is_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("bits", [CHOICE, TEST])
 def test_the_first_bit_pays_for_itself(bits: Bits) -> None:
-    """Without a Gaussian beside it, a bit needs its own mu^2: pi / 8 of the squared range, or the squared scale."""
+    """Without a Gaussian beside it, a bit needs its own mu^2: pi / 8 of the squared range, or the
+    squared scale."""
     alone = {CHOICE: math.pi / 8, TEST: 1.0}[bits]
     assert bits.weight * (1 + FIRST) >= alone
     assert bits.weight < alone
@@ -158,7 +190,9 @@ def test_a_bit_weighs_the_fixed_point_of_its_scale_where_it_fits(bits: Bits) -> 
     weights, lighter = smoothing.weigh(bits, scales, alone)
     np.testing.assert_array_equal(lighter, scales <= bits.largest)
     for scale, whole, row in zip(scales.tolist(), alone.tolist(), weights, strict=True):
-        weight = -lambertw(-math.pi / 8 * bits.weight * min(scale, bits.largest) ** 2).real * 8 / math.pi
+        weight = (
+            -lambertw(-math.pi / 8 * bits.weight * min(scale, bits.largest) ** 2).real * 8 / math.pi
+        )
         fits = (scale <= bits.largest) & (bits.width * weight <= WIDTHS)
         assert (row[~fits] == whole).all() and (scale > bits.largest or fits.any())
         assert (np.abs(row[fits] / weight - 1 - 1e-12) < 1e-13).all()
@@ -170,7 +204,9 @@ def test_a_bit_weighs_the_fixed_point_of_its_scale_where_it_fits(bits: Bits) -> 
 def test_losses_beyond_reach_are_those_of_normal_laws() -> None:
     for rounds, mu_squared in ((1.0, 0.0), (600.0, 3.0), (1e6, 8.0)):
         tail = ndtr(math.sqrt(mu_squared + 1) / 2 - 8)
-        assert smoothing.lost_delta(rounds, mu_squared) == pytest.approx(2 * rounds * tail, rel=1e-12, abs=0)
+        assert smoothing.lost_delta(rounds, mu_squared) == pytest.approx(
+            2 * rounds * tail, rel=1e-12, abs=0
+        )
     assert smoothing.lost_delta(0.0, math.inf) == 0
 
 
@@ -178,7 +214,8 @@ def test_losses_beyond_reach_are_those_of_normal_laws() -> None:
 
 
 def choices(eta: float, number: int) -> FloatArray:
-    """Laws ``[M, 2 sides, 2 outcomes]`` of randomised response with losses ``t`` and ``t - eta``."""
+    """Laws ``[M, 2 sides, 2 outcomes]`` of randomised response with losses ``t`` and ``t -
+    eta``."""
     losses = np.linspace(0.02, 0.98, number) * eta
     q = np.expm1(losses - eta) / (np.exp(losses - eta) - np.exp(losses))
     p = q * np.exp(losses)
@@ -193,7 +230,8 @@ def bits(mu: float, number: int) -> FloatArray:
 
 
 def enumerated(gamma: FloatArray, rounds: Sequence[FloatArray]) -> FloatArray:
-    """The best of all adaptive strategies that choose among ``rounds[i]`` ``[M, 2, 2]``, by its definition."""
+    """The best of all adaptive strategies that choose among ``rounds[i]`` ``[M, 2, 2]``, by its
+    definition."""
     if not rounds:
         return np.maximum(0.0, 1 - gamma)
     p, q = rounds[0][:, 0], rounds[0][:, 1]
@@ -243,7 +281,9 @@ def test_no_adversary_of_four_rounds_exceeds_the_bound(order: str) -> None:
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
 def test_randomised_response_is_binomial(epsilon: float, count: int, delta: float) -> None:
     """The exact composition of pure releases; the bound is within 2% once there are hundreds."""
-    total = RDPAccountant(relation=REPLACE).compose(PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE), count)
+    total = RDPAccountant(relation=REPLACE).compose(
+        PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE), count
+    )
     losses = (2 * np.arange(count + 1) - count) * epsilon
     law = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon)))
     bound = total.get_epsilon(delta=delta)
@@ -253,7 +293,8 @@ def test_randomised_response_is_binomial(epsilon: float, count: int, delta: floa
 
 
 def composed(laws: FloatArray, count: int, step: float) -> tuple[FloatArray, FloatArray]:
-    """Losses and probabilities under P of ``count`` rounds of each law ``[M, 2, 2]``, losses rounded down."""
+    """Losses and probabilities under P of ``count`` rounds of each law ``[M, 2, 2]``, losses
+    rounded down."""
     size = 1 << 20
     spectrum, shift = np.ones(size, dtype=np.complex128), 0
     for p, q in laws:
@@ -283,12 +324,15 @@ def test_a_played_strategy_comes_within_two_percent_of_the_published_query() -> 
 
 
 def test_the_page_says_how_far_600_queries_are_above_the_limit_of_many() -> None:
-    """The limit is that of infinitely many bits: ``eta^2 / 4`` for a choice, ``2 mu^2 / pi`` for a test."""
+    """The limit is that of infinitely many bits: ``eta^2 / 4`` for a choice, ``2 mu^2 / pi`` for a
+    test."""
     page = " ".join(Path("docs/accounting.md").read_text().split())
-    panel, said = Panel(800, 40), []
+    shape, said = VoteShape(800, 40), []
     for relation in (REPLACE, NeighboringRelation.ADD_REMOVE_TEACHER):
-        aggregator = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-9, neighboring_relation=relation)
-        total = RDPAccountant(relation=relation).compose(aggregator.event(panel, relation), 600)
+        aggregator = StableTopK(
+            scale_gap=39, sigma_test=60, delta_test=1e-9, neighboring_relation=relation
+        )
+        total = RDPAccountant(relation=relation).compose(aggregator.event(shape, relation), 600)
         window = relation.count_window
         limit = 600 * ((2 * window / 39) ** 2 / 4 + 2 / math.pi * (window / 60) ** 2)
         excess = float(smoothed_mu_squared(total.cost.among_many).min()) / limit - 1
@@ -297,9 +341,17 @@ def test_the_page_says_how_far_600_queries_are_above_the_limit_of_many() -> None
 
 
 def test_many_cost_less_than_each_alone_and_never_more() -> None:
-    for event, count in ((choice(0.1), 600), (threshold(0.03), 600), (choice(0.9), 3), (threshold(0.5), 50)):
+    for event, count in (
+        (choice(0.1), 600),
+        (threshold(0.03), 600),
+        (choice(0.9), 3),
+        (threshold(0.5), 50),
+    ):
         total = RDPAccountant(relation=REPLACE).compose(event, count)
-        proofs = [total.get_epsilon(delta=1e-6, conversion="optimal"), total.get_epsilon(delta=1e-6)]
+        proofs = [
+            total.get_epsilon(delta=1e-6, conversion="optimal"),
+            total.get_epsilon(delta=1e-6),
+        ]
         assert proofs[1] <= proofs[0] and (count < 600 or proofs[1] < 0.96 * proofs[0])
         assert total.get_delta(proofs[1]) == pytest.approx(1e-6, rel=1e-6)
     # nothing is known of wide ones
@@ -310,7 +362,8 @@ def test_a_wide_release_among_narrow_ones_pays_for_itself_alone() -> None:
     narrow = RDPAccountant(relation=REPLACE).compose(choice(0.05), 2000)
     both = RDPAccountant(relation=REPLACE).compose([choice(0.05), choice(0.9)], [2000, 1])
     rise = float(
-        (smoothed_mu_squared(both.cost.among_many)).min() - (smoothed_mu_squared(narrow.cost.among_many)).min()
+        (smoothed_mu_squared(both.cost.among_many)).min()
+        - (smoothed_mu_squared(narrow.cost.among_many)).min()
     )
     assert 0 < rise <= 0.9**2 * math.pi / 8 * 1.001
 
@@ -320,7 +373,9 @@ def test_order_of_events_and_batches_does_not_matter() -> None:
     one, other = (RDPAccountant(relation=REPLACE) for _ in range(2))
     one.compose(query, 500)
     other.compose(threshold(0.03), 300).compose([choice(0.1), threshold(0.03)], [500, 200])
-    assert one.guarantee(delta=1e-6).epsilon == pytest.approx(other.guarantee(delta=1e-6).epsilon, rel=1e-12)
+    assert one.guarantee(delta=1e-6).epsilon == pytest.approx(
+        other.guarantee(delta=1e-6).epsilon, rel=1e-12
+    )
 
 
 def test_what_lies_beyond_reach_is_part_of_delta() -> None:
@@ -331,7 +386,10 @@ def test_what_lies_beyond_reach_is_part_of_delta() -> None:
 
 
 def test_widths_hold_the_bits_of_a_kind() -> None:
-    """Steps of a smaller scale lie within those of the largest one: m = phi / Phi is convex (Sampford 1953)."""
+    """Steps of a smaller scale lie within those of the largest one: m = phi / Phi is convex
+    (Sampford 1953)."""
     for c in np.linspace(-9, 9, 37):
-        steps = [threshold_steps(float(c), float(c), scale=scale) for scale in (0.01, 0.1, TEST.largest)]
+        steps = [
+            threshold_steps(float(c), float(c), scale=scale) for scale in (0.01, 0.1, TEST.largest)
+        ]
         assert (np.diff(np.array(steps), axis=0) >= -1e-12).all()

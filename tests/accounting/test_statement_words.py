@@ -26,8 +26,16 @@ from pate.accounting._statement_words import (
     [
         (NeighboringRelation.ADD_REMOVE_TEACHER, 1, "one teacher takes part or does not"),
         (NeighboringRelation.ADD_REMOVE_TEACHER, 2, "2 teachers at most take part or do not"),
-        (NeighboringRelation.REPLACE_RECORD, 1, "one record of the private data is added, removed or altered, and"),
-        (NeighboringRelation.REPLACE_RECORD, 3, "one record of the private data, which reaches 3 teachers at most, is"),
+        (
+            NeighboringRelation.REPLACE_RECORD,
+            1,
+            "one record of the private data is added, removed or altered, and",
+        ),
+        (
+            NeighboringRelation.REPLACE_RECORD,
+            3,
+            "one record of the private data, which reaches 3 teachers at most, is",
+        ),
     ],
 )
 def test_neighbors_are_named_by_what_a_unit_reaches(
@@ -48,7 +56,9 @@ def test_how_a_budget_is_kept_names_the_releases_before_it() -> None:
     promise = "no release is made beyond it, whatever earlier ones showed."
     assert describe_keeping(0) == promise
     for number, shown in ((1, "release 1"), (2, "releases 1 .. 2"), (3, "releases 1 .. 3")):
-        assert describe_keeping(number).startswith(f"{promise} It was declared after release {number}: ")
+        assert describe_keeping(number).startswith(
+            f"{promise} It was declared after release {number}: "
+        )
         assert describe_keeping(number).endswith(f" followed from what {shown} showed.")
 
 
@@ -56,7 +66,11 @@ def test_how_a_budget_is_kept_names_the_releases_before_it() -> None:
     ("releases", "fixed_by", "sentences"),
     [
         (1, ("reservation", "reservation"), []),
-        (2, ("reservation", "reservation"), [f"No budget keeps this: it holds if {FIXED_BEFOREHAND}."]),
+        (
+            2,
+            ("reservation", "reservation"),
+            [f"No budget keeps this: it holds if {FIXED_BEFOREHAND}."],
+        ),
         (1, ("budget", "reservation"), ["Under REPLACE_RECORD this is the budget of the ledger: "]),
         (
             2,
@@ -93,8 +107,13 @@ def test_costs_are_told_where_they_differ_from_the_guarantee(
     names = ("add_remove_teacher", "replace_record")
     content = {
         "neighboring_relation": "replace_record",
-        "guarantees": {name: {"epsilon": epsilon} for name, epsilon in zip(names, (3.0, 2.0), strict=True)},
-        "costs": {name: {"epsilon": epsilon, "delta": 1e-6} for name, epsilon in zip(names, costs, strict=True)},
+        "guarantees": {
+            name: {"epsilon": epsilon} for name, epsilon in zip(names, (3.0, 2.0), strict=True)
+        },
+        "costs": {
+            name: {"epsilon": epsilon, "delta": 1e-6}
+            for name, epsilon in zip(names, costs, strict=True)
+        },
         "releases": [{"realised": charges} for charges in realised],
     }
     told = list(_costs_so_far(content))
@@ -109,7 +128,9 @@ def test_costs_are_told_where_they_differ_from_the_guarantee(
 
 @pytest.mark.parametrize("releases", [1, 2])
 @pytest.mark.parametrize("delta", [1e-6, 1e-7])
-def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(releases: int, delta: float) -> None:
+def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(
+    releases: int, delta: float
+) -> None:
     guarantee = {"epsilon": 2.0, "delta": 1e-6, "neighbors": "one differs"}
     content = {
         "neighboring_relation": "replace_record",
@@ -130,8 +151,12 @@ def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(releases
 
 
 @pytest.mark.parametrize("settled", [(True, True), (True, False), (False, False)])
-def test_queries_of_a_ledger_are_counted_and_those_of_broken_runs_too(settled: tuple[bool, bool]) -> None:
-    releases = [{"count": count, "settled": flag} for count, flag in zip((3, 4), settled, strict=True)]
+def test_queries_of_a_ledger_are_counted_and_those_of_broken_runs_too(
+    settled: tuple[bool, bool],
+) -> None:
+    releases = [
+        {"count": count, "settled": flag} for count, flag in zip((3, 4), settled, strict=True)
+    ]
     first, second, *more = describe_ledger({"releases": releases, "ledger": {"counts": AUDIT}})
     assert first == "The ledger of an audit holds 2 release(s) of 7 queries in all; all count."
     assert second.endswith(" of the private data.")
@@ -150,7 +175,9 @@ def test_settings_are_written_as_calls() -> None:
 @pytest.mark.parametrize("num_items", [None, 12345])
 @pytest.mark.parametrize("kbar", [None, 7])
 def test_a_top_k_is_told_as_it_was_chosen(num_items: int | None, kbar: int | None) -> None:
-    mechanism = {"class": "Choice", "k": 2, "delta": 1e-7} | ({} if kbar is None else {"kbar": kbar})
+    mechanism = {"class": "Choice", "k": 2, "delta": 1e-7} | (
+        {} if kbar is None else {"kbar": kbar}
+    )
     content = {
         "mechanism": mechanism,
         "gap": {"counts": 3.0, "probability": 0.9},
@@ -159,7 +186,9 @@ def test_a_top_k_is_told_as_it_was_chosen(num_items: int | None, kbar: int | Non
     }
     lines = _published_top_k(content)
     items = "the items that users have," if num_items is None else "12,345 items"
-    assert lines[0] == f"The top 2 of {items} " + ("in order, by" if kbar is None else "as a set, or fewer, by")
+    assert lines[0] == f"The top 2 of {items} " + (
+        "in order, by" if kbar is None else "as a set, or fewer, by"
+    )
     assert lines[1] == f"    Choice(k=2, delta=1e-07{'' if kbar is None else ', kbar=7'})."
     assert len(lines) == (4 if kbar is None else 5)
     assert ("with probability 1e-07 at most" in lines[-1]) == (num_items is None)

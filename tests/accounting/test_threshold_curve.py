@@ -17,7 +17,8 @@ ORDERS = np.array([1.001, 1.01, 1.2, 2.0, 5.0, 17.0, 80.0, 900.0])
 
 
 def supremum(order: float, multiplier: float) -> mp.mpf:
-    """Largest divergence of the bit over statistics: the best of a grid, then golden sections around it."""
+    """Largest divergence of the bit over statistics: the best of a grid, then golden sections
+    around it."""
     width = 1 / mp.mpf(multiplier)
 
     def divergence(a: mp.mpf) -> mp.mpf:
@@ -34,21 +35,30 @@ def supremum(order: float, multiplier: float) -> mp.mpf:
 
 
 @pytest.mark.parametrize(
-    "multiplier", [0.4, 40.0, 1e6, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.1, 1.0, 3.0, 1e3))]
+    "multiplier",
+    [
+        0.4,
+        40.0,
+        1e6,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (0.1, 1.0, 3.0, 1e3)),
+    ],
 )
 def test_curve_is_the_supremum_and_never_below_it(multiplier: float) -> None:
     orders = ORDERS[30 * multiplier >= ORDERS]
     found = threshold_bit_rdp(orders, multiplier)
     with mp.workdps(30):
         true = [supremum(order, multiplier) for order in orders.tolist()]
-        above = np.array([float((mp.mpf(float(f)) - t) / t) for f, t in zip(found, true, strict=True)])
+        above = np.array(
+            [float((mp.mpf(float(f)) - t) / t) for f, t in zip(found, true, strict=True)]
+        )
     # so wide a deviation leaves few digits of the divergence, which is rounded upwards
     assert above.min() > 0 and above.max() < (1.2e-5 if multiplier < 1e6 else 5e-5), above
 
 
 @pytest.mark.parametrize("multiplier", [0.3, 1.0, 7.0, 200.0])
 def test_no_statistic_and_no_smaller_move_costs_more(multiplier: float) -> None:
-    """All statistics of a fine grid, both directions, moves of the sensitivity and of less; in log space."""
+    """All statistics of a fine grid, both directions, moves of the sensitivity and of less; in log
+    space."""
     found = threshold_bit_rdp(ORDERS, multiplier)
     statistics = np.linspace(-45, 45, 4001)
     for move in (1.0, 0.9, 0.5, -0.3, -1.0):
@@ -76,7 +86,9 @@ def test_a_bit_costs_two_over_pi_of_its_noise_at_moderate_orders(multiplier: flo
     moderate = DEFAULT_ORDERS / multiplier < 0.2
     if moderate.any():
         assert share[moderate].max() < 0.64
-    assert (np.diff(share) >= -1e-7).all(), "the farther the order, the nearer the bit comes to all that is told"
+    assert (np.diff(share) >= -1e-7).all(), (
+        "the farther the order, the nearer the bit comes to all that is told"
+    )
 
 
 def test_beyond_the_cells_it_is_the_gaussian_curve() -> None:
@@ -88,7 +100,9 @@ def test_beyond_the_cells_it_is_the_gaussian_curve() -> None:
     # raised by sixteen roundings
     assert threshold_bit_rdp(64.0, 1.0) == 32 * (1 + 2.0**-48)
     for multiplier in (1e10, 1.5e10):
-        np.testing.assert_allclose(threshold_bit_rdp(2.0, multiplier), gaussian_rdp(2.0, multiplier), rtol=1e-14)
+        np.testing.assert_allclose(
+            threshold_bit_rdp(2.0, multiplier), gaussian_rdp(2.0, multiplier), rtol=1e-14
+        )
     assert threshold_bit_rdp(2.0, 0.9e10) < gaussian_rdp(2.0, 0.9e10) * 0.9
 
 
@@ -111,7 +125,11 @@ def test_extreme_noise_leaves_a_bound() -> None:
     relation = NeighboringRelation.REPLACE_RECORD
     with np.errstate(all="raise", under="ignore"):
         for multiplier in (1e-200, 1e-3, 1e5, 1e9, 1e200):
-            rdp = GaussianThresholdEvent(noise_multiplier=multiplier, neighboring_relation=relation).cost().rdp
+            rdp = (
+                GaussianThresholdEvent(noise_multiplier=multiplier, neighboring_relation=relation)
+                .cost()
+                .rdp
+            )
             gaussian = gaussian_rdp(DEFAULT_ORDERS, multiplier)
             assert not np.isnan(rdp).any() and (rdp <= gaussian * (1 + 1e-14)).all()
             assert (rdp >= gaussian * 0.5 * (2 / np.pi)).all()
@@ -126,26 +144,37 @@ def test_both_bounds_hold_on_cells(width: float) -> None:
     for alpha in (1.05, 3.0, 0.9 * bit._LARGEST_EXPONENT / width):
         for size in (1.0, 1 / 32, 1 / 256, 1 / 2048):
             start = generator.uniform(-12, 8, 200) // size * size  # no cell contains 0
-            inside = bit._excess(np.array(alpha), bit._parts_at(start[:, None] + size * np.linspace(0, 1, 33), width))
+            inside = bit._excess(
+                np.array(alpha), bit._parts_at(start[:, None] + size * np.linspace(0, 1, 33), width)
+            )
             x, c, y = (bit._parts_at(start + size * share, width) for share in (0, 0.5, 1))
             first = bit._first_bound(np.array(alpha), x, y)
             second = bit._second_bound(np.array(alpha), x, c, y, np.array(size))
             assert (inside.max(axis=1) <= first * (1 + 1e-9) + 1e-290).all()
             assert (inside.max(axis=1) <= second * (1 + 1e-9) + 1e-290).all()
             steps = np.abs(np.diff(inside, axis=1)).max(axis=1) * 32 / size
-            assert (steps <= bit._slope(np.array(alpha), x, y) * (1 + 1e-6) + 1e-9 * inside.max(axis=1) / size).all()
+            assert (
+                steps
+                <= bit._slope(np.array(alpha), x, y) * (1 + 1e-6) + 1e-9 * inside.max(axis=1) / size
+            ).all()
             tight += int((second < first).sum())
     assert tight > 0
 
 
 @pytest.mark.parametrize(("alpha", "width"), [(1.5, 0.3), (3.0, 0.05), (4.0, 2.0), (30.0, 0.5)])
-def test_the_bound_on_the_slope_is_the_slope_where_a_cell_is_a_point(alpha: float, width: float) -> None:
+def test_the_bound_on_the_slope_is_the_slope_where_a_cell_is_a_point(
+    alpha: float, width: float
+) -> None:
     """So that cells that are narrow enough are decided by it."""
     points, step, order = np.array([-9.0, -4.0, -1.7, -0.6, 0.3, 1.2]), 1e-4, np.array(alpha)
-    below, above = (bit._excess(order, bit._parts_at(points + move, width)) for move in (-step, step))
+    below, above = (
+        bit._excess(order, bit._parts_at(points + move, width)) for move in (-step, step)
+    )
     here = bit._parts_at(points, width)
     slope, height = np.abs(above - below) / (2 * step), bit._excess(order, here)
-    np.testing.assert_allclose(bit._slope(order, here, here), slope, rtol=1e-5, atol=float(height.max()) * 1e-7)
+    np.testing.assert_allclose(
+        bit._slope(order, here, here), slope, rtol=1e-5, atol=float(height.max()) * 1e-7
+    )
 
 
 def exact_slopes(order: float, a: float, width: float) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
@@ -159,12 +188,18 @@ def exact_slopes(order: float, a: float, width: float) -> tuple[mp.mpf, mp.mpf, 
     gain, loss = (t**order - 1 - order * (t - 1) for t in (r, s))
     up = mp.npdf(a) * gain
     up += order * oracles.phi(-a - width) * (1 - s ** (order - 1)) * (mills(-a - width) - mills(-a))
-    down = mp.npdf(a) * loss + order * oracles.phi(a + width) * (r ** (order - 1) - 1) * (mills(a) - mills(a + width))
+    down = mp.npdf(a) * loss + order * oracles.phi(a + width) * (r ** (order - 1) - 1) * (
+        mills(a) - mills(a + width)
+    )
     return oracles.phi(a) * gain + oracles.phi(-a) * loss, up, down
 
 
-@pytest.mark.parametrize(("order", "width"), [(1.01, 2.0), (1.5, 0.3), (4.0, 2.0), (30.0, 0.5), (20.0, 1.4)])
-def test_bounds_of_a_point_err_by_far_less_than_a_cell_is_decided_with(order: float, width: float) -> None:
+@pytest.mark.parametrize(
+    ("order", "width"), [(1.01, 2.0), (1.5, 0.3), (4.0, 2.0), (30.0, 0.5), (20.0, 1.4)]
+)
+def test_bounds_of_a_point_err_by_far_less_than_a_cell_is_decided_with(
+    order: float, width: float
+) -> None:
     """In half a cell of the largest size, as a slope counts."""
     points = np.array([-30.0, -9.0, -1.7, -0.6, 0.3, 1.2])
     here = bit._parts_at(points, width)
@@ -178,18 +213,24 @@ def test_bounds_of_a_point_err_by_far_less_than_a_cell_is_decided_with(order: fl
 
 @pytest.mark.parametrize("width", [1e-4, 1e-7])
 def test_narrow_bits_are_rounded_upwards(width: float) -> None:
-    """By sixteen roundings of the terms whose digits cancel: ``2 alpha w m`` of psi, four Mills ratios of a slope."""
+    """By sixteen roundings of the terms whose digits cancel: ``2 alpha w m`` of psi, four Mills
+    ratios of a slope."""
     for order in (1.5, 20.0):
         for a in (-3.0, -0.4, 0.7, 3.0):
             here = bit._parts_at(np.array(a), width)
             m, yes, no = float(bit._mills(np.array(a))), *np.exp([here.log_yes, here.log_no])
             with mp.workdps(60):
                 exact = exact_slopes(order, a, width)[0]
-                raised = float((mp.mpf(float(bit._excess(np.array(order), here))) - exact) / ROUNDING)
+                raised = float(
+                    (mp.mpf(float(bit._excess(np.array(order), here))) - exact) / ROUNDING
+                )
             assert raised == pytest.approx(4 * order * width * m * yes, rel=0.3, abs=0)
             assert here.slack == pytest.approx(2 * ROUNDING * (m + m * yes / no), rel=1e-3, abs=0)
             # to both sides of the slope's difference
-            loose, sharp = (bit._slope(np.array(order), at, at) for at in (here, here._replace(slack=np.array(0.0))))
+            loose, sharp = (
+                bit._slope(np.array(order), at, at)
+                for at in (here, here._replace(slack=np.array(0.0)))
+            )
             slack = 2 * order * (order - 1) * float(here.slack) * width * m * yes
             assert loose - sharp == pytest.approx(slack, rel=0.01, abs=0)
 

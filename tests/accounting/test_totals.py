@@ -23,7 +23,10 @@ def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation
     """Giant reservations come and go; what stays is what an exact sum says."""
     chance = random.Random(0)
     totals, left = Totals(DEFAULT_ORDERS), []
-    small, giant = [name(gaussian(10.0**k)) for k in range(3, 9)], [name(gaussian(10.0**-k)) for k in range(2, 120, 20)]
+    small, giant = (
+        [name(gaussian(10.0**k)) for k in range(3, 9)],
+        [name(gaussian(10.0**-k)) for k in range(2, 120, 20)],
+    )
     for _ in range(300):
         charge = (chance.choice(small), chance.choice([1, 3, 2**30 + 1, 2**53 - 1]))
         large = (chance.choice(giant), chance.choice([1, 2**53]))
@@ -36,7 +39,9 @@ def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation
     values = totals.values()
     found = as_cost(values, relation)
     for order in (0, 100, 256):
-        once = {each: Fraction(float(parse_events(each)[relation].cost().rdp[order])) for each in small}
+        once = {
+            each: Fraction(float(parse_events(each)[relation].cost().rdp[order])) for each in small
+        }
         exact = sum(once[each] * count for each, count in left)
         assert abs(Fraction(float(found.rdp[order])) / exact - 1) < Fraction(1, 10**15)
     for charge in left:
@@ -57,11 +62,14 @@ def test_sums_keep_their_digits_beside_a_charge_of_any_size(exponent: int) -> No
         totals.add(large, -5)
     for relation in NeighboringRelation:
         once = parse_events(small)[relation].cost()
-        np.testing.assert_allclose(as_cost(totals.values(), relation).rdp, 10 * once.rdp, rtol=2**-51)
+        np.testing.assert_allclose(
+            as_cost(totals.values(), relation).rdp, 10 * once.rdp, rtol=2**-51
+        )
 
 
 def test_two_floats_hold_a_sum_of_four() -> None:
-    """Every digit of what was added and taken back, but for an error of 2^-100 of the largest sum."""
+    """Every digit of what was added and taken back, but for an error of 2^-100 of the largest
+    sum."""
     chance = random.Random(2)
     names = [name(gaussian(sigma)) for sigma in (0.7, 3.0, 31.0, 1e3)]
     sums, exact = _Sums(DEFAULT_ORDERS.size), Fraction(0)
@@ -73,11 +81,17 @@ def test_two_floats_hold_a_sum_of_four() -> None:
         exact += count * Fraction(float(terms.value[0, 50]))
         held = Fraction(float(sums._high[0, 50])) + Fraction(float(sums._low[0, 50]))
         assert abs(held / exact - 1) < Fraction(1, 2**98)
-    assert not sums.add(_terms(names[0], DEFAULT_ORDERS.tobytes()), -int(exact / Fraction(float(terms.value[0, 50]))))
+    assert not sums.add(
+        _terms(names[0], DEFAULT_ORDERS.tobytes()),
+        -int(exact / Fraction(float(terms.value[0, 50]))),
+    )
 
 
 def test_infinite_costs_come_and_go(path: Path) -> None:
-    wide = {r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r) for r in gaussian(1)}
+    wide = {
+        r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r)
+        for r in gaussian(1)
+    }
     ledger = Ledger(path)
     reserve(ledger, gaussian(30), 3)
     alone = ledger.book().spent(REPLACE)
@@ -113,7 +127,10 @@ def test_sums_in_blocks_are_sums_one_by_one() -> None:
 
 def test_a_block_upon_a_large_sum_is_added_at_once() -> None:
     """And infinite costs in it are those of their charges, one by one."""
-    wide = {r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r) for r in gaussian(1)}
+    wide = {
+        r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r)
+        for r in gaussian(1)
+    }
     first, second, known_in_part = name(gaussian(30.0)), name(stable()), name(wide)
     for changes in (
         [(first, 2), (second, 3), (first, -1), (second, 1)],
@@ -147,7 +164,9 @@ def test_costs_are_split_into_factors_whose_products_with_counts_are_exact() -> 
         for part in (terms.high, terms.low):
             mantissas = np.ldexp(np.frexp(part)[0], 26)
             np.testing.assert_array_equal(mantissas, np.rint(mantissas))
-        np.testing.assert_array_equal(terms.high + terms.low, np.where(terms.infinite, 0.0, terms.value))
+        np.testing.assert_array_equal(
+            terms.high + terms.low, np.where(terms.infinite, 0.0, terms.value)
+        )
 
 
 def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:

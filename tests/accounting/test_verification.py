@@ -13,7 +13,17 @@ from pate.accounting import _log as log
 from pate.accounting._charges import Events
 from pate.accounting._ledger import Ledger
 from pate.accounting._verification import verify_ledger
-from tests.accounting.ledgers import BUDGET, ONE_LINE, bodies, expect_stop, filled, forge, gaussian, reserve, stable
+from tests.accounting.ledgers import (
+    BUDGET,
+    ONE_LINE,
+    bodies,
+    filled,
+    forge,
+    gaussian,
+    require_stop,
+    reserve,
+    stable,
+)
 
 
 @pytest.mark.parametrize("field", ["count", "extra budget"])
@@ -22,7 +32,9 @@ def test_figures_that_do_not_follow_from_the_events_are_noticed(path: Path, fiel
 
     ledger = filled(path)
     with closing(sqlite3.connect(path)) as connection:
-        rows = [json.loads(body) for (body,) in connection.execute("SELECT body FROM log ORDER BY row")]
+        rows = [
+            json.loads(body) for (body,) in connection.execute("SELECT body FROM log ORDER BY row")
+        ]
     if field == "count":
         rows[-2]["count"] = 10**6  # beyond the budget
     else:
@@ -73,7 +85,7 @@ def test_a_filter_that_does_not_follow_from_its_budget_stops(
     verify_ledger(forge(path.with_name("same"), rows))
     for field, value in changes.items():
         rows[0][part][field] = value(rows[0][part][field]) if callable(value) else value
-    expect_stop(forge(path.with_name("forged"), rows))
+    require_stop(forge(path.with_name("forged"), rows))
 
 
 @pytest.mark.parametrize("number", [1, 3, 5])
@@ -84,5 +96,7 @@ def test_the_first_release_beyond_a_budget_is_named(path: Path, number: int) -> 
     rows = bodies(path)
     verify_ledger(forge(path.with_name("same"), rows))
     rows[number]["count"] = 10**6
-    with pytest.raises(ValueError, match=rf"^Expected row {number + 1} of [^\n]* to be within the budget\. "):
+    with pytest.raises(
+        ValueError, match=rf"^Expected row {number + 1} of [^\n]* to be within the budget\. "
+    ):
         verify_ledger(forge(path.with_name("forged"), rows))

@@ -1,4 +1,5 @@
-"""Laws of aggregators on one query by their plain definitions; no code is shared with the package."""
+"""Laws of aggregators on one query by their plain definitions; no code is shared with the
+package."""
 
 import itertools
 from collections import defaultdict
@@ -34,7 +35,9 @@ def passing(gap: float, shift: float, sigma: float, delta: float) -> float:
 
 def passing_laplace(gap: float, shift: float, scale: float, delta: float) -> float:
     """Return the chance of passing a stability test with Laplace noise."""
-    return float(oracles.NOISES["laplace"][2](-np.log(2 * delta) - (max(gap, shift) - shift) / scale))
+    return float(
+        oracles.NOISES["laplace"][2](-np.log(2 * delta) - (max(gap, shift) - shift) / scale)
+    )
 
 
 def stable_law(
@@ -45,7 +48,8 @@ def stable_law(
     choice: Callable[[np.ndarray], np.ndarray],
     test: Callable[[float, float, float, float], float] = passing,
 ) -> Law:
-    """Law of StableTopK whose rank is chosen with the law ``choice`` of the gaps; a majority weighs the ``shift``."""
+    """Law of StableTopK whose rank is chosen with the law ``choice`` of the gaps; a majority weighs
+    the ``shift``."""
     h = counts(votes)
     gaps, order = oracles.majority_gaps(h, votes.num_teachers, shift), oracles.ranks(h)
     law: dict[Outcome, float] = defaultdict(float)
@@ -80,7 +84,9 @@ def fixed_law(
             peels = oracles.sequences(len(h), k)
             parts = oracles.peel_law(tuple(np.array(h) / scale_peel), peels, oracles.softmax)
             for peel, part in zip(peels, parts, strict=True):
-                law[answered([int(i in peel) for i in range(len(h))], k)] += chance * (1 - p) * float(part)
+                law[answered([int(i in peel) for i in range(len(h))], k)] += (
+                    chance * (1 - p) * float(part)
+                )
         else:
             law[unanswered(len(h))] += chance * (1 - p)
         inside, outside = order[:j], order[j:]
@@ -90,10 +96,14 @@ def fixed_law(
         peels = oracles.sequences(len(pool), rounds)
         width = scale_peel * ((rounds / k) ** 0.5 if by_root and rounds else 1)
         utilities = [(-1 if drop else 1) * h[i] / width for i in pool]
-        for peel, part in zip(peels, oracles.peel_law(tuple(utilities), peels, oracles.softmax), strict=True):
+        for peel, part in zip(
+            peels, oracles.peel_law(tuple(utilities), peels, oracles.softmax), strict=True
+        ):
             picked = {pool[i] for i in peel}
             chosen = set(inside) | picked if fill else (set(inside) - picked if drop else picked)
-            law[answered([int(i in chosen) for i in range(len(h))], rounds)] += chance * p * float(part)
+            law[answered([int(i in chosen) for i in range(len(h))], rounds)] += (
+                chance * p * float(part)
+            )
     return law
 
 
@@ -106,12 +116,20 @@ def sets_law(chosen: Sequence[Sequence[int]], chances: np.ndarray, num_labels: i
 
 
 def gaussian_labels_law(means: Sequence[float], sigma: float, lead: float = 0.0) -> Law:
-    """Law of labels given above ``lead``, denied below ``-lead`` and else left out, with Gaussian noise on each."""
+    """Law of labels given above ``lead``, denied below ``-lead`` and else left out, with Gaussian
+    noise on each."""
     law: dict[Outcome, float] = {}
     yes, no = ndtr((np.array(means) - lead) / sigma), ndtr((-np.array(means) - lead) / sigma)
     for kinds in itertools.product(("yes", "no", "none"), repeat=len(means)):
-        chances = [{"yes": y, "no": n, "none": 1 - y - n}[kind] for kind, y, n in zip(kinds, yes, no, strict=True)]
-        outcome = (*(int(kind == "yes") for kind in kinds), *(int(kind != "none") for kind in kinds), 0)
+        chances = [
+            {"yes": y, "no": n, "none": 1 - y - n}[kind]
+            for kind, y, n in zip(kinds, yes, no, strict=True)
+        ]
+        outcome = (
+            *(int(kind == "yes") for kind in kinds),
+            *(int(kind != "none") for kind in kinds),
+            0,
+        )
         if lead > 0 or "none" not in kinds:
             law[outcome] = float(np.prod(chances))
     return law

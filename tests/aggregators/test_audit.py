@@ -1,4 +1,5 @@
-"""An audit of every aggregator: a lower bound on epsilon from its exact law, and planted faults that it catches."""
+"""An audit of every aggregator: a lower bound on epsilon from its exact law, and planted faults
+that it catches."""
 
 import importlib
 import pkgutil
@@ -32,14 +33,19 @@ def contracts() -> list[type[AggregatorContract]]:
             found |= {
                 name: value
                 for name, value in names.items()
-                if name.startswith("Test") and isinstance(value, type) and issubclass(value, AggregatorContract)
+                if name.startswith("Test")
+                and isinstance(value, type)
+                and issubclass(value, AggregatorContract)
             }
     return [found[name] for name in sorted(found)]
 
 
 @cache
-def audited(contract: Contract, made_for: NeighboringRelation, relation: NeighboringRelation) -> float:
-    """Return epsilon, at least, of QUERIES equal queries: how often one set of outcomes comes tells neighbors apart."""
+def audited(
+    contract: Contract, made_for: NeighboringRelation, relation: NeighboringRelation
+) -> float:
+    """Return epsilon, at least, of QUERIES equal queries: how often one set of outcomes comes tells
+    neighbors apart."""
     aggregator = contract()
 
     def law(ballots: Ballots) -> Law:
@@ -47,24 +53,35 @@ def audited(contract: Contract, made_for: NeighboringRelation, relation: Neighbo
 
     laws = cache(law)
     chances = set()
-    for first, second in neighbors(aggregator.panel, relation):
+    for first, second in neighbors(aggregator.shape, relation):
         p, q = laws(first), laws(second)
-        outcomes = sorted(p.keys() | q.keys(), key=lambda o: p.get(o, 0.0) / max(q.get(o, 0.0), 1e-300), reverse=True)
+        outcomes = sorted(
+            p.keys() | q.keys(),
+            key=lambda o: p.get(o, 0.0) / max(q.get(o, 0.0), 1e-300),
+            reverse=True,
+        )
         a = np.cumsum([p.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(12)
         b = np.cumsum([q.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(12)
         chances |= set(zip(a.tolist(), b.tolist(), strict=True))
     counts = np.arange(QUERIES + 1)
     delta = delta_of(contract, made_for, relation)
-    hits = {chance: binom.pmf(counts, QUERIES, chance) for chance in {c for pair in chances for c in pair}}
+    hits = {
+        chance: binom.pmf(counts, QUERIES, chance)
+        for chance in {c for pair in chances for c in pair}
+    }
     return max(exact_epsilon(hits[a], hits[b], delta=delta) for a, b in chances)
 
 
 def claimed(
-    contract: Contract, made_for: NeighboringRelation, relation: NeighboringRelation, noise: float = 1.0
+    contract: Contract,
+    made_for: NeighboringRelation,
+    relation: NeighboringRelation,
+    noise: float = 1.0,
 ) -> float:
-    """Return epsilon as accounted, of an event that says ``noise`` times the noise that the law has."""
+    """Return epsilon as accounted, of an event that says ``noise`` times the noise that the law
+    has."""
     aggregator = contract()
-    event = aggregator.make(made_for).scaled(noise).event(aggregator.panel, relation)
+    event = aggregator.make(made_for).scaled(noise).event(aggregator.shape, relation)
     return (
         RDPAccountant(relation=relation)
         .compose(event, QUERIES)
@@ -73,9 +90,15 @@ def claimed(
 
 
 @cache
-def delta_of(contract: Contract, made_for: NeighboringRelation, relation: NeighboringRelation) -> float:
+def delta_of(
+    contract: Contract, made_for: NeighboringRelation, relation: NeighboringRelation
+) -> float:
     """Return the delta at which an aggregator is audited: more than its tests cost."""
-    tests = RDPAccountant(relation=relation).compose(contract().event(made_for, relation), QUERIES).delta0
+    tests = (
+        RDPAccountant(relation=relation)
+        .compose(contract().event(made_for, relation), QUERIES)
+        .delta0
+    )
     return tests + DELTA * (1 - tests)
 
 
@@ -103,7 +126,8 @@ LOOSE = {
 
 def test_every_aggregator_is_audited() -> None:
     aggregators = {type(contract().make(RELATIONS[0])) for contract in contracts()}
-    # voters do not fit into a list of all ballots: the rounds of score votes are audited by sampling beside their tests
+    # voters do not fit into a list of all ballots: the rounds of score votes are audited by
+    # sampling beside their tests
     assert aggregators | {ScoreVotes} >= set(OWN)
 
 
@@ -118,7 +142,8 @@ def test_no_more_is_told_than_is_claimed(contract: Any, relation: NeighboringRel
 @pytest.mark.slow
 @ALL
 def test_too_little_noise_is_caught(contract: Any, relation: NeighboringRelation) -> None:
-    """Half of the noise; less where the curve is not reached, or a test hides most of what four teachers could tell."""
+    """Half of the noise; less where the curve is not reached, or a test hides most of what four
+    teachers could tell."""
     if contract.__name__ in HIDDEN:
         pytest.skip("nothing is told")
     tested = delta_of(contract, relation, relation) > DELTA
@@ -129,7 +154,8 @@ def test_too_little_noise_is_caught(contract: Any, relation: NeighboringRelation
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Canonical", "CanonicalOne", "PeelingOne", "PeelingTwo"])
 def test_sensitivity_of_the_wrong_relation_is_caught(name: str) -> None:
-    """What is accounted for a teacher that takes part does not cover a teacher that changes its mind."""
+    """What is accounted for a teacher that takes part does not cover a teacher that changes its
+    mind."""
     contract: Any
     (contract,) = (each for each in contracts() if each.__name__ == f"Test{name}")
     replace, teacher = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

@@ -1,4 +1,5 @@
-"""Clipped votes keep the contract of batches; their sums move as little as is said, and the search costs its share."""
+"""Clipped votes keep the contract of batches; their sums move as little as is said, and the search
+costs its share."""
 
 import itertools
 import math
@@ -12,7 +13,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, ClippedVotes, _clipped_votes
@@ -36,7 +37,10 @@ def clips_law(sizes: Sequence[int], most: int) -> dict[int, float]:
         below = sum(size <= candidates[middle] for size in sizes)
         down = float(ndtr((below - half) / sigma))
         found: dict[int, float] = defaultdict(float)
-        for chance, part in ((down, candidates[: middle + 1]), (1 - down, candidates[middle + 1 :])):
+        for chance, part in (
+            (down, candidates[: middle + 1]),
+            (1 - down, candidates[middle + 1 :]),
+        ):
             for median, inner in chosen(part).items():
                 found[median] += chance * inner
         return found
@@ -65,12 +69,15 @@ def joint_clipped_law(votes: Votes, multiplier: float, guess: np.ndarray) -> Law
     total = np.zeros(len(labels))
     for clip, chance in clips.items():
         shrunk = said * np.minimum(1, np.sqrt(clip / np.maximum(sizes, 1)))[:, None]
-        sigma = whole / math.sqrt(1 - share if share <= 0.25 else 1) * math.sqrt(min(2 * clip, most))
+        sigma = (
+            whole / math.sqrt(1 - share if share <= 0.25 else 1) * math.sqrt(min(2 * clip, most))
+        )
         differ = ndtr((shrunk.sum(axis=1) - len(sizes) / 2) / sigma)
         given = np.where(guess > 0, 1 - differ, differ).ravel()
         total += chance * np.where(labels > 0, given, 1 - given).prod(axis=1)
     answered = [
-        tuple(x for row in each.reshape(guess.shape).tolist() for x in (*row, *(1,) * len(row), 0)) for each in labels
+        tuple(x for row in each.reshape(guess.shape).tolist() for x in (*row, *(1,) * len(row), 0))
+        for each in labels
     ]
     return dict(zip(answered, total.tolist(), strict=True))
 
@@ -89,7 +96,9 @@ class TestClippedVotes(BatchContract):
         )
 
     def joint_law(self, votes: Votes, relation: Relation) -> Law:
-        guess = np.zeros(votes.counts.shape) if votes.predictions is None else votes.predictions > 0.5
+        guess = (
+            np.zeros(votes.counts.shape) if votes.predictions is None else votes.predictions > 0.5
+        )
         return joint_clipped_law(votes, self.multiplier, guess.astype(float))
 
     def malformed(self) -> list[dict[str, Any]]:
@@ -114,25 +123,42 @@ class TestClippedVotesThatSearchAroundPredictions(TestClippedVotesThatSearch):
 def listed(entries: int, num_teachers: int) -> dict[Ballots, int]:
     """Return all sets of ballots ``[T, Q C]`` with a number for each."""
     kinds = itertools.product((0, 1), repeat=entries)
-    return {each: row for row, each in enumerate(itertools.combinations_with_replacement(kinds, num_teachers))}
+    return {
+        each: row
+        for row, each in enumerate(itertools.combinations_with_replacement(kinds, num_teachers))
+    }
 
 
 @pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize("guess", [(0, 0, 0, 0), (1, 0, 1, 0), (1, 1, 1, 1), (1, 1, 0, 0), (0, 0, 0)])
-def test_sums_move_by_what_is_said_at_most_and_may_move_so_far(relation: Relation, guess: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "guess", [(0, 0, 0, 0), (1, 0, 1, 0), (1, 1, 1, 1), (1, 1, 0, 0), (0, 0, 0)]
+)
+def test_sums_move_by_what_is_said_at_most_and_may_move_so_far(
+    relation: Relation, guess: tuple[int, ...]
+) -> None:
     """On all ballots of two teachers on all entries of a batch."""
     entries = len(guess)
     shape = (2, 2) if entries == 4 else (1, 3)
     predicted, rows = np.array(guess, dtype=np.uint8).reshape(shape), listed(entries, 2)
-    batches = [Votes.from_ballots(np.array(each).reshape(2, *shape).swapaxes(0, 1)) for each in rows]
+    batches = [
+        Votes.from_ballots(np.array(each).reshape(2, *shape).swapaxes(0, 1)) for each in rows
+    ]
     sizes = [sizes_of(batch.ballots, predicted) for batch in batches if batch.ballots is not None]
     np.testing.assert_array_equal(
         sizes, [[sum(x != g for x, g in zip(b, guess, strict=True)) for b in each] for each in rows]
     )
-    pairs = np.array([[rows[tuple(sorted(each))] for each in pair] for pair in neighbors(Panel(2, entries), relation)])
+    pairs = np.array(
+        [
+            [rows[tuple(sorted(each))] for each in pair]
+            for pair in neighbors(VoteShape(2, entries), relation)
+        ]
+    )
     for clip in range(1, entries + 1):
         sums = np.array(
-            [clipped_sums(batch, predicted, size, clip).ravel() for batch, size in zip(batches, sizes, strict=True)]
+            [
+                clipped_sums(batch, predicted, size, clip).ravel()
+                for batch, size in zip(batches, sizes, strict=True)
+            ]
         )
         assert sums.min() >= 0
         moves = ((sums[pairs[:, 0]] - sums[pairs[:, 1]]) ** 2).sum(axis=1)
@@ -174,7 +200,9 @@ def test_factors_are_roots_rounded_down() -> None:
         np.testing.assert_allclose(factors, np.sqrt(clip / above), atol=2.0**-20)
         for size, factor in zip(above.tolist(), factors.tolist(), strict=True):
             units = int(factor * 2**20)
-            assert units == factor * 2**20 and size * units**2 <= clip << 40 < size * (units + 1) ** 2
+            assert (
+                units == factor * 2**20 and size * units**2 <= clip << 40 < size * (units + 1) ** 2
+            )
 
 
 def test_sums_are_the_same_in_any_order_of_teachers() -> None:
@@ -205,7 +233,9 @@ class Decided:
 
 
 @pytest.mark.parametrize("most", [*range(1, 40), 64, 100, 1000, 120_000])
-def test_a_search_never_takes_more_steps_than_it_pays(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_never_takes_more_steps_than_it_pays(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bisection = Bisection(num_teachers=10, most=most)
     candidates, steps = bisection.candidates.tolist(), bisection.num_steps
     assert candidates == sorted(set(candidates)) and candidates[0] == 1 and candidates[-1] == most
@@ -234,7 +264,10 @@ def test_a_search_has_the_noise_that_it_pays_for(monkeypatch: pytest.MonkeyPatch
 
     def pvalue() -> float:
         generator = np.random.default_rng(0)
-        clips = [Bisection(num_teachers=len(sizes), most=9).median(sizes, generator) for _ in range(draws)]
+        clips = [
+            Bisection(num_teachers=len(sizes), most=9).median(sizes, generator)
+            for _ in range(draws)
+        ]
         observed = np.array([clips.count(clip) for clip in expected])
         assert observed.sum() == draws
         return chi_square_p_value(observed, draws * np.array(list(expected.values())))
@@ -242,7 +275,9 @@ def test_a_search_has_the_noise_that_it_pays_for(monkeypatch: pytest.MonkeyPatch
     assert pvalue() > 1e-4
     search = _clipped_votes.noisy_median
     monkeypatch.setattr(
-        _clipped_votes, "noisy_median", lambda *args, sigma, **rest: search(*args, sigma=sigma / 2, **rest)
+        _clipped_votes,
+        "noisy_median",
+        lambda *args, sigma, **rest: search(*args, sigma=sigma / 2, **rest),
     )
     assert pvalue() < 1e-9
 
@@ -254,7 +289,8 @@ def test_a_search_has_the_noise_that_it_pays_for(monkeypatch: pytest.MonkeyPatch
 def test_the_noise_of_a_batch_costs_what_its_queries_cost(
     queries: int, labels: int, teachers: int, multiplier: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Squared inverse multipliers of comparisons and sum add up to those of the event, whatever clip was found."""
+    """Squared inverse multipliers of comparisons and sum add up to those of the event, whatever
+    clip was found."""
     votes = Votes.from_ballots(np.ones((queries, teachers, labels), dtype=np.uint8))
     most, sigmas = queries * labels, []
 
@@ -264,23 +300,29 @@ def test_the_noise_of_a_batch_costs_what_its_queries_cost(
 
     monkeypatch.setattr(Bisection, "median", find)
     voting = ClippedVotes(multiplier_clipped=multiplier)
-    event: Any = voting.event(votes.panel)
+    event: Any = voting.event(votes.shape)
     for clip in {1, math.ceil(most / 3), most}:
         sigmas.clear()
         release = voting.aggregate(votes, generator=np.random.default_rng(0))
         assert release.noise_std is not None
         clipped = clip if sigmas else most
-        paid = sum(Bisection(num_teachers=teachers, most=most).num_steps / sigma**2 for sigma in sigmas)
+        paid = sum(
+            Bisection(num_teachers=teachers, most=most).num_steps / sigma**2 for sigma in sigmas
+        )
         paid += min(2 * clipped, most) / release.noise_std**2
         assert paid == pytest.approx(queries / event.noise_multiplier**2, rel=1e-12)
-        assert not sigmas or paid * 0.75 <= min(2 * clipped, most) / release.noise_std**2 * (1 + 1e-12)
+        assert not sigmas or paid * 0.75 <= min(2 * clipped, most) / release.noise_std**2 * (
+            1 + 1e-12
+        )
     assert bool(sigmas) == (
-        math.ceil(math.log2(max(2, len(sizes_sought(most))))) * 36 * multiplier**2 / queries <= 0.25 * teachers**2
+        math.ceil(math.log2(max(2, len(sizes_sought(most))))) * 36 * multiplier**2 / queries
+        <= 0.25 * teachers**2
     )
 
 
 def test_what_a_search_costs_depends_on_nothing_that_teachers_say() -> None:
-    """The deviation of the noise is one of a few public numbers, of ballots that say nothing or everything too."""
+    """The deviation of the noise is one of a few public numbers, of ballots that say nothing or
+    everything too."""
     voting, shape = ClippedVotes(multiplier_clipped=1.0), (5, 60, 4)
     share = Bisection(num_teachers=60, most=20).share(1 / math.sqrt(5))
     public = {
@@ -323,13 +365,18 @@ class Halved(ClippedVotes):
     """A planted fault: half of the noise."""
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Any:
-        return ClippedVotes(multiplier_clipped=self.multiplier_clipped / 2).aggregate(votes, generator=generator)
+        return ClippedVotes(multiplier_clipped=self.multiplier_clipped / 2).aggregate(
+            votes, generator=generator
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "caught"), [(ClippedVotes, False), (Halved, True)])
-def test_a_search_and_its_sum_survive_an_audit_by_sampling(kind: type[ClippedVotes], caught: bool) -> None:
-    """A lower bound on epsilon from whole batches: the clip that was found, and the noisy sum along the difference."""
+def test_a_search_and_its_sum_survive_an_audit_by_sampling(
+    kind: type[ClippedVotes], caught: bool
+) -> None:
+    """A lower bound on epsilon from whole batches: the clip that was found, and the noisy sum along
+    the difference."""
     generator = np.random.default_rng(5)
     others = np.zeros((4, 29, 4), dtype=np.uint8)
     others[:, :, 0] = 1  # four entries each, as the ballots that change
@@ -344,11 +391,13 @@ def test_a_search_and_its_sum_survive_an_audit_by_sampling(kind: type[ClippedVot
         for _ in range(draws):
             release = voting.aggregate(votes, generator=noise)
             assert release.noisy_counts is not None and release.noise_std is not None
-            along = (release.noisy_counts[:, 1] - release.noisy_counts[:, 2]).sum() / release.noise_std
+            along = (
+                release.noisy_counts[:, 1] - release.noisy_counts[:, 2]
+            ).sum() / release.noise_std
             found.append((round(release.noise_std, 6), int(np.clip(along, -8, 8) // 0.5)))
         return found
 
-    claimed = epsilon_of(voting.event(first.panel), count=4, delta=1e-2)
+    claimed = epsilon_of(voting.event(first.shape), count=4, delta=1e-2)
     audit = sampled_epsilon(sample, first, second, delta=1e-2, draws=40_000, generator=generator)
     assert (audit.epsilon > claimed) == caught
     assert audit.epsilon > claimed / 2
@@ -359,7 +408,9 @@ def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
     ballots[1, :, 5] = 1
     ballots[2, :100] = 1
     votes = Votes.from_ballots(ballots)
-    release = ClippedVotes(multiplier_clipped=1.0).aggregate(votes, generator=np.random.default_rng(0))
+    release = ClippedVotes(multiplier_clipped=1.0).aggregate(
+        votes, generator=np.random.default_rng(0)
+    )
     np.testing.assert_array_equal(release.labels, ballots[:, -1])
     assert release.noisy_counts is not None
     # of those that give all labels of a query, and one, about two entries are left
@@ -367,7 +418,8 @@ def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
 
 
 def test_an_undecided_prediction_predicts_no_label() -> None:
-    """Most give nothing, and others are clipped; around all labels it is those that differ in nothing."""
+    """Most give nothing, and others are clipped; around all labels it is those that differ in
+    nothing."""
     ballots = np.zeros((1, 40, 5), dtype=np.uint8)
     ballots[:, :10] = 1
     voting = ClippedVotes(multiplier_clipped=1e-6, around_predictions=True)
@@ -397,11 +449,14 @@ def test_sizes_sought_are_a_quarter_of_a_doubling_apart(most: int) -> None:
         candidates[0] = 2
 
 
-@pytest.mark.parametrize(("multiplier", "searched"), [(0.99, True), (1.0, True), (1.01, False), (1.3, False)])
+@pytest.mark.parametrize(
+    ("multiplier", "searched"), [(0.99, True), (1.0, True), (1.01, False), (1.3, False)]
+)
 def test_a_search_takes_a_quarter_of_the_budget_at_most(
     multiplier: float, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of four comparisons of 24 teachers with noise of a sixth of them: at a multiplier of 1, a quarter to the bit."""
+    """Of four comparisons of 24 teachers with noise of a sixth of them: at a multiplier of 1, a
+    quarter to the bit."""
     medians = itertools.count(16)
     monkeypatch.setattr(Bisection, "median", lambda *_: next(medians))
     votes = Votes.from_ballots(np.zeros((1, 24, 16), dtype=np.uint8))

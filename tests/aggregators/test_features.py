@@ -1,4 +1,5 @@
-"""Aggregators that see public features of the queries: who is given them, and what is said where there are none."""
+"""Aggregators that see public features of the queries: who is given them, and what is said where
+there are none."""
 
 import json
 import subprocess
@@ -14,7 +15,7 @@ import yaml
 from pate import cli
 from pate._release.rehearsal import rehearse
 from pate._runs.released import ReleasedLabels
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting import NeighboringRelation
 from pate.accounting._ledger import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes, Release
@@ -26,7 +27,8 @@ from tests.aggregators.oracles import counts, gaussian_labels_law
 
 @dataclass(frozen=True, kw_only=True)
 class VotesWhereKnown(NoisyVotes):
-    """Noisy votes on the queries whose first feature is above 0; the others deny every label, at the same cost."""
+    """Noisy votes on the queries whose first feature is above 0; the others deny every label, at
+    the same cost."""
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -68,9 +70,13 @@ def test_chosen_queries_keep_their_features() -> None:
     np.testing.assert_array_equal(features_of(votes[votes.counts[:, 0] > 1]), features[1:])
 
 
-@pytest.mark.parametrize("features", [np.zeros(3), np.zeros((2, 5)), np.zeros((3, 2, 2)), np.full((3, 1), np.nan)])
+@pytest.mark.parametrize(
+    "features", [np.zeros(3), np.zeros((2, 5)), np.zeros((3, 2, 2)), np.full((3, 1), np.nan)]
+)
 def test_features_that_cannot_be(features: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"^Expected (finite features|features of shape \[3, F\])[^\n]*$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected (finite features|features of shape \[3, F\])[^\n]*$"
+    ):
         replace(Votes.from_counts([[1], [2], [3]], 4), features=features)
 
 
@@ -78,16 +84,27 @@ def test_a_screen_asks_for_what_its_answers_need() -> None:
     answers = VotesWhereKnown(sigma_votes=1.0)
     screen = ConfidentScreen(answers=answers, sigma_confident=1.0, threshold_confident=2.0)
     assert "features" in screen.needs - replace(screen, answers=NoisyVotes(sigma_votes=1.0)).needs
-    rehearse(screen, Panel(8, 3), features=np.ones((2, 5)))
-    with pytest.raises(ValueError, match=r"^Expected votes with the public features of their queries, got none$"):
-        rehearse(screen, Panel(8, 3))
+    rehearse(screen, VoteShape(8, 3), features=np.ones((2, 5)))
+    with pytest.raises(
+        ValueError, match=r"^Expected votes with the public features of their queries, got none$"
+    ):
+        rehearse(screen, VoteShape(8, 3))
 
 
 def relabel(run: Path, *words: str) -> list[str]:
     config = run.parent / "label.yaml"
     aggregator = {"class_path": f"{__name__}.VotesWhereKnown", "init_args": {"sigma_votes": 0.1}}
     config.write_text(yaml.safe_dump({"aggregator": aggregator, "num_queries": 60, "delta": 1e-3}))
-    return ["label", "--config", str(config), "--run", str(run), "--overwrite", "--noise_seed=1", *words]
+    return [
+        "label",
+        "--config",
+        str(config),
+        "--run",
+        str(run),
+        "--overwrite",
+        "--noise_seed=1",
+        *words,
+    ]
 
 
 def data_of(run: Path) -> Path:
@@ -132,7 +149,10 @@ def test_data_that_are_gone_or_others_spend_nothing(
     with np.load(data_of(copied)) as data:
         arrays = dict(data)
     name(place)
-    for message in ("moved.npz", f"Expected the public records that the teachers of {copied} voted on, got records="):
+    for message in (
+        "moved.npz",
+        f"Expected the public records that the teachers of {copied} voted on, got records=",
+    ):
         assert cli.main(relabel(copied)) == 2
         error = capsys.readouterr().err
         assert message in error and len(error.splitlines()) == 1

@@ -16,7 +16,7 @@ from pate import cli
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import propose, title
 from pate._runs.released import ReleasedLabels
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
@@ -34,19 +34,36 @@ def run(copied: Path) -> Path:
 def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
     config = run.parent / "label.yaml"
     config.write_text(yaml.safe_dump({"aggregator": aggregator, "num_queries": 60, "delta": 1e-3}))
-    return cli.main(["label", "--config", str(config), "--run", str(run), "--overwrite", "--noise_seed=1", *more])
+    return cli.main(
+        [
+            "label",
+            "--config",
+            str(config),
+            "--run",
+            str(run),
+            "--overwrite",
+            "--noise_seed=1",
+            *more,
+        ]
+    )
 
 
 def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
     released = ReleasedLabels.load(run)
-    assert released.noisy_counts is not None and released.noisy_counts.shape == released.labels.shape == (60, 4)
+    assert (
+        released.noisy_counts is not None
+        and released.noisy_counts.shape == released.labels.shape == (60, 4)
+    )
     assert released.noise_std == 3.0 and released.num_teachers == 10
     np.testing.assert_array_equal(released.labels, released.noisy_counts > 5)
 
 
 def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None:
-    threshold = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 0.5, "soft": False, "min_lead": 4.5}}
+    threshold = {
+        "class_path": "NoisyVotes",
+        "init_args": {"sigma_votes": 0.5, "soft": False, "min_lead": 4.5},
+    }
     assert relabel(run, threshold) == 0
     mask = ReleasedLabels.load(run).mask
     statement = json.loads((run / "public" / "privacy.json").read_text())
@@ -57,7 +74,10 @@ def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None
     "aggregator",
     [
         {"class_path": "Powerset", "init_args": {"scale_powerset": 1.0}},
-        {"class_path": "TauVoting", "init_args": {"tau": 1.5, "sigma_tau": 1.0, "threshold_tau": 4.0}},
+        {
+            "class_path": "TauVoting",
+            "init_args": {"tau": 1.5, "sigma_tau": 1.0, "threshold_tau": 4.0},
+        },
     ],
 )
 def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[str, Any]) -> None:
@@ -84,14 +104,18 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
     assert entry.settled and entry.realised is not None
     assert sorted(count for _, count in entry.realised) == sorted((60 - asked, asked))
     for relation in NeighboringRelation:
-        assert all(events[relation].neighboring_relation is relation for events, _ in entry.realised)
+        assert all(
+            events[relation].neighboring_relation is relation for events, _ in entry.realised
+        )
     statement = json.loads((run / "public" / "privacy.json").read_text())
     Statement.from_json(statement).verify(released=run / "public" / "labels.npz")
     assert statement["aggregator"]["init_args"]["answers"]["class_path"].endswith("NoisyVotes")
     assert statement["num_answered"] == asked
 
 
-def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_before_settling_settles_the_same(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     screen: dict[str, Any] = {
         "class_path": "ConfidentScreen",
         "init_args": {
@@ -115,7 +139,9 @@ def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest
     assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
 
 
-def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_student_is_asked_before_the_teachers(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     interactive: dict[str, Any] = {
         "class_path": "InteractiveScreen",
         "init_args": {
@@ -131,7 +157,9 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
     predictions = run.parent / "predictions.npz"
     with np.load(run / "public" / "student" / "predictions.npz") as archive:
         says = {name: archive[name] for name in archive.files}
-    says["probabilities"][::2] = np.where(says["probabilities"][::2] > 0.5, 0.01, 0.99)  # what no teacher says
+    says["probabilities"][::2] = np.where(
+        says["probabilities"][::2] > 0.5, 0.01, 0.99
+    )  # what no teacher says
     np.savez(predictions, **says)
     assert relabel(run, interactive, f"--predictions={predictions}") == 0
     released = ReleasedLabels.load(run)
@@ -165,9 +193,12 @@ def outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [entry.name for entry in entry_points(group="pate.aggregators")] == ["NoisyMean"]
 
 
-@pytest.mark.parametrize("name", ["NoisyMean", pytest.param("outsider.NoisyMean", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["NoisyMean", pytest.param("outsider.NoisyMean", marks=pytest.mark.slow)]
+)
 def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) -> None:
-    """An installed package is found by its entry point, by the short name of the class or by its path."""
+    """An installed package is found by its entry point, by the short name of the class or by its
+    path."""
     assert relabel(run, {"class_path": name, "init_args": {"sigma_mean": 2.0}}) == 0
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
@@ -184,29 +215,60 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
     assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
     assert "class_path: NoisyMean" in capsys.readouterr().out
-    proposed = propose(Outlook(panel=Panel(10, 4), num_queries=9, delta=1e-6, relation=RELATION, labels_per_sample=2))
+    proposed = propose(
+        Outlook(
+            shape=VoteShape(10, 4),
+            num_queries=9,
+            delta=1e-6,
+            relation=RELATION,
+            labels_per_sample=2,
+        )
+    )
     assert [title(each) for each in proposed].count("NoisyMean") == 1
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("Stranger = json:loads", "an Aggregator at the entry point Stranger of pate.aggregators, got object="),
-        ("Stranger = json:Stranger", "an Aggregator at the entry point Stranger of pate.aggregators, got json:"),
-        ("Stranger = nowhere_to_be_found:Stranger", "an Aggregator at the entry point Stranger of pate.aggregators"),
-        ("Stranger = pate.aggregators:StableTopK", "the name of the class, StableTopK, at the entry point Stranger"),
-        ("NoisyVotes = pate.aggregators:NoisyVotes", "one aggregator NoisyVotes, that of elsewhere, got another="),
+        (
+            "Stranger = json:loads",
+            "an Aggregator at the entry point Stranger of pate.aggregators, got object=",
+        ),
+        (
+            "Stranger = json:Stranger",
+            "an Aggregator at the entry point Stranger of pate.aggregators, got json:",
+        ),
+        (
+            "Stranger = nowhere_to_be_found:Stranger",
+            "an Aggregator at the entry point Stranger of pate.aggregators",
+        ),
+        (
+            "Stranger = pate.aggregators:StableTopK",
+            "the name of the class, StableTopK, at the entry point Stranger",
+        ),
+        (
+            "NoisyVotes = pate.aggregators:NoisyVotes",
+            "one aggregator NoisyVotes, that of elsewhere, got another=",
+        ),
     ],
 )
 def test_an_entry_point_that_names_no_aggregator_is_refused(
-    entry: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    entry: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(plugins, "OWN", (SimpleNamespace(__name__="NoisyVotes", __module__="elsewhere"),))
+    monkeypatch.setattr(
+        plugins, "OWN", (SimpleNamespace(__name__="NoisyVotes", __module__="elsewhere"),)
+    )
     record = tmp_path / "site" / "stranger-1.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (record / "entry_points.txt").write_text(f"[pate.aggregators]\n{entry}\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["account", "--aggregator=NoisyVotes", "--aggregator.sigma_votes=3", *sizes]) == 2
+    assert (
+        cli.main(["account", "--aggregator=NoisyVotes", "--aggregator.sigma_votes=3", *sizes]) == 2
+    )
     assert f"pate account: Expected {message}" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """The last digits of what is released tell nothing of the counts: the attack of Mironov (2012) on every such path.
 
-A float that is a count plus float noise need not be one for another count: there may be no float that adds up to it.
+A float that is a count plus float noise need not be one for another count: there may be no float
+    that adds up to it.
 """
 
 import math
@@ -12,7 +13,14 @@ from scipy.stats import chi2_contingency
 
 from pate._typing import FloatArray
 from pate._votes import Votes
-from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, NoisyVotes, PeeledVotes, TauVoting
+from pate.aggregators import (
+    Aggregator,
+    ClippedVotes,
+    ConfidentScreen,
+    NoisyVotes,
+    PeeledVotes,
+    TauVoting,
+)
 from pate.aggregators._score_votes import noisy_sum
 from tests.aggregators.test_score_votes import first_question, voters_of
 
@@ -39,7 +47,10 @@ def votes(count: int) -> Votes:
 def impossible(values: FloatArray, count: float) -> float:
     """Return the share of ``values`` that are no sum of ``count`` and a float."""
     noise = values - count
-    sums = [count + nearby for nearby in (np.nextafter(noise, -math.inf), noise, np.nextafter(noise, math.inf))]
+    sums = [
+        count + nearby
+        for nearby in (np.nextafter(noise, -math.inf), noise, np.nextafter(noise, math.inf))
+    ]
     return float(np.mean(~np.any(np.equal(sums, values), axis=0)))
 
 
@@ -55,9 +66,14 @@ def test_released_numbers_are_possible_whatever_the_count(path: str) -> None:
         release = PATHS[path].aggregate(votes(count), generator=np.random.default_rng(count))
         assert release.noisy_counts is not None
         values.append(release.noisy_counts[release.noisy_counts != 0])
-        assert len(values[-1]) > 1000 and all(impossible(values[-1], other) == 0 for other in range(TEACHERS + 1))
-    # the last digits on the grid follow one law: fifteen steps of a grid that is a millionth of the noise
-    grid = next(2.0**-at for at in range(64) if all(np.all(each * 2.0**at % 1 == 0) for each in values))
+        assert len(values[-1]) > 1000 and all(
+            impossible(values[-1], other) == 0 for other in range(TEACHERS + 1)
+        )
+    # the last digits on the grid follow one law: fifteen steps of a grid that is a millionth of the
+    # noise
+    grid = next(
+        2.0**-at for at in range(64) if all(np.all(each * 2.0**at % 1 == 0) for each in values)
+    )
     assert grid >= 2.0**-20
     digits = [np.bincount((each / grid % 16).astype(int), minlength=16) for each in values]
     assert chi2_contingency(digits).pvalue > 1e-3

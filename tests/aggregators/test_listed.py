@@ -11,7 +11,7 @@ import pytest
 
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import ComposedEvent, Event, FailureEvent
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, LimitedDomainTopK, PermuteAndFlip, TopStableTopK
@@ -48,7 +48,7 @@ class TestPermuteAndFlip(AggregatorContract):
 
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
-            PermuteAndFlip(k=4, scale_flip=1.0).event(Panel(4, 3))
+            PermuteAndFlip(k=4, scale_flip=1.0).event(VoteShape(4, 3))
 
 
 class _Listing(AggregatorContract):
@@ -68,10 +68,16 @@ class _Listing(AggregatorContract):
         return [{"k": 0}, {"k": self.kbar + 1}, {"kbar": 0}, {"kbar": 2.0}]
 
     def test_a_domain_of_all_labels_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=rf"^Expected kbar < 2 for 2 labels, got kbar={self.kbar}$"):
-            self.make(Relation.REPLACE_RECORD).event(Panel(4, 2))
+        with pytest.raises(
+            ValueError, match=rf"^Expected kbar < 2 for 2 labels, got kbar={self.kbar}$"
+        ):
+            self.make(Relation.REPLACE_RECORD).event(VoteShape(4, 2))
         outlook = Outlook(
-            panel=Panel(60, 2), num_queries=9, delta=1e-5, relation=Relation.REPLACE_RECORD, labels_per_sample=2
+            shape=VoteShape(60, 2),
+            num_queries=9,
+            delta=1e-5,
+            relation=Relation.REPLACE_RECORD,
+            labels_per_sample=2,
         )
         assert not proposals(type(self.make(Relation.REPLACE_RECORD)), outlook)
 
@@ -93,7 +99,11 @@ class TestLimitedDomainTopK(_Listing):
     def law(self, votes: Votes, relation: Relation) -> Law:
         h = counts(votes)
         order = oracles.ranks(h)
-        end = h[order[self.kbar]] + relation.count_window + self.scale * math.log(self.kbar / self.delta)
+        end = (
+            h[order[self.kbar]]
+            + relation.count_window
+            + self.scale * math.log(self.kbar / self.delta)
+        )
         law: dict[tuple[int, ...], float] = defaultdict(float)
 
         def peel(listed: list[int], chance: float) -> None:
@@ -101,7 +111,9 @@ class TestLimitedDomainTopK(_Listing):
                 law[self.outcome(listed)] += chance
                 return
             left = [i for i in order[: self.kbar] if i not in listed]
-            law_of_one = oracles.softmax([*(h[i] / self.scale for i in left), end / self.scale]).tolist()
+            law_of_one = oracles.softmax(
+                [*(h[i] / self.scale for i in left), end / self.scale]
+            ).tolist()
             for i, p in zip(left, law_of_one, strict=False):
                 peel([*listed, i], chance * p)
             law[self.outcome(listed)] += chance * law_of_one[-1]
@@ -149,7 +161,7 @@ class TestTopStableTopK(_Listing):
         order = oracles.ranks(h)
         law: dict[tuple[int, ...], float] = defaultdict(float)
         for (ranks, tier), chance in tiered_law(
-            self.made(relation).mechanism(votes.panel), tuple(h[i] for i in order)
+            self.made(relation).mechanism(votes.shape), tuple(h[i] for i in order)
         ).items():
             law[self.outcome([order[rank] for rank in ranks], tier)] += chance
         return law
@@ -159,7 +171,7 @@ class TestTopStableTopK(_Listing):
 
     def test_rounds_that_cannot_be_are_refused(self) -> None:
         with pytest.raises(ValueError, match=rf"^Expected 0 or {self.k} rounds, got rounds=7$"):
-            self.make(Relation.REPLACE_RECORD).event(self.panel, tier=7)
+            self.make(Relation.REPLACE_RECORD).event(self.shape, tier=7)
 
 
 class TestTopStableTopKWithFallback(TestTopStableTopK):
@@ -168,15 +180,20 @@ class TestTopStableTopKWithFallback(TestTopStableTopK):
     @pytest.mark.parametrize("relation", Relation)
     def test_rounds_cost_what_peeling_does(self, relation: Relation) -> None:
         stable: Any = self.make(relation)
-        none, some = (stable.event(self.panel, relation, tier).cost(ORDERS).rdp for tier in (0, self.k))
-        more = replace(stable, scale_peel_stable=1e9).event(self.panel, relation).cost(ORDERS).rdp
+        none, some = (
+            stable.event(self.shape, relation, tier).cost(ORDERS).rdp for tier in (0, self.k)
+        )
+        more = replace(stable, scale_peel_stable=1e9).event(self.shape, relation).cost(ORDERS).rdp
         assert (some > none).all()
         np.testing.assert_allclose(more, none, rtol=1e-6)
 
 
 @cache
-def tiered_law(mechanism: TopStable, x: tuple[float, ...]) -> dict[tuple[tuple[int, ...], int], float]:
-    """Return the probability of every set of ranks and of the rounds that it took, from counts in descending order."""
+def tiered_law(
+    mechanism: TopStable, x: tuple[float, ...]
+) -> dict[tuple[tuple[int, ...], int], float]:
+    """Return the probability of every set of ranks and of the rounds that it took, from counts in
+    descending order."""
     law: dict[tuple[tuple[int, ...], int], float] = defaultdict(float)
     k = mechanism.k
     for size, chance in law_of_sizes(mechanism, x).items():
@@ -185,7 +202,9 @@ def tiered_law(mechanism: TopStable, x: tuple[float, ...]) -> dict[tuple[tuple[i
             law[tuple(range(size)), 0] += chance
             continue
         peels = oracles.sequences(pool, k)
-        parts = oracles.peel_law(tuple(v / mechanism.scale_peel for v in x[:pool]), peels, oracles.softmax)
+        parts = oracles.peel_law(
+            tuple(v / mechanism.scale_peel for v in x[:pool]), peels, oracles.softmax
+        )
         for peel, part in zip(peels, parts.tolist(), strict=True):
             law[tuple(sorted(peel)), k] += chance * part
     return law
@@ -208,13 +227,18 @@ class TestTopStableTopKByPeelingAlone(TestTopStableTopKWithFallback):
 class _SettlesNoFailure(TopStableTopK):
     """Settles the rounds that were run, and forgets with them that an unstable set may have passed.
 
-    They are run where none passed: their outcomes are those that may be told in its place, and have to pay for it.
+    They are run where none passed: their outcomes are those that may be told in its place, and have
+        to pay for it.
     """
 
-    def event(self, panel: Panel, relation: Relation | None = None, tier: int | None = None) -> Event:
-        found = super().event(panel, relation, tier)
+    def event(
+        self, shape: VoteShape, relation: Relation | None = None, tier: int | None = None
+    ) -> Event:
+        found = super().event(shape, relation, tier)
         assert isinstance(found, ComposedEvent)
-        kept = tuple(part for part in found.events if not tier or not isinstance(part, FailureEvent))
+        kept = tuple(
+            part for part in found.events if not tier or not isinstance(part, FailureEvent)
+        )
         return ComposedEvent(events=kept)
 
 
@@ -226,5 +250,7 @@ def test_a_failure_that_is_reserved_and_not_settled_is_refuted(relation: Relatio
 
     contract = Forgetful()
     contract.test_realised_cost_is_at_most_what_is_reserved(relation)
-    with pytest.raises(AssertionError, match=r"^Expected each tier to pay for what it tells, got inf too little"):
+    with pytest.raises(
+        AssertionError, match=r"^Expected each tier to pay for what it tells, got inf too little"
+    ):
         contract.test_realised_costs_hold_between_all_neighbors(relation, relation)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate._planning.gaps import gap_needed
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._events import GaussianEvent
 from pate.accounting._gaussian import gaussian_epsilon
@@ -34,7 +34,9 @@ class TestNoisyVotes(AggregatorContract):
     def test_hard_labels_are_those_of_the_soft_release(self) -> None:
         votes = Votes.from_counts(np.random.default_rng(0).integers(0, 9, (500, 5)), 8)
         soft, hard = (
-            NoisyVotes(sigma_votes=2.0, soft=soft).aggregate(votes, generator=np.random.default_rng(1))
+            NoisyVotes(sigma_votes=2.0, soft=soft).aggregate(
+                votes, generator=np.random.default_rng(1)
+            )
             for soft in (True, False)
         )
         np.testing.assert_array_equal(soft.labels, hard.labels)
@@ -56,7 +58,9 @@ class TestNoisyVotesWithALead(AggregatorContract):
         return NoisyVotes(sigma_votes=1.5, soft=False, min_lead=1.0, neighboring_relation=relation)
 
     def law(self, votes: Votes, relation: Relation) -> Law:
-        return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 1.5, lead=1.0)
+        return gaussian_labels_law(
+            [h - votes.num_teachers / 2 for h in counts(votes)], 1.5, lead=1.0
+        )
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"min_lead": -0.5}, {"min_lead": float("nan")}]
@@ -64,7 +68,9 @@ class TestNoisyVotesWithALead(AggregatorContract):
     def test_soft_counts_are_those_of_what_is_released(self) -> None:
         votes = Votes.from_counts(np.random.default_rng(0).integers(0, 9, (500, 5)), 8)
         every, some, hard = (
-            NoisyVotes(sigma_votes=2.0, min_lead=lead, soft=soft).aggregate(votes, generator=np.random.default_rng(1))
+            NoisyVotes(sigma_votes=2.0, min_lead=lead, soft=soft).aggregate(
+                votes, generator=np.random.default_rng(1)
+            )
             for lead, soft in ((0.0, True), (1.0, True), (1.0, False))
         )
         assert every.mask.all() and every.noisy_counts is not None and 0 < some.mask.mean() < 1
@@ -74,26 +80,34 @@ class TestNoisyVotesWithALead(AggregatorContract):
 
     def test_a_count_that_leads_by_more_keeps_its_label(self) -> None:
         plain, led = (
-            gap_needed(NoisyVotes(sigma_votes=10.0, min_lead=lead), Panel(100, 5), probability=0.9)
+            gap_needed(
+                NoisyVotes(sigma_votes=10.0, min_lead=lead), VoteShape(100, 5), probability=0.9
+            )
             for lead in (0.0, 3.0)
         )
-        assert plain is not None and led is not None and led.votes == pytest.approx(plain.votes + 3.0)
+        assert (
+            plain is not None and led is not None and led.votes == pytest.approx(plain.votes + 3.0)
+        )
 
 
 @pytest.mark.parametrize("relation", Relation)
 def test_cost_grows_with_the_number_of_labels(relation: Relation) -> None:
-    panel = Panel(800, 16)
+    shape = VoteShape(800, 16)
     for soft in (True, False):
-        event = NoisyVotes(sigma_votes=10.0, neighboring_relation=relation, soft=soft).event(panel)
+        event = NoisyVotes(sigma_votes=10.0, neighboring_relation=relation, soft=soft).event(shape)
         assert event == GaussianEvent(neighboring_relation=relation, noise_multiplier=2.5)
-    assert NoisyVotes(sigma_votes=10.0, min_lead=2.0, neighboring_relation=relation).event(panel) == event
+    assert (
+        NoisyVotes(sigma_votes=10.0, min_lead=2.0, neighboring_relation=relation).event(shape)
+        == event
+    )
 
 
 def test_a_teacher_that_stays_away_costs_what_its_ballot_moves() -> None:
-    """All of 20 labels for one sample after another, or none of them, told 600 times with a deviation of 500 votes."""
+    """All of 20 labels for one sample after another, or none of them, told 600 times with a
+    deviation of 500 votes."""
     sigma, queries, num_labels, delta = 500.0, 600, 20, 1e-6
     noisy = NoisyVotes(sigma_votes=sigma, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
-    event = noisy.event(Panel(800, num_labels))
+    event = noisy.event(VoteShape(800, num_labels))
     charged = RDPAccountant(relation=Relation.ADD_REMOVE_TEACHER).compose(event, queries)
     ballots = np.zeros((2, 800, num_labels), dtype=np.uint8)
     ballots[:, 1:401] = 1
@@ -125,7 +139,9 @@ def test_a_tie_gives_no_label() -> None:
     release = NoisyVotes(sigma_votes=1.0).aggregate(votes, generator=silent)
     assert release.labels.tolist() == [[0, 0, 0, 1, 1]] and release.noisy_counts is not None
     np.testing.assert_array_equal(release.noisy_counts, votes.counts)
-    release = NoisyVotes(sigma_votes=1.0, soft=False, min_lead=1.0).aggregate(votes, generator=silent)
+    release = NoisyVotes(sigma_votes=1.0, soft=False, min_lead=1.0).aggregate(
+        votes, generator=silent
+    )
     # a count at the lead above one half is not given, one at the lead below is denied
     assert release.labels.tolist() == [[0, 0, 0, 0, 1]]
     assert release.mask.tolist() == [[True, True, False, False, True]]

@@ -13,7 +13,7 @@ from scipy.special import expit, ndtr, ndtri
 import pate.aggregators
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import propose, title
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import (
@@ -44,8 +44,17 @@ def test_no_two_aggregators_share_the_name_of_a_noise_parameter() -> None:
 @pytest.mark.parametrize("cls", CONCRETE)
 def test_a_docstring_says_when_to_choose_it_and_what_it_guarantees(cls: type[Aggregator]) -> None:
     text = inspect.getdoc(cls) or ""
-    for word in ("Choose it", "Privacy:", "REPLACE_RECORD", "Args:", "Raises:", "neighboring_relation:"):
-        assert word in text or (word == "REPLACE_RECORD" and "That of `NoisyVotes`" in text.replace("that", "That"))
+    for word in (
+        "Choose it",
+        "Privacy:",
+        "REPLACE_RECORD",
+        "Args:",
+        "Raises:",
+        "neighboring_relation:",
+    ):
+        assert word in text or (
+            word == "REPLACE_RECORD" and "That of `NoisyVotes`" in text.replace("that", "That")
+        )
 
 
 @pytest.mark.parametrize("cls", CONCRETE)
@@ -68,7 +77,7 @@ def test_names_tell_aggregators_apart() -> None:
 @pytest.mark.slow
 def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     outlook = Outlook(
-        panel=Panel(60, 5),
+        shape=VoteShape(60, 5),
         num_queries=9,
         delta=1e-5,
         relation=NeighboringRelation.ADD_REMOVE_TEACHER,
@@ -83,14 +92,17 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     assert proposers == set(registered().values()) == set(CONCRETE) - {SiloVotes}
     assert not any("predictions" in each.needs for each in proposed)
     assert {each.neighboring_relation for each in proposed} == {outlook.relation}
-    wide = propose(replace(outlook, panel=Panel(60, 65), labels_per_sample=65))
+    wide = propose(replace(outlook, shape=VoteShape(60, 65), labels_per_sample=65))
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
-    with pytest.raises(ValueError, match=r"k \(--aggregator\.k\), which follows from how many labels"):
+    with pytest.raises(
+        ValueError, match=r"k \(--aggregator\.k\), which follows from how many labels"
+    ):
         propose(replace(outlook, labels_per_sample=None))
 
 
 def test_switches_are_set_as_they_are_described() -> None:
-    """Soft counts wherever all labels have them, sets of all sizes, and nothing that costs more or needs a student."""
+    """Soft counts wherever all labels have them, sets of all sizes, and nothing that costs more or
+    needs a student."""
     switches = {
         (cls.__name__, field.name)
         for cls in CONCRETE
@@ -105,24 +117,38 @@ def test_switches_are_set_as_they_are_described() -> None:
 
 def test_noise_that_may_be_infinite_is_refused() -> None:
     assert NoisyVotes(sigma_votes=1e300).noise == {"sigma_votes": 1e300}
-    with pytest.raises(ValueError, match=r"^Expected sigma_votes <= 1e\+300, got sigma_votes=1\.1e\+300$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected sigma_votes <= 1e\+300, got sigma_votes=1\.1e\+300$"
+    ):
         NoisyVotes(sigma_votes=1.1e300)
 
 
 STABLE: dict[str, float] = {"scale_gap": 2.0, "sigma_test": 9.0, "delta_test": 1e-4}
-LISTED: dict[str, float] = {"scale_threshold_stable": 3.0, "scale_gap_stable": 3.0, "scale_peel_stable": 1.0}
-FIXED: dict[str, float] = {f"{name}_fixed": scale for name, scale in STABLE.items()} | {"scale_peel_fixed": 1.0}
+LISTED: dict[str, float] = {
+    "scale_threshold_stable": 3.0,
+    "scale_gap_stable": 3.0,
+    "scale_peel_stable": 1.0,
+}
+FIXED: dict[str, float] = {f"{name}_fixed": scale for name, scale in STABLE.items()} | {
+    "scale_peel_fixed": 1.0
+}
 LIMITED = LimitedDomainTopK(k=1, kbar=2, scale_domain=4.0, delta_domain=1e-4)
 ANSWERED: dict[str, tuple[Aggregator, float]] = {
     "counts": (NoisyVotes(sigma_votes=10.0), 1.0),
     "sets": (Peeling(k=2, scale_peel=1.0), 1.0),
     "leads": (NoisyVotes(sigma_votes=10.0, min_lead=15.0), float(ndtr(0.5) + ndtr(-3.5))),
-    "majority": (StableMajority(sigma_majority=5.0, delta_majority=1e-4), float(ndtr(19 / 5 + ndtri(1e-4)))),
+    "majority": (
+        StableMajority(sigma_majority=5.0, delta_majority=1e-4),
+        float(ndtr(19 / 5 + ndtri(1e-4))),
+    ),
     "gaps": (StableTopK(**STABLE), float(ndtr(38 / 9 + ndtri(1e-4)))),  # type: ignore[arg-type]
     "fixed": (FixedStableTopK(k=2, pull=0.0, **FIXED), float(ndtr(38 / 9 + ndtri(1e-4)))),  # type: ignore[arg-type]
     "fallback": (FixedStableTopK(k=2, pull=0.0, fallback=True, **FIXED), 1.0),  # type: ignore[arg-type]
     "domain": (LIMITED, float(expit(38 / 4 + math.log(1e-4)))),
-    "rounds": (Rounds(rounds=(NoisyVotes(sigma_votes=10.0), LIMITED)), float(expit(38 / 4 + math.log(1e-4)))),
+    "rounds": (
+        Rounds(rounds=(NoisyVotes(sigma_votes=10.0), LIMITED)),
+        float(expit(38 / 4 + math.log(1e-4))),
+    ),
 }
 
 
@@ -130,22 +156,26 @@ ANSWERED: dict[str, tuple[Aggregator, float]] = {
 def test_most_is_answered_of_teachers_of_one_mind(kind: str) -> None:
     """Forty of them give two labels of four; as often as is said, and as in closed form."""
     aggregator, expected = ANSWERED[kind]
-    most = aggregator.most_answered(Panel(40, 4))
+    most = aggregator.most_answered(VoteShape(40, 4))
     assert most == pytest.approx(expected, rel=1e-9)
-    votes = replace(Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40), features=np.zeros((2000, 1)))
-    answered = aggregator.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
+    votes = replace(
+        Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40), features=np.zeros((2000, 1))
+    )
+    answered = (
+        aggregator.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
+    )
     if kind != "leads":  # one label by one
         assert abs(answered - most) <= 4 * math.sqrt(most * (1 - most) / 2000)
 
 
 def test_a_list_is_bounded_by_the_widest_of_its_gaps() -> None:
-    panel = Panel(40, 4)
+    shape = VoteShape(40, 4)
     listed = TopStableTopK(k=1, kbar=2, delta_stable=1e-5, **LISTED)  # type: ignore[arg-type]
     assert not listed.fallback
-    most = listed.most_answered(panel)
-    assert most == pytest.approx(listed.mechanism(panel).chance_to_pass(38)) and 0.2 < most < 1
-    assert replace(listed, delta_stable=0.9).most_answered(panel) == 1
-    assert replace(listed, fallback=True).most_answered(panel) == 1
+    most = listed.most_answered(shape)
+    assert most == pytest.approx(listed.mechanism(shape).chance_to_pass(38)) and 0.2 < most < 1
+    assert replace(listed, delta_stable=0.9).most_answered(shape) == 1
+    assert replace(listed, fallback=True).most_answered(shape) == 1
     votes = Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40)
     answered = listed.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
     assert most / 4 < answered < most + 4 * math.sqrt(most / 2000)
@@ -154,17 +184,25 @@ def test_a_list_is_bounded_by_the_widest_of_its_gaps() -> None:
 def test_what_is_missing_is_named_as_noise_where_it_is_all_noise() -> None:
     for blank, missing in (
         (NoisyVotes.blank(), r"the noise of NoisyVotes \(--aggregator\.sigma_votes\)"),
-        (Peeling.blank(), r"all parameters of Peeling \(--aggregator\.k, --aggregator\.scale_peel\)"),
+        (
+            Peeling.blank(),
+            r"all parameters of Peeling \(--aggregator\.k, --aggregator\.scale_peel\)",
+        ),
         (Peeling.blank(k=2), r"the noise of Peeling \(--aggregator\.scale_peel\)"),
     ):
         with pytest.raises(ValueError, match=rf"^Expected {missing}, got noise=None$"):
-            blank.expect_complete()
+            blank.require_complete()
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.7, 3.0])
 def test_noise_is_a_millionth_more_than_is_needed_at_most(epsilon: float) -> None:
-    target = Target(epsilon=epsilon, delta=1e-6, num_queries=7, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
-    noisy, panel = NoisyVotes(sigma_votes=1.0), Panel(40, 4)
-    found, least = noisy.calibrated(target, panel), noisy.calibrated(target, panel, tolerance=1e-12)
+    target = Target(
+        epsilon=epsilon,
+        delta=1e-6,
+        num_queries=7,
+        neighboring_relation=NeighboringRelation.REPLACE_RECORD,
+    )
+    noisy, shape = NoisyVotes(sigma_votes=1.0), VoteShape(40, 4)
+    found, least = noisy.calibrated(target, shape), noisy.calibrated(target, shape, tolerance=1e-12)
     assert found is not None and least is not None
     assert 1 <= found.sigma_votes / least.sigma_votes <= 1 + 1e-6

@@ -47,7 +47,9 @@ def test_64_labels_and_no_more() -> None:
     generator = np.random.default_rng(0)
     ballots = np.zeros((3, 30, 64), dtype=np.uint8)
     ballots[0], ballots[1, :, 63], ballots[2, :, ::2] = 1, 1, 1
-    release = Powerset(scale_powerset=0.1).aggregate(Votes.from_ballots(ballots), generator=generator)
+    release = Powerset(scale_powerset=0.1).aggregate(
+        Votes.from_ballots(ballots), generator=generator
+    )
     np.testing.assert_array_equal(release.labels, ballots[:, 0])
     wide = Votes.from_ballots(np.zeros((1, 2, 65), dtype=np.uint8))
     with pytest.raises(ValueError, match="Expected num_labels <= 64, got num_labels=65"):
@@ -57,7 +59,9 @@ def test_64_labels_and_no_more() -> None:
 def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
     ballots = np.zeros((2, 70_000, 64), dtype=np.uint8)
     ballots[1, :, 5] = 1
-    release = Powerset(scale_powerset=1.0).aggregate(Votes.from_ballots(ballots), generator=np.random.default_rng(0))
+    release = Powerset(scale_powerset=1.0).aggregate(
+        Votes.from_ballots(ballots), generator=np.random.default_rng(0)
+    )
     np.testing.assert_array_equal(release.labels, ballots[:, 0])
 
 
@@ -75,13 +79,18 @@ def test_sets_nobody_voted_for_are_uniform() -> None:
 def test_sets_are_numbers_whose_bits_are_labels(num_labels: int) -> None:
     ballots = (np.random.default_rng(0).random((5, 11, num_labels)) < 0.5).astype(np.uint8)
     codes = powerset._encode(ballots)
-    assert codes.tolist() == [[sum(int(b) << j for j, b in enumerate(x)) for x in each] for each in ballots]
+    assert codes.tolist() == [
+        [sum(int(b) << j for j, b in enumerate(x)) for x in each] for each in ballots
+    ]
     np.testing.assert_array_equal(powerset._decode(codes[:, 0], num_labels), ballots[:, 0])
 
 
 @pytest.mark.parametrize("scale", [0.8, 3.0])
-def test_chances_by_floats_are_those_of_fractions_one_by_one(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A set is proposed by its share, and kept with its weight over that, and over a rate that all rows exceed."""
+def test_chances_by_floats_are_those_of_fractions_one_by_one(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set is proposed by its share, and kept with its weight over that, and over a rate that all
+    rows exceed."""
     ballots = (np.random.default_rng(0).random((300, 4, 3)) < 0.4).astype(np.uint8)
     places = set()
 
@@ -90,7 +99,10 @@ def test_chances_by_floats_are_those_of_fractions_one_by_one(scale: float, monke
         for place, log_chance in enumerate(proposals.log_chances.tolist()):
             factor, low, high = proposals.chance(place)
             falls = math.exp(-low) - (0 if high is None else math.exp(-high))
-            assert math.log(factor * falls) == pytest.approx(log_chance, abs=1e-9) and log_chance < -race.SLACK / 2
+            assert (
+                math.log(factor * falls) == pytest.approx(log_chance, abs=1e-9)
+                and log_chance < -race.SLACK / 2
+            )
             places.add(high is None)
         return proposals.outcomes
 
@@ -101,7 +113,8 @@ def test_chances_by_floats_are_those_of_fractions_one_by_one(scale: float, monke
 
 
 def test_chances_by_floats_are_those_of_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left to floats in the second half, and all comes out the same, sets that nobody named included."""
+    """Nothing is left to floats in the second half, and all comes out the same, sets that nobody
+    named included."""
     ballots = (np.random.default_rng(0).random((100, 4, 3)) < 0.4).astype(np.uint8)
 
     def drawn() -> np.ndarray:

@@ -1,4 +1,5 @@
-"""Rounds keep the contract, and a later round sees of the earlier ones nothing but what they released."""
+"""Rounds keep the contract, and a later round sees of the earlier ones nothing but what they
+released."""
 
 import itertools
 import math
@@ -24,7 +25,7 @@ from pate._release.labels import label as label_stage
 from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._vote_store import finished_votes
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._events import GaussianEvent
@@ -49,7 +50,7 @@ from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.aggregators.test_clipped_votes import joint_clipped_law
 from tests.release.test_labels_crash import resolve
 
-PANEL = Panel(40, 3)
+PANEL = VoteShape(40, 3)
 
 
 def given_in_first_round(votes: Votes, sigma: float) -> list[tuple[np.ndarray, float]]:
@@ -58,7 +59,9 @@ def given_in_first_round(votes: Votes, sigma: float) -> list[tuple[np.ndarray, f
     chances = ndtr((votes.counts.ravel() - votes.num_teachers / 2) / sigma)
     found = []
     for labels in itertools.product((0, 1), repeat=votes.counts.size):
-        chance = math.prod(p if label else 1 - p for label, p in zip(labels, chances.tolist(), strict=True))
+        chance = math.prod(
+            p if label else 1 - p for label, p in zip(labels, chances.tolist(), strict=True)
+        )
         found.append((np.array(labels).reshape(shape), chance))
     return found
 
@@ -66,7 +69,10 @@ def given_in_first_round(votes: Votes, sigma: float) -> list[tuple[np.ndarray, f
 @cache
 def student_says(labels: tuple[int, ...], num_labels: int) -> np.ndarray:
     """Return the predictions of the public student of labels, on the same queries."""
-    features, targets = np.full((len(labels) // num_labels, 1), 2.0), np.array(labels).reshape(-1, num_labels)
+    features, targets = (
+        np.full((len(labels) // num_labels, 1), 2.0),
+        np.array(labels).reshape(-1, num_labels),
+    )
     return fit_linear(features, targets, np.ones(targets.shape, dtype=bool)).predict(features)
 
 
@@ -84,7 +90,11 @@ class TestRounds(BatchContract):
         return Rounds(rounds=(first, self.last(relation)), neighboring_relation=relation)
 
     def last(self, relation: Relation) -> Aggregator:
-        return ClippedVotes(multiplier_clipped=self.multiplier, around_predictions=True, neighboring_relation=relation)
+        return ClippedVotes(
+            multiplier_clipped=self.multiplier,
+            around_predictions=True,
+            neighboring_relation=relation,
+        )
 
     def joint_law(self, votes: Votes, relation: Relation) -> Law:
         law: dict[tuple[int, ...], float] = defaultdict(float)
@@ -116,7 +126,10 @@ class TestRoundsBeforeAScreen(TestRounds):
     def last(self, relation: Relation) -> Aggregator:
         answers = NoisyVotes(sigma_votes=1.2, neighboring_relation=relation)
         return InteractiveScreen(
-            answers=answers, sigma_interactive=0.8, threshold_interactive=1.0, neighboring_relation=relation
+            answers=answers,
+            sigma_interactive=0.8,
+            threshold_interactive=1.0,
+            neighboring_relation=relation,
         )
 
     def last_law(self, votes: Votes, predictions: np.ndarray) -> Law:
@@ -126,7 +139,9 @@ class TestRoundsBeforeAScreen(TestRounds):
             asked = float(ndtr((np.abs(h - votes.num_teachers * said).mean() - 1.0) / 0.8))
             kept = (*(int(p > 0.5) for p in said), *(1 for _ in said), 0)
             single = {kept: 1 - asked}
-            for outcome, chance in gaussian_labels_law((h - votes.num_teachers / 2).tolist(), 1.2).items():
+            for outcome, chance in gaussian_labels_law(
+                (h - votes.num_teachers / 2).tolist(), 1.2
+            ).items():
                 single[(*outcome[:-1], 1)] = asked * chance
             law = {(*a, *b): p * q for a, p in law.items() for b, q in single.items()}
         return law
@@ -141,7 +156,10 @@ class TestRoundsOfCounts(AggregatorContract):
 
     def make(self, relation: Relation) -> Aggregator:
         common: dict[str, Any] = {"neighboring_relation": relation}
-        return Rounds(rounds=(NoisyVotes(sigma_votes=2.0, **common), NoisyVotes(sigma_votes=3.0, **common)), **common)
+        return Rounds(
+            rounds=(NoisyVotes(sigma_votes=2.0, **common), NoisyVotes(sigma_votes=3.0, **common)),
+            **common,
+        )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         sigma = (1 / 4 + 1 / 9) ** -0.5
@@ -160,7 +178,12 @@ class Says(NoisyVotes):
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         counts = np.array(self.told)
         labels = (2 * counts > votes.num_teachers).astype(np.uint8)
-        return Release(labels, np.ones(labels.shape, dtype=bool), noisy_counts=counts, noise_std=self.sigma_votes)
+        return Release(
+            labels,
+            np.ones(labels.shape, dtype=bool),
+            noisy_counts=counts,
+            noise_std=self.sigma_votes,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,27 +212,44 @@ def test_a_later_round_sees_what_was_released_and_nothing_else() -> None:
     assert first.ballots is not None and second.ballots is not None
     told = tuple(map(tuple, first.counts.astype(float).tolist()))
     heard: list[np.ndarray] = []
-    rounds = Rounds(rounds=(Says(sigma_votes=1.0, told=told), Hears(multiplier_clipped=5.0, heard=heard)))
+    rounds = Rounds(
+        rounds=(Says(sigma_votes=1.0, told=told), Hears(multiplier_clipped=5.0, heard=heard))
+    )
     assert (first.ballots != second.ballots).any()
     for votes in (first, replace(second, predictions=np.full(second.counts.shape, 0.9))):
         rounds.aggregate(votes, generator=np.random.default_rng(0))
     np.testing.assert_array_equal(heard[0], heard[1])
     # and it follows what was released
     other = replace(
-        rounds, rounds=(Says(sigma_votes=1.0, told=tuple(map(tuple, second.counts.tolist()))), rounds.rounds[1])
+        rounds,
+        rounds=(
+            Says(sigma_votes=1.0, told=tuple(map(tuple, second.counts.tolist()))),
+            rounds.rounds[1],
+        ),
     )
     other.aggregate(first, generator=np.random.default_rng(0))
     assert np.abs(heard[2] - heard[0]).max() > 0.1
-    released = Release(np.zeros((60, 3), np.uint8), np.ones((60, 3), bool), noisy_counts=np.array(told), noise_std=1.0)
+    released = Release(
+        np.zeros((60, 3), np.uint8),
+        np.ones((60, 3), bool),
+        noisy_counts=np.array(told),
+        noise_std=1.0,
+    )
     assert first.features is not None
-    np.testing.assert_array_equal(heard[0], student_of(released, first.features, 40).predict(first.features))
+    np.testing.assert_array_equal(
+        heard[0], student_of(released, first.features, 40).predict(first.features)
+    )
     assert student_of(released, first.features, 40).departs.all()
 
 
 def test_rounds_compose() -> None:
-    """Of Gaussian rounds, squared inverse multipliers add up; the ledger's figure is that of one such mechanism."""
+    """Of Gaussian rounds, squared inverse multipliers add up; the ledger's figure is that of one
+    such mechanism."""
     rounds = Rounds(
-        rounds=(ClippedVotes(multiplier_clipped=30.0), ClippedVotes(multiplier_clipped=40.0, around_predictions=True))
+        rounds=(
+            ClippedVotes(multiplier_clipped=30.0),
+            ClippedVotes(multiplier_clipped=40.0, around_predictions=True),
+        )
     )
     single = GaussianEvent(neighboring_relation=Relation.REPLACE_RECORD, noise_multiplier=24.0)
     for count in (1, 600):
@@ -226,7 +266,10 @@ def test_what_a_screen_passes_on_is_settled_and_earlier_rounds_in_full(relation:
     first = ClippedVotes(multiplier_clipped=20.0, neighboring_relation=relation)
     answers = ClippedVotes(multiplier_clipped=5.0, neighboring_relation=relation)
     screen = ConfidentScreen(
-        answers=answers, sigma_confident=2.0, threshold_confident=12.0, neighboring_relation=relation
+        answers=answers,
+        sigma_confident=2.0,
+        threshold_confident=12.0,
+        neighboring_relation=relation,
     )
     rounds = Rounds(rounds=(first, screen), neighboring_relation=relation)
     votes = random_votes(3)
@@ -234,10 +277,12 @@ def test_what_a_screen_passes_on_is_settled_and_earlier_rounds_in_full(relation:
     assert release.tiers is not None
     asked = int((release.tiers == 1).sum())
     assert 0 < asked < 60
-    charged = {count: events[relation] for events, count in rounds.charges(release, votes.panel)}
+    charged = {count: events[relation] for events, count in rounds.charges(release, votes.shape)}
     for tier, count in ((0, 60 - asked), (1, asked)):
-        parts = [first.event(votes.panel), screen.event(votes.panel, tier=tier)]
-        np.testing.assert_allclose(charged[count].cost().rdp, sum(part.cost().rdp for part in parts))
+        parts = [first.event(votes.shape), screen.event(votes.shape, tier=tier)]
+        np.testing.assert_allclose(
+            charged[count].cost().rdp, sum(part.cost().rdp for part in parts)
+        )
 
 
 def test_counts_are_joined_by_their_precision() -> None:
@@ -260,7 +305,10 @@ def test_counts_are_joined_by_their_precision() -> None:
 
 def test_a_tie_of_joined_counts_gives_no_label() -> None:
     mask, labels = np.ones((1, 2), dtype=bool), np.zeros((1, 2), dtype=np.uint8)
-    tie, more = (Release(labels, mask, noisy_counts=np.array([counts]), noise_std=1.0) for counts in ([2, 5], [8, 6]))
+    tie, more = (
+        Release(labels, mask, noisy_counts=np.array([counts]), noise_std=1.0)
+        for counts in ([2, 5], [8, 6])
+    )
     assert combined(tie, more, 10).labels.tolist() == [[0, 1]]
 
 
@@ -272,7 +320,10 @@ def test_a_student_is_of_counts_where_their_noise_is_known_and_else_of_labels() 
     release = Release(labels, mask, noisy_counts=counts, noise_std=2.0)
     for changed, expected in (
         (release, fit_linear(features, counts / 40, mask, noise_std=2 / 40)),
-        (release._replace(noise_std=None, linear=True), linear_student_of(features, counts / 40, labels)),
+        (
+            release._replace(noise_std=None, linear=True),
+            linear_student_of(features, counts / 40, labels),
+        ),
         (release._replace(noise_std=None), fit_linear(features, labels, mask)),
         (release._replace(noisy_counts=None), fit_linear(features, labels, mask)),
     ):
@@ -285,7 +336,9 @@ def test_rounds_need_what_one_of_them_needs() -> None:
     noisy, clipped = NoisyVotes(sigma_votes=1.0), ClippedVotes(multiplier_clipped=1.0)
     scores = ScoreVotes(multiplier_scores=1.0)
     around = replace(clipped, around_predictions=True)
-    assert Rounds(rounds=(noisy,)).needs == {"counts"} and Rounds(rounds=(clipped,)).needs == {"ballots"}
+    assert Rounds(rounds=(noisy,)).needs == {"counts"} and Rounds(rounds=(clipped,)).needs == {
+        "ballots"
+    }
     assert Rounds(rounds=(noisy, around)).needs == {"counts", "ballots", "features"}
     assert Rounds(rounds=(scores,)).needs == {"features", "voters"}
     screen = ConfidentScreen(answers=scores, sigma_confident=1.0, threshold_confident=2.0)
@@ -295,9 +348,13 @@ def test_rounds_need_what_one_of_them_needs() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_answers_of_a_linear_model_are_averaged_with_no_counts(first: bool) -> None:
-    """They have all the noise of the model: a round of them stands for itself, as does one that comes after it."""
+    """They have all the noise of the model: a round of them stands for itself, as does one that
+    comes after it."""
     votes = random_votes(4).with_voters()
-    parts: tuple[Aggregator, ...] = (ClippedVotes(multiplier_clipped=50.0), ScoreVotes(multiplier_scores=50.0))
+    parts: tuple[Aggregator, ...] = (
+        ClippedVotes(multiplier_clipped=50.0),
+        ScoreVotes(multiplier_scores=50.0),
+    )
     rounds = Rounds(rounds=parts[::-1] if first else parts)
     release = rounds.aggregate(votes, generator=np.random.default_rng(0))
     generator = np.random.default_rng(0)
@@ -323,13 +380,19 @@ def test_a_screen_keeps_the_labels_of_a_linear_model() -> None:
 
 def test_a_round_that_leaves_queries_unanswered_teaches_of_those_that_it_answered() -> None:
     votes = random_votes(4)
-    screen = ConfidentScreen(answers=NoisyVotes(sigma_votes=0.5), sigma_confident=0.5, threshold_confident=13.0)
+    screen = ConfidentScreen(
+        answers=NoisyVotes(sigma_votes=0.5), sigma_confident=0.5, threshold_confident=13.0
+    )
     heard: list[np.ndarray] = []
     rounds = Rounds(rounds=(screen, Hears(multiplier_clipped=0.01, heard=heard)))
     release = rounds.aggregate(votes, generator=np.random.default_rng(0))
     first = screen.aggregate(votes, generator=np.random.default_rng(0))
     assert 0 < first.mask.all(axis=1).sum() < 60
-    assert votes.features is not None and first.noisy_counts is not None and first.noise_std is not None
+    assert (
+        votes.features is not None
+        and first.noisy_counts is not None
+        and first.noise_std is not None
+    )
     answered = first.mask.all(axis=1)
     student = fit_linear(
         votes.features[answered],
@@ -339,7 +402,9 @@ def test_a_round_that_leaves_queries_unanswered_teaches_of_those_that_it_answere
     )
     np.testing.assert_allclose(heard[0], student.predict(votes.features), atol=1e-9)
     assert release.mask.all() and release.tiers is None
-    np.testing.assert_array_equal(release.labels[votes.counts != 20], (votes.counts > 20)[votes.counts != 20])
+    np.testing.assert_array_equal(
+        release.labels[votes.counts != 20], (votes.counts > 20)[votes.counts != 20]
+    )
 
 
 def test_rounds_that_cannot_be() -> None:
@@ -347,8 +412,14 @@ def test_rounds_that_cannot_be() -> None:
     other = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
     for rounds, message in (
         ((), "Expected at least one round, got rounds="),
-        ((around, around), "Expected a first round that needs no predictions, got rounds_0='ClippedVotes'"),
-        ((ClippedVotes(multiplier_clipped=1.0), other), "Expected rounds for replace_record, got rounds[1]"),
+        (
+            (around, around),
+            "Expected a first round that needs no predictions, got rounds_0='ClippedVotes'",
+        ),
+        (
+            (ClippedVotes(multiplier_clipped=1.0), other),
+            "Expected rounds for replace_record, got rounds[1]",
+        ),
     ):
         with pytest.raises(ValueError) as raised:
             Rounds(rounds=rounds)
@@ -356,15 +427,21 @@ def test_rounds_that_cannot_be() -> None:
 
 
 def test_the_default_spends_a_quarter_before_and_the_rest_after() -> None:
-    outlook = Outlook(panel=PANEL, num_queries=50, delta=1e-5, relation=Relation.REPLACE_RECORD)
+    outlook = Outlook(shape=PANEL, num_queries=50, delta=1e-5, relation=Relation.REPLACE_RECORD)
     (default,) = proposals(Rounds, outlook)
     for epsilon in (0.1, 1.0, 8.0):
-        target = Target(epsilon=epsilon, delta=1e-5, num_queries=50, neighboring_relation=outlook.relation)
-        budget = Budget(max_epsilon=epsilon, delta=1e-5, neighboring_relation=outlook.relation, max_delta0=0.0)
+        target = Target(
+            epsilon=epsilon, delta=1e-5, num_queries=50, neighboring_relation=outlook.relation
+        )
+        budget = Budget(
+            max_epsilon=epsilon, delta=1e-5, neighboring_relation=outlook.relation, max_delta0=0.0
+        )
         found = scale_to_target(default, target, PANEL, budget)
         first, last = (each.noise["multiplier_clipped"] for each in found.rounds)  # type: ignore[attr-defined]
         assert (first / last) ** 2 == pytest.approx(3, rel=1e-4)
-        assert epsilon * (1 - 1e-5) < epsilon_of(found.event(PANEL), count=50, delta=1e-5) <= epsilon
+        assert (
+            epsilon * (1 - 1e-5) < epsilon_of(found.event(PANEL), count=50, delta=1e-5) <= epsilon
+        )
     tau = TauVoting(tau=1.0, sigma_tau=1.0, threshold_tau=20.0, around_predictions=True)
     before = two_rounds(tau, outlook)
     share = [epsilon_of(each.event(PANEL), count=50, delta=1e-5) for each in before.rounds]
@@ -372,7 +449,9 @@ def test_the_default_spends_a_quarter_before_and_the_rest_after() -> None:
 
 
 def label(run: Path, *words: str) -> int:
-    return cli.main(["label", "--num_queries=50", "--delta=1e-3", "--overwrite", "--run", str(run), *words])
+    return cli.main(
+        ["label", "--num_queries=50", "--delta=1e-3", "--overwrite", "--run", str(run), *words]
+    )
 
 
 @pytest.mark.slow
@@ -380,8 +459,13 @@ def test_a_target_alone_is_labelled_in_rounds(copied: Path, tmp_path: Path) -> N
     """And the settings that it wrote, or those of a file that names rounds, find these labels."""
     assert label(copied, "--target_epsilon=1", "--noise_seed=1") == 0
     released = ReleasedLabels.load(copied)
-    settings = yaml.safe_load((copied / "public" / "label.yaml").read_text())["aggregator"]["init_args"]["rounds"]
-    assert [each["class_path"].rpartition(".")[2] for each in settings] == ["ClippedVotes", "ClippedVotes"]
+    settings = yaml.safe_load((copied / "public" / "label.yaml").read_text())["aggregator"][
+        "init_args"
+    ]["rounds"]
+    assert [each["class_path"].rpartition(".")[2] for each in settings] == [
+        "ClippedVotes",
+        "ClippedVotes",
+    ]
     assert [each["init_args"]["around_predictions"] for each in settings] == [False, True]
     entries = read_ledger(copied / "ledger.sqlite").entries
     assert len(entries) == 2
@@ -391,7 +475,9 @@ def test_a_target_alone_is_labelled_in_rounds(copied: Path, tmp_path: Path) -> N
     assert label(copied, "--config", str(copied / "public" / "label.yaml"), "--noise_seed=1") == 0
     assert (copied / "public" / "labels.npz").read_bytes() == kept
     again = tmp_path / "rounds.yaml"
-    again.write_text(yaml.safe_dump({"aggregator": {"class_path": "Rounds", "init_args": {"rounds": settings}}}))
+    again.write_text(
+        yaml.safe_dump({"aggregator": {"class_path": "Rounds", "init_args": {"rounds": settings}}})
+    )
     assert label(copied, "--config", str(again), "--target_epsilon=1", "--noise_seed=1") == 0
     np.testing.assert_array_equal(ReleasedLabels.load(copied).ids, released.ids)
     for each in read_ledger(copied / "ledger.sqlite").entries[1:]:
@@ -402,18 +488,27 @@ class Killed(KeyboardInterrupt):
     pass
 
 
-@pytest.mark.parametrize("step", ["pate.aggregators._rounds.student_of", "pate.aggregators._rounds.combined"])
+@pytest.mark.parametrize(
+    "step", ["pate.aggregators._rounds.student_of", "pate.aggregators._rounds.combined"]
+)
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     step: str, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pate._release.transaction.draw_key", lambda: 11)
     rounds = Rounds(
-        rounds=(ClippedVotes(multiplier_clipped=9.0), ClippedVotes(multiplier_clipped=5.0, around_predictions=True))
+        rounds=(
+            ClippedVotes(multiplier_clipped=9.0),
+            ClippedVotes(multiplier_clipped=5.0, around_predictions=True),
+        )
     )
 
     def release(noise_seed: int | None = None) -> None:
         run = Run(copied, overwrite=True)
-        label_stage(run, finished_votes(run), LabelSettings(rounds, num_queries=60, delta=1e-3, noise_seed=noise_seed))
+        label_stage(
+            run,
+            finished_votes(run),
+            LabelSettings(rounds, num_queries=60, delta=1e-3, noise_seed=noise_seed),
+        )
 
     drawn, original, following = [], ClippedVotes.aggregate, resolve(step)
 
@@ -449,4 +544,8 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
 def test_the_code_of_every_round_is_part_of_the_question() -> None:
     """Noise that was begun with is for the same code alone, that of classes within rounds too."""
     rounds = Rounds(rounds=(ClippedVotes(multiplier_clipped=1.0), Says(sigma_votes=1.0)))
-    assert {path.name for path in code_of(rounds)} == {"_rounds.py", "_clipped_votes.py", Path(__file__).name}
+    assert {path.name for path in code_of(rounds)} == {
+        "_rounds.py",
+        "_clipped_votes.py",
+        Path(__file__).name,
+    }

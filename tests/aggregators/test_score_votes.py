@@ -1,4 +1,5 @@
-"""Score votes spend what they say, learn what is there, and leave their student in what they release."""
+"""Score votes spend what they say, learn what is there, and leave their student in what they
+release."""
 
 import math
 from collections.abc import Hashable
@@ -23,12 +24,18 @@ from pate._voters import (
     Voters,
     encode_scores,
 )
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._events import GaussianEvent
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import _score_votes as score_votes
-from pate.aggregators._score_votes import Learner, ScoreVotes, learned_without_noise, noisy_count, noisy_sum
+from pate.aggregators._score_votes import (
+    Learner,
+    ScoreVotes,
+    learned_without_noise,
+    noisy_count,
+    noisy_sum,
+)
 from pate.testing._audit import sampled_epsilon
 
 NUM_LABELS = 4
@@ -37,9 +44,12 @@ LEVELS = np.array([0.0, -1.0, -2.5, 2.0])
 
 
 def drawn(num: int, generator: np.random.Generator) -> tuple[FloatArray, UInt8Array]:
-    """Return features and labels of a logistic model, in which the last label is the same for all."""
+    """Return features and labels of a logistic model, in which the last label is the same for
+    all."""
     features = generator.normal(size=(num, 6)) * np.geomspace(2, 0.3, 6)
-    return features, (generator.random((num, NUM_LABELS)) < expit(features @ WEIGHTS + LEVELS)).astype(np.uint8)
+    return features, (
+        generator.random((num, NUM_LABELS)) < expit(features @ WEIGHTS + LEVELS)
+    ).astype(np.uint8)
 
 
 PUBLIC, _ = drawn(300, np.random.default_rng(2))
@@ -61,7 +71,11 @@ def first_question(constant: float = 1.0, num_labels: int = NUM_LABELS) -> Quest
     shape = (GEOMETRY.num_directions, num_labels)
     shares = np.full(shape[0], 1 / shape[0])
     return Question(
-        geometry=GEOMETRY, shares=shares, constant=constant, levels=np.zeros(num_labels), slopes=np.zeros(shape)
+        geometry=GEOMETRY,
+        shares=shares,
+        constant=constant,
+        levels=np.zeros(num_labels),
+        slopes=np.zeros(shape),
     )
 
 
@@ -75,12 +89,17 @@ def make(multiplier: float, relation: Relation = Relation.REPLACE_RECORD) -> Sco
 def test_a_median_and_its_sum_cost_their_multiplier(
     num_voters: int, multiplier: float, candidate: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Squared inverse multipliers of all comparisons and of the sum add up, whatever clip was found."""
+    """Squared inverse multipliers of all comparisons and of the sum add up, whatever clip was
+    found."""
     searches, clips = [], []
     generator = np.random.default_rng(0)
     voters, largest = voters_of(num_voters, generator), first_question().largest_norm
     least = voters.least_norm(first_question())
-    sought = [largest * 2 ** (-k / 4) for k in range(47, -1, -1) if k == 0 or largest * 2 ** (-(k - 1) / 4) > least]
+    sought = [
+        largest * 2 ** (-k / 4)
+        for k in range(47, -1, -1)
+        if k == 0 or largest * 2 ** (-(k - 1) / 4) > least
+    ]
 
     def find(sizes: FloatArray, candidates: FloatArray, *, sigma: float, **rest: Any) -> float:
         searches.append((math.ceil(math.log2(len(candidates))), sigma))
@@ -92,7 +111,10 @@ def test_a_median_and_its_sum_cost_their_multiplier(
     release = noisy_sum(voters, first_question(), num_voters, multiplier, generator)
     clip = clips[0] if clips else largest
     assert release.clip == clip
-    of_median, of_sum = sum(steps / sigma**2 for steps, sigma in searches), (2 * clip / release.sigma) ** 2
+    of_median, of_sum = (
+        sum(steps / sigma**2 for steps, sigma in searches),
+        (2 * clip / release.sigma) ** 2,
+    )
     assert of_median + of_sum == pytest.approx(multiplier**-2, rel=1e-12)
     assert of_median <= 0.25 * multiplier**-2 * (1 + 1e-12)
     # a twentieth, unless the noise is then more than a sixth of the voters; a quarter at most
@@ -103,7 +125,9 @@ def test_a_median_and_its_sum_cost_their_multiplier(
     assert all(search == pytest.approx((steps, sigma)) for search in searches)
 
 
-@pytest.mark.parametrize(("count", "least", "clipped"), [(12, 0.25, True), (11.99, 0.25, False), (12, 2.0, False)])
+@pytest.mark.parametrize(
+    ("count", "least", "clipped"), [(12, 0.25, True), (11.99, 0.25, False), (12, 2.0, False)]
+)
 def test_a_clip_is_sought_where_noise_is_a_third_of_the_voters_at_most(
     count: float, least: float, clipped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +135,9 @@ def test_a_clip_is_sought_where_noise_is_a_third_of_the_voters_at_most(
     generator, question, searches = np.random.default_rng(0), first_question(), []
     voters, largest = voters_of(12, generator), first_question().largest_norm
 
-    def find(sizes: FloatArray, candidates: FloatArray, *, sigma: float, num_voters: float, **rest: Any) -> float:
+    def find(
+        sizes: FloatArray, candidates: FloatArray, *, sigma: float, num_voters: float, **rest: Any
+    ) -> float:
         searches.append((len(candidates), candidates[0] / largest, sigma, num_voters))
         return float(candidates[0])
 
@@ -125,7 +151,8 @@ def test_a_clip_is_sought_where_noise_is_a_third_of_the_voters_at_most(
 
 
 def test_no_clip_is_sought_below_what_a_single_label_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of records without a label more than half may have ballots of nothing: their median would clip all others."""
+    """Of records without a label more than half may have ballots of nothing: their median would
+    clip all others."""
     generator, sought = np.random.default_rng(0), []
     voters = replace(voters_of(500, generator), labels=np.zeros((500, NUM_LABELS), dtype=np.uint8))
 
@@ -139,7 +166,9 @@ def test_no_clip_is_sought_below_what_a_single_label_says(monkeypatch: pytest.Mo
     assert 1 / 2 <= sought[0] <= math.sqrt(5) / 2
 
 
-def test_clips_are_sought_down_to_the_48th_where_none_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clips_are_sought_down_to_the_48th_where_none_is_too_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sought: list[FloatArray] = []
     models = ScoreVoters.of((encode_scores(np.full((50, 300, NUM_LABELS), 0.3)),), PUBLIC)
 
@@ -149,7 +178,9 @@ def test_clips_are_sought_down_to_the_48th_where_none_is_too_small(monkeypatch: 
 
     monkeypatch.setattr(score_votes, "noisy_median", find)
     noisy_sum(models, first_question(), 50, 0.1, np.random.default_rng(0))
-    np.testing.assert_allclose(sought, [first_question().largest_norm * 2 ** (-np.arange(48)[::-1] / 4)])
+    np.testing.assert_allclose(
+        sought, [first_question().largest_norm * 2 ** (-np.arange(48)[::-1] / 4)]
+    )
 
 
 @pytest.mark.parametrize("queries", [1, 7, 300])
@@ -175,16 +206,20 @@ def test_rounds_cost_what_their_queries_cost(
     votes = Votes.from_voters(voters_of(200, generator), PUBLIC[:queries])
     release = voting.aggregate(votes, generator=generator)
     assert release.labels.shape == (queries, NUM_LABELS) and release.mask.all()
-    event = voting.event(votes.panel)
+    event = voting.event(votes.shape)
     assert isinstance(event, GaussianEvent)
-    assert sum(m**-2 for m in multipliers) == pytest.approx(queries / event.noise_multiplier**2, rel=1e-12)
+    assert sum(m**-2 for m in multipliers) == pytest.approx(
+        queries / event.noise_multiplier**2, rel=1e-12
+    )
     shares = [0.02, *(0.98 * share for share in rounds)]  # the first for the number of voters
     assert [m**-2 for m in multipliers] == pytest.approx([queries / 9 * share for share in shares])
     # models that left scores are as many as was agreed upon
     multipliers.clear()
     models = ScoreVoters.of((encode_scores(np.full((9, 300, NUM_LABELS), 0.3)),), PUBLIC)
     voting.aggregate(Votes.from_voters(models, PUBLIC[:queries]), generator=generator)
-    assert sum(m**-2 for m in multipliers) == pytest.approx(queries / event.noise_multiplier**2, rel=1e-12)
+    assert sum(m**-2 for m in multipliers) == pytest.approx(
+        queries / event.noise_multiplier**2, rel=1e-12
+    )
     assert len(multipliers) == len(rounds) and counts[-len(rounds) :] == [9] * len(rounds)
 
 
@@ -236,10 +271,13 @@ def test_with_little_noise_it_learns_what_logistic_labels_say() -> None:
 
 @pytest.mark.parametrize("prior", [0.0, 1.0, 9.0])
 def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
-    """Of 4,000 slopes with noise of variance 1; twice the gain in log-likelihood is n (p - log(1 + p))."""
+    """Of 4,000 slopes with noise of variance 1; twice the gain in log-likelihood is n (p - log(1 +
+    p))."""
     drawn = np.random.default_rng(0).normal(size=(4000, 3)) * math.sqrt(prior + 1)
     shrinkage, evidence = score_votes._shrinkage(drawn, np.ones(drawn.shape))
-    np.testing.assert_allclose(shrinkage, prior / (prior + 1), atol=0.07)  # priors are a factor of 1.8 apart
+    np.testing.assert_allclose(
+        shrinkage, prior / (prior + 1), atol=0.07
+    )  # priors are a factor of 1.8 apart
     np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
 
 
@@ -249,7 +287,8 @@ def test_nothing_speaks_for_slopes_that_are_smaller_than_their_noise() -> None:
 
 
 def plain_losses(estimates: FloatArray, noise: FloatArray, priors: list[float]) -> FloatArray:
-    """Return minus twice the log-likelihood ``[priors, C]`` of estimates whose slopes have a prior variance."""
+    """Return minus twice the log-likelihood ``[priors, C]`` of estimates whose slopes have a prior
+    variance."""
     logs = [norm.logpdf(estimates, scale=np.sqrt(prior + noise)).sum(axis=0) for prior in priors]
     return -2 * np.array(logs)
 
@@ -271,38 +310,55 @@ def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) ->
         if not slopes:
             mean[-1, :3] = 0.3, 0.6, -0.2
         learner.learn(question, mean, deviation)
-        # what the student explains on public samples is added back; a moment is a slope times variance and weight
+        # what the student explains on public samples is added back; a moment is a slope times
+        # variance and weight
         explained = (question.levels + coordinates @ question.slopes).clip(0, 1)
         weights = np.sqrt(question.shares / variances)[:, None]
-        slopes.append((mean[:-1] / weights + coordinates.T @ explained / len(PUBLIC)) / variances[:, None])
+        slopes.append(
+            (mean[:-1] / weights + coordinates.T @ explained / len(PUBLIC)) / variances[:, None]
+        )
         levels.append(mean[-1] / question.constant + explained.mean(axis=0))
         deviations.append((deviation / weights / variances[:, None], deviation / question.constant))
         precisions = np.array([of_slopes**-2.0 for of_slopes, _ in deviations])
         level_precisions = np.array([of_levels**-2.0 for _, of_levels in deviations])
         estimates = (precisions * slopes).sum(axis=0) / precisions.sum(axis=0)
         plain_levels = shrunk_means(
-            level_precisions @ levels / level_precisions.sum(), np.full(num_labels, 1 / level_precisions.sum())
+            level_precisions @ levels / level_precisions.sum(),
+            np.full(num_labels, 1 / level_precisions.sum()),
         )
-        plain_levels = plain_levels.clip(0.5 / len(PUBLIC), 1 - 0.5 / len(PUBLIC))  # no less than half a sample
-        noise = 1 / precisions.sum(axis=0) + plain_levels * (1 - plain_levels) / num / variances[:, None]
+        plain_levels = plain_levels.clip(
+            0.5 / len(PUBLIC), 1 - 0.5 / len(PUBLIC)
+        )  # no less than half a sample
+        noise = (
+            1 / precisions.sum(axis=0)
+            + plain_levels * (1 - plain_levels) / num / variances[:, None]
+        )
         priors = noise.min() * np.array([0, *(10 ** (k / 4) for k in range(-12, 29))])
         losses = plain_losses(estimates, noise, priors.tolist())
         prior = priors[np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)]
         kept = prior / (prior + noise)
         question = learner.question()
         np.testing.assert_allclose(question.levels, plain_levels, rtol=1e-5)
-        np.testing.assert_allclose(question.slopes, estimates * kept, rtol=1e-3, atol=1e-6)  # samples are on a grid
+        np.testing.assert_allclose(
+            question.slopes, estimates * kept, rtol=1e-3, atol=1e-6
+        )  # samples are on a grid
         np.testing.assert_allclose(learner._errors, kept * noise, rtol=1e-5)
         wanted = kept.mean(axis=1) + ridge / ridge.sum()
         np.testing.assert_allclose(question.shares, wanted / wanted.sum(), rtol=1e-5)
-        assert question.constant == pytest.approx(wanted.sum() ** -0.5, rel=1e-5) and 0 < question.constant < 1
+        assert (
+            question.constant == pytest.approx(wanted.sum() ** -0.5, rel=1e-5)
+            and 0 < question.constant < 1
+        )
 
 
 def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
     """Of slopes far above their noise, the most likely prior is the one nearest to their square."""
     np.testing.assert_allclose(score_votes._RATIOS, [0, *(10 ** (k / 4) for k in range(-12, 29))])
     generator = np.random.default_rng(0)
-    estimates, noise = generator.normal(size=(30, 4)) * [0, 1, 3, 30], generator.uniform(1, 2, (30, 4))
+    estimates, noise = (
+        generator.normal(size=(30, 4)) * [0, 1, 3, 30],
+        generator.uniform(1, 2, (30, 4)),
+    )
     priors = noise.min() * score_votes._RATIOS
     losses = plain_losses(estimates, noise, priors.tolist())
     best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
@@ -312,8 +368,11 @@ def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
 
 
 def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By three posterior deviations, and by the label's own evidence: labels on both sides of each bound."""
-    monkeypatch.setattr(score_votes, "departures", lambda gains, squares: np.ones(len(gains), dtype=np.bool_))
+    """By three posterior deviations, and by the label's own evidence: labels on both sides of each
+    bound."""
+    monkeypatch.setattr(
+        score_votes, "departures", lambda gains, squares: np.ones(len(gains), dtype=np.bool_)
+    )
     generator, samples = np.random.default_rng(0), GEOMETRY.linear(PUBLIC)
     num_labels = 8
     learner = Learner(GEOMETRY, num_labels, 1e4)
@@ -326,7 +385,11 @@ def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyP
     gains = (np.abs(np.tanh(logits / 2)) * differ).sum(axis=0)
     variances = np.array(
         [
-            4 * sum((samples[differ[:, j], i].sum()) ** 2 * errors[i, j] for i in range(samples.shape[1]))
+            4
+            * sum(
+                (samples[differ[:, j], i].sum()) ** 2 * errors[i, j]
+                for i in range(samples.shape[1])
+            )
             + 4 * differ[:, j].sum() ** 2 * 1e-6
             for j in range(num_labels)
         ]
@@ -344,7 +407,8 @@ def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyP
 
 
 def test_a_gain_of_three_deviations_is_enough_and_a_level_three_above_one_half_is_not() -> None:
-    """Three samples that differ for certain gain three; those as likely as not differ from no denial."""
+    """Three samples that differ for certain gain three; those as likely as not differ from no
+    denial."""
     learner, samples = Learner(GEOMETRY, 1, 1e4), np.zeros((20, GEOMETRY.num_directions))
     learner._evidence, learner._levels = np.array([9.0]), np.array([0.5])
     logits = np.zeros((20, 1))
@@ -358,12 +422,20 @@ def test_a_gain_of_three_deviations_is_enough_and_a_level_three_above_one_half_i
         assert learner._departing(samples, logits)[0] == above
 
 
-def test_answers_are_linear_and_decisions_those_of_their_link(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_linear_and_decisions_those_of_their_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     generator = np.random.default_rng(3)
     learner = Learner(GEOMETRY, 5, 20_000.0)
-    learner._levels, learner._slopes = np.array([0.1, 0.2, 0.4, 0.6, 0.5]), generator.normal(size=(6, 5)) / 20
+    learner._levels, learner._slopes = (
+        np.array([0.1, 0.2, 0.4, 0.6, 0.5]),
+        generator.normal(size=(6, 5)) / 20,
+    )
     learner._slopes[:, 4] = 0.0  # as likely as not, wherever
-    above, departs = np.array([True, False, True, False, True]), np.array([True, True, False, False, True])
+    above, departs = (
+        np.array([True, False, True, False, True]),
+        np.array([True, True, False, False, True]),
+    )
     shown: list[FloatArray] = []
 
     def decide(*given: FloatArray) -> tuple[BoolArray, BoolArray]:
@@ -373,14 +445,18 @@ def test_answers_are_linear_and_decisions_those_of_their_link(monkeypatch: pytes
     monkeypatch.setattr(learner, "_departing", decide)
     features = PUBLIC[:50] + 0.1
     answers, decisions = learner.answers(features)
-    np.testing.assert_allclose(answers, learner._levels + GEOMETRY.linear(features) @ learner._slopes)
+    np.testing.assert_allclose(
+        answers, learner._levels + GEOMETRY.linear(features) @ learner._slopes
+    )
     fitted = GEOMETRY.linear(PUBLIC) @ learner._slopes
     level, steepness = link(learner._levels, fitted)
     np.testing.assert_allclose(shown[0], GEOMETRY.linear(PUBLIC), atol=1e-4)
     np.testing.assert_allclose(shown[1], level + steepness * fitted, atol=1e-2)
     logits = level + steepness * (answers - learner._levels)
     np.testing.assert_array_equal(decisions, np.where(departs, logits > 0, above))
-    assert (decisions[:, :2].any(axis=0) & ~decisions[:, :2].all(axis=0)).all() and not decisions[:, 4].any()
+    assert (decisions[:, :2].any(axis=0) & ~decisions[:, :2].all(axis=0)).all() and not decisions[
+        :, 4
+    ].any()
 
 
 def test_a_mean_is_taken_as_it_is_however_noisy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,14 +485,19 @@ def test_of_no_records_nothing_is_learnt_and_of_models_their_mean() -> None:
         replace(voters, coordinates=voters.coordinates[:0], labels=voters.labels[:0])
     ).question()
     np.testing.assert_allclose(question.levels, 0.5 / 300)
-    alone = replace(voters, coordinates=voters.coordinates[:1], labels=np.ones((1, NUM_LABELS), dtype=np.uint8))
+    alone = replace(
+        voters, coordinates=voters.coordinates[:1], labels=np.ones((1, NUM_LABELS), dtype=np.uint8)
+    )
     np.testing.assert_allclose(learned_without_noise(alone).question().levels, 1 - 0.5 / 300)
     models = ScoreVoters.of((encode_scores(np.full((9, 300, 3), [0.25, 0.5, 0.75])),), PUBLIC)
-    np.testing.assert_allclose(learned_without_noise(models).question().levels, [0.25, 0.5, 0.75], atol=0.003)
+    np.testing.assert_allclose(
+        learned_without_noise(models).question().levels, [0.25, 0.5, 0.75], atol=0.003
+    )
 
 
 def test_a_label_whose_model_never_differs_is_given_by_the_constant() -> None:
-    """Where it says the same for all samples there is nothing to gain; where it is sure for half of them, there is."""
+    """Where it says the same for all samples there is nothing to gain; where it is sure for half of
+    them, there is."""
     learner = Learner(GEOMETRY, NUM_LABELS, 20_000.0)
     voters = voters_of(20_000, np.random.default_rng(7))
     learner.learn(learner.question(), voters.clipped_sum(learner.question(), 1.0) / 20_000, 1e-4)
@@ -426,7 +507,9 @@ def test_a_label_whose_model_never_differs_is_given_by_the_constant() -> None:
     assert not learner._departing(samples, same)[1].any()
     halves = same * np.where(np.arange(300) % 2, 1, -1)[:, None]
     assert learner._departing(samples, halves)[1][0]
-    assert not learner._departing(samples, halves * 1e-4)[1].any()  # decisions that gain next to nothing
+    assert not learner._departing(samples, halves * 1e-4)[
+        1
+    ].any()  # decisions that gain next to nothing
 
 
 def test_the_student_is_recovered_from_what_is_released() -> None:
@@ -438,13 +521,19 @@ def test_the_student_is_recovered_from_what_is_released() -> None:
     np.testing.assert_array_equal(student.predict(PUBLIC) > 0.5, release.labels > 0)
     # answers elsewhere are those of the same linear function
     elsewhere, _ = drawn(200, generator)
-    more = Votes.from_voters(voters_of(2_000, np.random.default_rng(6)), np.concatenate((PUBLIC, elsewhere)))
-    same = ScoreVotes(multiplier_scores=20.0 * math.sqrt(500 / 300)).aggregate(more, generator=np.random.default_rng(9))
+    more = Votes.from_voters(
+        voters_of(2_000, np.random.default_rng(6)), np.concatenate((PUBLIC, elsewhere))
+    )
+    same = ScoreVotes(multiplier_scores=20.0 * math.sqrt(500 / 300)).aggregate(
+        more, generator=np.random.default_rng(9)
+    )
     again = make(20.0).aggregate(votes, generator=np.random.default_rng(9))
     assert same.noisy_counts is not None and again.noisy_counts is not None
     np.testing.assert_allclose(same.noisy_counts[:300], again.noisy_counts, rtol=1e-9)
     half = linear_student_of(PUBLIC, again.noisy_counts / 2_000, again.labels)
-    full = linear_student_of(np.concatenate((PUBLIC, elsewhere)), same.noisy_counts / 2_000, same.labels)
+    full = linear_student_of(
+        np.concatenate((PUBLIC, elsewhere)), same.noisy_counts / 2_000, same.labels
+    )
     np.testing.assert_allclose(
         np.corrcoef(half.logits(elsewhere)[:, 0], full.logits(elsewhere)[:, 0])[0, 1], 1, atol=1e-9
     )
@@ -454,7 +543,8 @@ def test_the_student_is_recovered_from_what_is_released() -> None:
 def test_a_hashed_partition_is_divided_by_the_teachers_that_have_records(
     counted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A third of as many teachers as records have none: dividing by all of them would find a third too few labels."""
+    """A third of as many teachers as records have none: dividing by all of them would find a third
+    too few labels."""
     generator = np.random.default_rng(7)
     features, labels = drawn(600, generator)
     groups = np.sort(generator.integers(0, 600, 600))
@@ -493,7 +583,7 @@ def test_votes_must_have_voters_and_features() -> None:
     for change in ({"voters": None}, {"features": None}):
         with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
             voting.aggregate(replace(votes, **change), generator=generator)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"^Expected voters of Panel\(num_teachers=51[^\n]*$"):
+    with pytest.raises(ValueError, match=r"^Expected voters of VoteShape\(num_teachers=51[^\n]*$"):
         replace(votes, num_teachers=51)
     none = voting.aggregate(votes[np.zeros(0, dtype=np.int64)], generator=generator)
     assert none.labels.shape == none.mask.shape == (0, NUM_LABELS) and none.linear
@@ -520,13 +610,15 @@ def test_bad_parameters_are_refused(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("relation", Relation)
 def test_it_is_calibrated_as_a_gaussian(relation: Relation) -> None:
-    panel = Panel(500, NUM_LABELS)
-    (proposed,) = proposals(ScoreVotes, Outlook(panel=panel, num_queries=300, delta=1e-6, relation=relation))
+    shape = VoteShape(500, NUM_LABELS)
+    (proposed,) = proposals(
+        ScoreVotes, Outlook(shape=shape, num_queries=300, delta=1e-6, relation=relation)
+    )
     target = Target(epsilon=1.0, delta=1e-6, num_queries=300, neighboring_relation=relation)
-    found = proposed.calibrated(target, panel)
+    found = proposed.calibrated(target, shape)
     assert found is not None
-    assert 0.9999 < epsilon_of(found.event(panel), count=300, delta=1e-6) <= 1
-    assert make(2.0, relation).event(panel).neighboring_relation is relation
+    assert 0.9999 < epsilon_of(found.event(shape), count=300, delta=1e-6) <= 1
+    assert make(2.0, relation).event(shape).neighboring_relation is relation
 
 
 class Unclipped(ScoreVoters):
@@ -539,11 +631,16 @@ class Unclipped(ScoreVoters):
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "caught"), [(ScoreVoters, False), (Unclipped, True)])
 def test_a_round_survives_an_audit_by_sampling(kind: type[ScoreVoters], caught: bool) -> None:
-    """A lower bound on epsilon from the deviation and the noisy sum, along the ballot of a teacher that changes."""
+    """A lower bound on epsilon from the deviation and the noisy sum, along the ballot of a teacher
+    that changes."""
     geometry = Geometry.of(PUBLIC[:20])
     shares = np.full(geometry.num_directions, 1 / geometry.num_directions)
     half = Question(
-        geometry=geometry, shares=shares, constant=1.0, levels=np.array([0.5]), slopes=np.zeros((len(shares), 1))
+        geometry=geometry,
+        shares=shares,
+        constant=1.0,
+        levels=np.array([0.5]),
+        slopes=np.zeros((len(shares), 1)),
     )
 
     def voters(score: int) -> Voters:
@@ -561,6 +658,8 @@ def test_a_round_survives_an_audit_by_sampling(kind: type[ScoreVoters], caught: 
 
     event = GaussianEvent(neighboring_relation=Relation.REPLACE_RECORD, noise_multiplier=0.8)
     claimed = epsilon_of(event, count=1, delta=1e-2)
-    audit = sampled_epsilon(sample, voters(255), voters(1), delta=1e-2, draws=4_000, generator=np.random.default_rng(5))
+    audit = sampled_epsilon(
+        sample, voters(255), voters(1), delta=1e-2, draws=4_000, generator=np.random.default_rng(5)
+    )
     assert (audit.epsilon > claimed) == caught
     assert audit.epsilon > 0.1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._curves import gaussian_rdp
 from pate.accounting._events import GaussianThresholdEvent
@@ -65,7 +65,10 @@ class TestConfidentScreen(AggregatorContract):
 
     def malformed(self) -> list[dict[str, Any]]:
         (other,) = set(Relation) - {Relation.REPLACE_RECORD}
-        return [{"over": "median"}, {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=other)}]
+        return [
+            {"over": "median"},
+            {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=other)},
+        ]
 
 
 @pytest.mark.slow
@@ -147,7 +150,10 @@ class TestInteractiveScreen(TestConfidentScreen):
 
     def statistic(self, votes: Votes) -> float:
         assert self.predictions is not None
-        found = [abs(h - votes.num_teachers * p) for h, p in zip(counts(votes), self.predictions, strict=True)]
+        found = [
+            abs(h - votes.num_teachers * p)
+            for h, p in zip(counts(votes), self.predictions, strict=True)
+        ]
         return max(found) if self.over == "worst" else sum(found) / len(found)
 
     def refused(self, votes: Votes) -> Outcome:
@@ -163,13 +169,20 @@ class TestInteractiveScreenOfTheWorst(TestInteractiveScreen):
     threshold = 2.0
 
 
-class TestInteractiveScreenBeforeCheapAnswers(TestInteractiveScreen, TestConfidentScreenBeforeCheapAnswers):
+class TestInteractiveScreenBeforeCheapAnswers(
+    TestInteractiveScreen, TestConfidentScreenBeforeCheapAnswers
+):
     """Next to nothing is told but by the screen."""
 
 
 @pytest.mark.parametrize(
     "contract",
-    [TestConfidentScreen, TestConfidentScreenOfTheWorst, TestInteractiveScreen, TestInteractiveScreenOfTheWorst],
+    [
+        TestConfidentScreen,
+        TestConfidentScreenOfTheWorst,
+        TestInteractiveScreen,
+        TestInteractiveScreenOfTheWorst,
+    ],
 )
 @pytest.mark.parametrize("relation", Relation)
 def test_an_answer_for_the_price_of_the_screen_is_refuted(
@@ -188,25 +201,31 @@ def test_a_screen_costs_two_over_pi_of_its_noise(relation: Relation) -> None:
     for screen in (confident, interactive):
         for stated in Relation:
             event = screen.screen_event(stated)
-            assert event == GaussianThresholdEvent(neighboring_relation=stated, noise_multiplier=7.0)
+            assert event == GaussianThresholdEvent(
+                neighboring_relation=stated, noise_multiplier=7.0
+            )
         share = screen.screen_event(relation).cost().rdp / gaussian_rdp(DEFAULT_ORDERS, 7.0)
         assert share[0] == pytest.approx(2 / np.pi, rel=1e-3)
-        assert screen.event(Panel(9, 3), tier=0) == screen.screen_event(relation)
+        assert screen.event(VoteShape(9, 3), tier=0) == screen.screen_event(relation)
         with pytest.raises(ValueError, match="Expected an integer tier >= 0, got tier=-1"):
-            screen.event(Panel(9, 3), tier=-1)
+            screen.event(VoteShape(9, 3), tier=-1)
 
 
 def test_most_is_answered_where_all_agree() -> None:
-    panel = Panel(40, 3)
-    screen = ConfidentScreen(sigma_confident=5.0, threshold_confident=14.0, answers=NoisyVotes(sigma_votes=1.0))
+    shape = VoteShape(40, 3)
+    screen = ConfidentScreen(
+        sigma_confident=5.0, threshold_confident=14.0, answers=NoisyVotes(sigma_votes=1.0)
+    )
     votes = Votes(counts=np.tile([40, 0, 40], (4000, 1)), num_teachers=40)
     answered = screen.aggregate(votes, generator=np.random.default_rng(0)).mask[:, 0].mean()
-    expected = screen.most_answered(panel)
-    assert expected == pytest.approx(ndtr(6 / 5)) and abs(answered - expected) < 4 * np.sqrt(0.1 / 4000)
+    expected = screen.most_answered(shape)
+    assert expected == pytest.approx(ndtr(6 / 5)) and abs(answered - expected) < 4 * np.sqrt(
+        0.1 / 4000
+    )
     stable = StableTopK(scale_gap=2.0, sigma_test=9.0, delta_test=1e-6)
-    assert 0 < stable.most_answered(panel) < 0.9
-    both = replace(screen, answers=stable).most_answered(panel)
-    assert both == pytest.approx(ndtr(6 / 5) * stable.most_answered(panel))
+    assert 0 < stable.most_answered(shape) < 0.9
+    both = replace(screen, answers=stable).most_answered(shape)
+    assert both == pytest.approx(ndtr(6 / 5) * stable.most_answered(shape))
 
 
 def test_statistics_are_compared_with_the_threshold_itself() -> None:
@@ -215,11 +234,24 @@ def test_statistics_are_compared_with_the_threshold_itself() -> None:
     votes = replace(votes, predictions=np.tile([1.0, 0.2], (12_000, 1)))
     noisy = NoisyVotes(sigma_votes=1.0)
     for screen, shares in (
-        (ConfidentScreen(answers=noisy, sigma_confident=0.01, threshold_confident=3.0), (0.5, 0.0, 0.5)),
-        (ConfidentScreen(answers=noisy, sigma_confident=0.01, threshold_confident=1.0, over="worst"), (0.5, 0.0, 0.5)),
-        (InteractiveScreen(answers=noisy, sigma_interactive=0.01, threshold_interactive=1.5), (1.0, 0.5, 0.0)),
         (
-            InteractiveScreen(answers=noisy, sigma_interactive=0.01, threshold_interactive=3.0, over="worst"),
+            ConfidentScreen(answers=noisy, sigma_confident=0.01, threshold_confident=3.0),
+            (0.5, 0.0, 0.5),
+        ),
+        (
+            ConfidentScreen(
+                answers=noisy, sigma_confident=0.01, threshold_confident=1.0, over="worst"
+            ),
+            (0.5, 0.0, 0.5),
+        ),
+        (
+            InteractiveScreen(answers=noisy, sigma_interactive=0.01, threshold_interactive=1.5),
+            (1.0, 0.5, 0.0),
+        ),
+        (
+            InteractiveScreen(
+                answers=noisy, sigma_interactive=0.01, threshold_interactive=3.0, over="worst"
+            ),
             (1.0, 0.5, 0.0),
         ),
     ):
@@ -229,20 +261,25 @@ def test_statistics_are_compared_with_the_threshold_itself() -> None:
 
 
 def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
-    """Soft values of what was not asked are the student's shares of the teachers, noiseless and public."""
+    """Soft values of what was not asked are the student's shares of the teachers, noiseless and
+    public."""
     votes = Votes.from_counts(np.repeat([[9, 1, 6, 5]], 20, axis=0), 10)
     votes = replace(votes, predictions=np.tile([0.9, 0.1, 0.65, 0.5], (20, 1)))
     common: dict[str, Any] = {"answers": NoisyVotes(sigma_votes=1.0), "sigma_interactive": 0.01}
     release = InteractiveScreen(threshold_interactive=2.0, min_confidence=0.65, **common).aggregate(
         votes, generator=np.random.default_rng(0)
     )
-    assert release.noisy_counts is not None and release.tiers is not None and not release.tiers.any()
+    assert (
+        release.noisy_counts is not None and release.tiers is not None and not release.tiers.any()
+    )
     np.testing.assert_array_equal(release.mask, np.tile([True, True, True, False], (20, 1)))
     np.testing.assert_array_equal(release.labels, np.tile([1, 0, 1, 0], (20, 1)))
     np.testing.assert_allclose(release.noisy_counts, np.tile([9, 1, 6.5, 0], (20, 1)))
     assert InteractiveScreen(threshold_interactive=2.0, **common).min_confidence == 0.5
     for min_confidence, answered in ((0.5, True), (1.0, False)):
-        screen = InteractiveScreen(threshold_interactive=2.0, min_confidence=min_confidence, **common)
+        screen = InteractiveScreen(
+            threshold_interactive=2.0, min_confidence=min_confidence, **common
+        )
         release = screen.aggregate(votes, generator=np.random.default_rng(0))
         assert (release.mask == answered).all()
         assert (release.labels == [answered, False, answered, False]).all()
@@ -250,31 +287,37 @@ def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
 
 def test_only_what_is_asked_is_paid() -> None:
     counts = np.repeat([[40, 0, 39], [20, 21, 19]], 50, axis=0)
-    screen = ConfidentScreen(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
+    screen = ConfidentScreen(
+        answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0
+    )
     release = screen.aggregate(Votes.from_counts(counts, 40), generator=np.random.default_rng(0))
     assert release.tiers is not None
     np.testing.assert_array_equal(release.tiers, np.repeat([1, 0], 50))
     np.testing.assert_array_equal(release.mask.any(axis=1), release.tiers > 0)
-    panel = Panel(40, 3)
-    alone, whole = (screen.event(panel, tier=tier).cost().rdp for tier in (0, 1))
-    peeling = Peeling(k=1, scale_peel=3.0).event(panel).cost().rdp
+    shape = VoteShape(40, 3)
+    alone, whole = (screen.event(shape, tier=tier).cost().rdp for tier in (0, 1))
+    peeling = Peeling(k=1, scale_peel=3.0).event(shape).cost().rdp
     np.testing.assert_allclose(whole, alone + peeling)
 
 
 def test_a_screen_of_a_screen_pays_both() -> None:
-    inner = ConfidentScreen(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
+    inner = ConfidentScreen(
+        answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0
+    )
     outer = InteractiveScreen(answers=inner, sigma_interactive=2.0, threshold_interactive=5.0)
     assert outer.needs == {"counts", "predictions"}
     votes = Votes.from_counts(np.array([[40, 0, 39], [20, 21, 19], [40, 0, 40]]), 40)
-    votes = replace(votes, predictions=np.array([[0.0, 1.0, 0.0], [0.9, 0.1, 0.9], [0.97, 0.02, 0.99]]))
+    votes = replace(
+        votes, predictions=np.array([[0.0, 1.0, 0.0], [0.9, 0.1, 0.9], [0.97, 0.02, 0.99]])
+    )
     release = outer.aggregate(votes, generator=np.random.default_rng(0))
     assert release.tiers is not None
     assert release.tiers.tolist() == [2, 1, 0]
     assert release.labels[2].tolist() == [1, 0, 1] and release.mask[2].all()
-    panel = Panel(40, 3)
-    ladder = [outer.event(panel, tier=tier).cost().rdp for tier in (0, 1, 2)]
+    shape = VoteShape(40, 3)
+    ladder = [outer.event(shape, tier=tier).cost().rdp for tier in (0, 1, 2)]
     assert (ladder[0] < ladder[1]).all() and (ladder[1] < ladder[2]).all()
-    np.testing.assert_allclose(ladder[2], outer.event(panel).cost().rdp)
+    np.testing.assert_allclose(ladder[2], outer.event(shape).cost().rdp)
 
 
 def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:
@@ -289,14 +332,18 @@ def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:
 
 
 def test_scaling_reaches_what_answers() -> None:
-    screen = ConfidentScreen(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
+    screen = ConfidentScreen(
+        answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0
+    )
     twice = screen.scaled(2.0)
     assert (twice.sigma_confident, twice.threshold_confident) == (4.0, 12.0)
     assert twice.answers == Peeling(k=1, scale_peel=6.0)
 
 
 def test_a_screen_for_another_relation_is_refused() -> None:
-    with pytest.raises(ValueError, match="Expected answers for add_remove_teacher, as the screen, got"):
+    with pytest.raises(
+        ValueError, match="Expected answers for add_remove_teacher, as the screen, got"
+    ):
         ConfidentScreen(
             answers=Peeling(k=1, scale_peel=3.0),
             sigma_confident=2.0,
@@ -309,6 +356,8 @@ def test_a_student_that_is_half_sure_denies() -> None:
     """At even odds both labels are as likely: the one that is not given says less."""
     settings = {"sigma_interactive": 1e-6, "threshold_interactive": 1e6, "min_confidence": 0.5}
     screen = InteractiveScreen(answers=NoisyVotes(sigma_votes=1.0), **settings)  # type: ignore[arg-type]
-    votes = replace(Votes.from_counts(np.array([[5, 5, 5]]), 10), predictions=np.array([[0.5, 0.4999, 0.5001]]))
+    votes = replace(
+        Votes.from_counts(np.array([[5, 5, 5]]), 10), predictions=np.array([[0.5, 0.4999, 0.5001]])
+    )
     release = screen.aggregate(votes, generator=np.random.default_rng(0))
     assert release.labels.tolist() == [[0, 0, 1]] and release.mask.all()

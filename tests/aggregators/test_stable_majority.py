@@ -8,7 +8,7 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._events import StabilityTestEvent
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, StableMajority
@@ -28,12 +28,17 @@ class TestStableMajority(AggregatorContract):
     )
 
     def make(self, relation: Relation) -> Aggregator:
-        return StableMajority(sigma_majority=self.sigma, delta_majority=self.delta, neighboring_relation=relation)
+        return StableMajority(
+            sigma_majority=self.sigma, delta_majority=self.delta, neighboring_relation=relation
+        )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         margins = [h - votes.num_teachers / 2 for h in counts(votes)]
         p = passing(min(map(abs, margins)), 1, self.sigma, self.delta)
-        return {answered([int(margin > 0) for margin in margins]): p, unanswered(len(margins)): 1 - p}
+        return {
+            answered([int(margin > 0) for margin in margins]): p,
+            unanswered(len(margins)): 1 - p,
+        }
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"delta_majority": bad} for bad in (0.0, 1.0, float("nan"))]
@@ -67,11 +72,14 @@ class TestStableMajorityOfOne(TestStableMajority):
 
 @pytest.mark.slow
 def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
-    """Twenty teachers of one mind on nine labels of ten, one less of them on each: what `aggregate` tells of it."""
-    majority = StableMajority(sigma_majority=3.0, delta_majority=1e-6, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
-    event = majority.event(Panel(20, 10))
+    """Twenty teachers of one mind on nine labels of ten, one less of them on each: what `aggregate`
+    tells of it."""
+    majority = StableMajority(
+        sigma_majority=3.0, delta_majority=1e-6, neighboring_relation=Relation.ADD_REMOVE_TEACHER
+    )
+    event = majority.event(VoteShape(20, 10))
     assert event == replace(
-        majority.event(Panel(20, 10), Relation.REPLACE_RECORD),
+        majority.event(VoteShape(20, 10), Relation.REPLACE_RECORD),
         neighboring_relation=Relation.ADD_REMOVE_TEACHER,
     )
     order = 8.0
@@ -83,11 +91,17 @@ def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
         worst = max(worst, float(np.logaddexp.reduce(told)) / (order - 1))
         for h, chance in ((here, p), (away, q)):
             votes = Votes.from_counts(np.full((400_000, 10), [*([20] * 9), h]), 20)
-            passed = majority.aggregate(votes, generator=np.random.default_rng(h)).mask.any(axis=1).sum()
+            passed = (
+                majority.aggregate(votes, generator=np.random.default_rng(h)).mask.any(axis=1).sum()
+            )
             assert binomtest(int(passed), 400_000, chance).pvalue > 1e-4
     # a move of half a vote, in half votes
     halved = StabilityTestEvent(
-        neighboring_relation=Relation.ADD_REMOVE_TEACHER, sigma=6.0, delta_test=1e-6, shift=1, num_teachers=20
+        neighboring_relation=Relation.ADD_REMOVE_TEACHER,
+        sigma=6.0,
+        delta_test=1e-6,
+        shift=1,
+        num_teachers=20,
     )
     assert worst > 3 * float(halved.cost(np.array([order])).rdp[0])
     assert 0.9 * charged < worst <= charged
@@ -95,19 +109,32 @@ def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
 
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("num_teachers", [20, 21])
-def test_a_distance_from_a_tie_is_half_of_the_teachers_at_most(relation: Relation, num_teachers: int) -> None:
-    majority = StableMajority(sigma_majority=3.0, delta_majority=1e-6, neighboring_relation=relation)
-    event: Any = majority.event(Panel(num_teachers, 9))
+def test_a_distance_from_a_tie_is_half_of_the_teachers_at_most(
+    relation: Relation, num_teachers: int
+) -> None:
+    majority = StableMajority(
+        sigma_majority=3.0, delta_majority=1e-6, neighboring_relation=relation
+    )
+    event: Any = majority.event(VoteShape(num_teachers, 9))
     expected = StabilityTestEvent(
-        neighboring_relation=relation, sigma=3.0, delta_test=1e-6, shift=1, window=event.window, num_teachers=10
+        neighboring_relation=relation,
+        sigma=3.0,
+        delta_test=1e-6,
+        shift=1,
+        window=event.window,
+        num_teachers=10,
     )
     assert event == expected and event.gap_window == 1
 
 
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("num_teachers", [6, 7])
-def test_a_lead_of_one_vote_is_unstable_and_two_are_not(relation: Relation, num_teachers: int) -> None:
-    majority = StableMajority(sigma_majority=1e-3, delta_majority=0.25, neighboring_relation=relation)
+def test_a_lead_of_one_vote_is_unstable_and_two_are_not(
+    relation: Relation, num_teachers: int
+) -> None:
+    majority = StableMajority(
+        sigma_majority=1e-3, delta_majority=0.25, neighboring_relation=relation
+    )
     for h in range(num_teachers + 1):
         votes = Votes.from_counts(np.full((4000, 2), [h, num_teachers]), num_teachers)
         answered_part = majority.aggregate(votes, generator=np.random.default_rng(h)).mask.mean()
@@ -124,6 +151,8 @@ def test_the_least_lead_is_tested() -> None:
     )
     leads = np.abs(2 * votes.counts - 30).min(axis=1)
     excess = np.maximum(2, leads) - 2
-    passed = exceeds(excess, -4.0 * float(ndtri(1e-2)), sigma=4.0, generator=np.random.default_rng(2))
+    passed = exceeds(
+        excess, -4.0 * float(ndtri(1e-2)), sigma=4.0, generator=np.random.default_rng(2)
+    )
     np.testing.assert_array_equal(release.mask, np.repeat(passed[:, None], 3, axis=1))
     assert 0.05 < passed.mean() < 0.5

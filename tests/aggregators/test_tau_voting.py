@@ -41,7 +41,10 @@ class TestTauVoting(AggregatorContract):
     def law(self, votes: Votes, relation: Relation) -> Law:
         assert votes.ballots is not None
         guess = np.array(self.predictions or (0,) * self.num_labels) > 0.5
-        sums = sum(clipped(np.abs(ballot - guess), self.tau, self.norm) for ballot in votes.ballots[0].astype(float))
+        sums = sum(
+            clipped(np.abs(ballot - guess), self.tau, self.norm)
+            for ballot in votes.ballots[0].astype(float)
+        )
         means = np.where(guess, self.threshold - sums, sums - self.threshold)
         return gaussian_labels_law(means.tolist(), self.sigma)
 
@@ -66,15 +69,24 @@ class TestSoftTauVoting(SoftReleaseContract):
     norm: Norm = "l2"
 
     def make(self, relation: Relation) -> Aggregator:
-        return TauVoting(tau=self.tau, sigma_tau=2.0, threshold_tau=2.0, norm=self.norm, neighboring_relation=relation)
+        return TauVoting(
+            tau=self.tau,
+            sigma_tau=2.0,
+            threshold_tau=2.0,
+            norm=self.norm,
+            neighboring_relation=relation,
+        )
 
     def mean(self, votes: Votes) -> np.ndarray:
         assert votes.ballots is not None
-        return np.asarray(sum(clipped(b, self.tau, self.norm) for b in votes.ballots[0].astype(float)))
+        return np.asarray(
+            sum(clipped(b, self.tau, self.norm) for b in votes.ballots[0].astype(float))
+        )
 
 
 class TestSoftTauVotingAroundPredictions(TestSoftTauVoting):
-    """A row of zeros differs from a student that gives labels, so any two clipped ballots may be neighbors."""
+    """A row of zeros differs from a student that gives labels, so any two clipped ballots may be
+    neighbors."""
 
     # which labels a student gives is no matter where all ballots are compared, but how many
     guesses = tuple(itertools.combinations_with_replacement((0.1, 0.8), 3))
@@ -92,7 +104,9 @@ class TestSoftTauVotingAroundPredictions(TestSoftTauVoting):
     def mean(self, votes: Votes) -> np.ndarray:
         assert votes.ballots is not None and votes.predictions is not None
         guess = votes.predictions[0] > 0.5
-        differ = sum(clipped(np.abs(b - guess), self.tau, self.norm) for b in votes.ballots[0].astype(float))
+        differ = sum(
+            clipped(np.abs(b - guess), self.tau, self.norm) for b in votes.ballots[0].astype(float)
+        )
         return np.where(guess, votes.num_teachers - differ, differ)
 
     def test_labels_follow_from_the_values(self) -> None:
@@ -130,13 +144,16 @@ def test_sensitivity_is_that_of_all_pairs_of_ballots(norm: Norm) -> None:
             voting = TauVoting(tau=tau, sigma_tau=1.0, threshold_tau=1.0, norm=norm)
             scaled = np.array([clipped(ballot, tau, norm) for ballot in ballots])
             moves = np.linalg.norm(scaled[:, None] - scaled, axis=2)
-            assert voting.sensitivity(num_labels, Relation.REPLACE_RECORD) == pytest.approx(moves.max(), rel=1e-8)
+            assert voting.sensitivity(num_labels, Relation.REPLACE_RECORD) == pytest.approx(
+                moves.max(), rel=1e-8
+            )
             alone = voting.sensitivity(num_labels, Relation.ADD_REMOVE_TEACHER)
             assert alone == pytest.approx(np.linalg.norm(scaled, axis=1).max(), rel=1e-8)
 
 
 def test_scaled_ballots_are_as_fine_as_their_sums_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In steps of 2^-30 rounded down, of which 2^23 add up exactly; a sum at the threshold gives no label."""
+    """In steps of 2^-30 rounded down, of which 2^23 add up exactly; a sum at the threshold gives no
+    label."""
     monkeypatch.setattr(tau_voting, "add_gaussian", lambda sums, **_: sums)
     voting = TauVoting(tau=1.0, sigma_tau=1.0, threshold_tau=2.0)
     weights = voting._weights(np.arange(50))
@@ -144,19 +161,25 @@ def test_scaled_ballots_are_as_fine_as_their_sums_allow(monkeypatch: pytest.Monk
     np.testing.assert_array_equal(weights * 2.0**30, exact)
     ballots = np.zeros((1, 3, 2), dtype=np.uint8)
     ballots[:, :2, 0] = ballots[:, :, 1] = 1
-    single = replace(voting, tau=9.0).aggregate(Votes.from_ballots(ballots), generator=np.random.default_rng(0))
+    single = replace(voting, tau=9.0).aggregate(
+        Votes.from_ballots(ballots), generator=np.random.default_rng(0)
+    )
     assert single.labels.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_staying_away_costs_as_much_as_changing_around_predictions(norm: Norm) -> None:
-    around = TauVoting(tau=1.7, sigma_tau=1.0, threshold_tau=1.0, norm=norm, around_predictions=True)
+    around = TauVoting(
+        tau=1.7, sigma_tau=1.0, threshold_tau=1.0, norm=norm, around_predictions=True
+    )
     for num_labels in (1, 2, 9):
         away, changed = (around.sensitivity(num_labels, relation) for relation in Relation)
         assert (
             away
             == changed
-            == replace(around, around_predictions=False).sensitivity(num_labels, Relation.REPLACE_RECORD)
+            == replace(around, around_predictions=False).sensitivity(
+                num_labels, Relation.REPLACE_RECORD
+            )
         )
 
 
@@ -183,7 +206,8 @@ def test_values_around_predictions_count_teachers() -> None:
 
 
 def test_an_undecided_prediction_predicts_no_label() -> None:
-    """Ballots of five labels beyond tau: around a label they would differ from it in nothing, and not be clipped."""
+    """Ballots of five labels beyond tau: around a label they would differ from it in nothing, and
+    not be clipped."""
     ballots = np.ones((1, 40, 5), dtype=np.uint8)
     votes = replace(Votes.from_ballots(ballots), predictions=np.full((1, 5), 0.5))
     voting = TauVoting(tau=1.0, sigma_tau=1e-6, threshold_tau=10.0, around_predictions=True)

@@ -7,7 +7,7 @@ import pytest
 
 from pate._planning.gaps import gap_needed
 from pate._planning.proposals import title
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 from pate.mechanisms._canonical import CanonicalLoss
@@ -34,7 +34,7 @@ class _TopK(AggregatorContract):
 
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= \d for 1 labels, got k=\d$"):
-            self.make(Relation.REPLACE_RECORD).event(Panel(4, self.k - 1 or 1))
+            self.make(Relation.REPLACE_RECORD).event(VoteShape(4, self.k - 1 or 1))
 
 
 class TestCanonical(_TopK):
@@ -43,7 +43,11 @@ class TestCanonical(_TopK):
 
     def make(self, relation: Relation) -> Aggregator:
         return Canonical(
-            k=self.k, scale_canonical=self.scale, gamma=self.gamma, loss=self.loss, neighboring_relation=relation
+            k=self.k,
+            scale_canonical=self.scale,
+            gamma=self.gamma,
+            loss=self.loss,
+            neighboring_relation=relation,
         )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
@@ -64,7 +68,12 @@ class TestCanonicalExponential(_TopK):
     scale = 0.8
 
     def make(self, relation: Relation) -> Aggregator:
-        return Canonical(k=self.k, scale_canonical=self.scale, noise_law="exponential", neighboring_relation=relation)
+        return Canonical(
+            k=self.k,
+            scale_canonical=self.scale,
+            noise_law="exponential",
+            neighboring_relation=relation,
+        )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         utilities = oracles.subset_utilities(counts(votes), self.k, 0.5)
@@ -81,18 +90,22 @@ class _NoisyPeeling(_TopK):
     scale = 0.7
 
     def make(self, relation: Relation) -> Aggregator:
-        return Peeling(k=self.k, scale_peel=self.scale, noise_law=self.noise, neighboring_relation=relation)
+        return Peeling(
+            k=self.k, scale_peel=self.scale, noise_law=self.noise, neighboring_relation=relation
+        )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         scores = np.array(counts(votes)) / self.scale
-        return sets_law(oracles.sets(3, self.k), oracles.one_shot_set_law(scores, self.k, self.noise), 3)
+        return sets_law(
+            oracles.sets(3, self.k), oracles.one_shot_set_law(scores, self.k, self.noise), 3
+        )
 
     def malformed(self) -> list[dict[str, Any]]:
         return [*super().malformed(), {"noise_law": "gaussian"}]
 
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
-            Peeling(k=4, scale_peel=1.0, noise_law=self.noise).event(Panel(4, 3))
+            Peeling(k=4, scale_peel=1.0, noise_law=self.noise).event(VoteShape(4, 3))
 
 
 class TestPeelingExponential(_NoisyPeeling):
@@ -102,7 +115,9 @@ class TestPeelingExponential(_NoisyPeeling):
 @pytest.mark.slow
 class TestPeelingLaplace(_NoisyPeeling):
     noise = "laplace"
-    loose_because = "the far tails of both members are reached only by counts that lie further apart"
+    loose_because = (
+        "the far tails of both members are reached only by counts that lie further apart"
+    )
 
 
 @pytest.mark.slow
@@ -138,7 +153,7 @@ class TestPeelingOne(_TopK):
 
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
-            Peeling(k=4, scale_peel=1.0).event(Panel(4, 3))
+            Peeling(k=4, scale_peel=1.0).event(VoteShape(4, 3))
 
 
 class TestPeelingTwo(TestPeelingOne):
@@ -157,7 +172,7 @@ class TestJoint(_TopK):
 
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
-            Joint(k=4, scale_joint=1.0).event(Panel(4, 3))
+            Joint(k=4, scale_joint=1.0).event(VoteShape(4, 3))
 
 
 class TestJointOne(TestJoint):
@@ -169,7 +184,9 @@ class TestJointExponential(TestJointOne):
     scale = 0.8
 
     def make(self, relation: Relation) -> Aggregator:
-        return Joint(k=self.k, scale_joint=self.scale, noise_law="exponential", neighboring_relation=relation)
+        return Joint(
+            k=self.k, scale_joint=self.scale, noise_law="exponential", neighboring_relation=relation
+        )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         losses = oracles.sequence_losses(counts(votes), self.k)
@@ -184,16 +201,24 @@ def test_the_least_voted_label_counts_half_unless_it_is_told() -> None:
 
 
 def test_the_gap_needed_is_that_of_the_mechanism() -> None:
-    panel = Panel(200, 6)
-    for aggregator in (Canonical(k=2, scale_canonical=4.0), Peeling(k=2, scale_peel=4.0), Joint(k=2, scale_joint=4.0)):
-        gap = gap_needed(aggregator, panel, probability=0.9)
+    shape = VoteShape(200, 6)
+    for aggregator in (
+        Canonical(k=2, scale_canonical=4.0),
+        Peeling(k=2, scale_peel=4.0),
+        Joint(k=2, scale_joint=4.0),
+    ):
+        gap = gap_needed(aggregator, shape, probability=0.9)
         assert gap is not None
         votes, available, meaning = gap
-        assert available == 200 and meaning.startswith(f"A gap of {votes:.1f} votes between the 2 most voted labels")
+        assert available == 200 and meaning.startswith(
+            f"A gap of {votes:.1f} votes between the 2 most voted labels"
+        )
         counts = np.tile([votes, 0, votes, 0, 0, 0], (4000, 1))
-        found = aggregator.mechanism(Panel(9, counts.shape[1]))(counts, generator=seeded_generator(0))
+        found = aggregator.mechanism(VoteShape(9, counts.shape[1]))(
+            counts, generator=seeded_generator(0)
+        )
         right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
         # the gap of the joint mechanism is a bound
         assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)
     with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 labels, got k=3$"):
-        gap_needed(Canonical(k=3, scale_canonical=1.0), Panel(9, 3), probability=0.5)
+        gap_needed(Canonical(k=3, scale_canonical=1.0), VoteShape(9, 3), probability=0.5)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pate._commands.account import account
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._figures import epsilon_text
 from pate.accounting._relation import NeighboringRelation
@@ -17,11 +17,13 @@ Printed = pytest.CaptureFixture[str]
 
 def test_account_prints_both_relations_and_draws(tmp_path: Path, capsys: Printed) -> None:
     plot = tmp_path / "deep" / "epsilon.png"
-    found = account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, panel=Panel(100, 9), plot=plot)
+    found = account(
+        aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(100, 9), plot=plot
+    )
     text = capsys.readouterr().out
     for relation, row in found.items():
         expected = epsilon_of(
-            AGGREGATOR.event(Panel(100, 9), NeighboringRelation(relation)),
+            AGGREGATOR.event(VoteShape(100, 9), NeighboringRelation(relation)),
             count=600,
             delta=1e-6,
         )
@@ -30,15 +32,18 @@ def test_account_prints_both_relations_and_draws(tmp_path: Path, capsys: Printed
         assert row["classic"] is not None and row["classic"] > expected
         assert row["exact"] is row["dp_accounting"] is None
     assert found["replace_record"]["delta0"] == pytest.approx(6e-7, rel=1e-5)
-    assert f"through {AGGREGATOR!r}:" in text and "neighboring_relation=NeighboringRelation.REPLACE_RECORD" in text
+    assert (
+        f"through {AGGREGATOR!r}:" in text
+        and "neighboring_relation=NeighboringRelation.REPLACE_RECORD" in text
+    )
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_settings_that_labelling_would_refuse_are_priced_and_named(capsys: Printed) -> None:
-    account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, panel=Panel(100, 9))
+    account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(100, 9))
     assert (
         "100 teachers who all agree are answered with probability 6.4e-06 at most:\n"
         "    `pate label` refuses this. Less noise (fewer queries, a larger delta) or more teachers are needed.\n"
     ) in capsys.readouterr().out
-    account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, panel=Panel(800, 9))
+    account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(800, 9))
     assert "refuses" not in capsys.readouterr().out

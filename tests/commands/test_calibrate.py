@@ -1,4 +1,5 @@
-"""`pate calibrate` prints noise that meets its target, for any aggregator, and what to write into label.yaml."""
+"""`pate calibrate` prints noise that meets its target, for any aggregator, and what to write into
+label.yaml."""
 
 import re
 from typing import Any
@@ -10,12 +11,12 @@ from jsonargparse import ArgumentParser
 
 from pate import cli
 from pate._planning.gaps import gap_needed
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Powerset
 
-PANEL = Panel(200, 4)
+PANEL = VoteShape(200, 4)
 ASKED = ["--delta=1e-6", "--num_queries=50", "--num_teachers=200", "--num_labels=4"]
 Printed = pytest.CaptureFixture[str]
 
@@ -45,14 +46,21 @@ ASKED_FOR = [
 @pytest.mark.parametrize(
     ("words", "relation"),
     [
-        # each under one of them, turn by turn; one that splits its noise is calibrated by the next test
-        pytest.param(words, relation, marks=[] if (place + turn) % 2 and words[0] != SPLIT else [pytest.mark.slow])
+        # each under one of them, turn by turn; one that splits its noise is calibrated by the next
+        # test
+        pytest.param(
+            words,
+            relation,
+            marks=[] if (place + turn) % 2 and words[0] != SPLIT else [pytest.mark.slow],
+        )
         for place, words in enumerate(ASKED_FOR)
         for turn, relation in enumerate(NeighboringRelation)
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value.name,
 )
-def test_what_is_printed_meets_the_target(words: list[str], relation: NeighboringRelation, capsys: Printed) -> None:
+def test_what_is_printed_meets_the_target(
+    words: list[str], relation: NeighboringRelation, capsys: Printed
+) -> None:
     """What is pasted costs what was asked, under the relation that was, as printed."""
     options = [f"--neighboring_relation={relation.name}", "--target_epsilon=2", *ASKED]
     if len(words) > 1:
@@ -68,14 +76,21 @@ def test_what_is_printed_meets_the_target(words: list[str], relation: Neighborin
 
 @pytest.mark.slow
 def test_noise_of_a_release_is_what_it_was(capsys: Printed) -> None:
-    """Figures of an earlier version, to the last digit; and what a query needs of so few teachers."""
+    """Figures of an earlier version, to the last digit; and what a query needs of so few
+    teachers."""
     for name, line in (
         ("NoisyVotes", "sigma_votes = 31.543698050699845"),
         ("Powerset", "scale_powerset = 15.730291844660979"),
     ):
         assert cli.main(["calibrate", "--aggregator", name, "--target_epsilon=2", *ASKED]) == 0
         assert line in capsys.readouterr().out
-    words = ["--target_epsilon=5", "--delta=1e-6", "--num_queries=100", "--num_teachers=60", "--num_labels=6"]
+    words = [
+        "--target_epsilon=5",
+        "--delta=1e-6",
+        "--num_queries=100",
+        "--num_teachers=60",
+        "--num_labels=6",
+    ]
     more = ["--neighboring_relation=ADD_REMOVE_TEACHER", "--answered=0.7", "--delta_test=1e-9"]
     assert cli.main(["calibrate", *words, *more]) == 0
     text = capsys.readouterr().out
@@ -87,10 +102,16 @@ def test_noise_of_a_release_is_what_it_was(capsys: Printed) -> None:
 def test_gaps_say_what_they_are_of() -> None:
     noisy = gap_needed(NoisyVotes(sigma_votes=31.5), PANEL, probability=0.9)
     assert noisy is not None
-    assert (noisy.meaning, noisy.available) == ("A count 40.4 votes away from 100 keeps its label", 100)
+    assert (noisy.meaning, noisy.available) == (
+        "A count 40.4 votes away from 100 keeps its label",
+        100,
+    )
     sets = gap_needed(Powerset(scale_powerset=16.6), PANEL, probability=0.9)
     assert sets is not None
-    assert sets.meaning.startswith("A gap of 82.5 votes between the two label sets") and sets.available == 200
+    assert (
+        sets.meaning.startswith("A gap of 82.5 votes between the two label sets")
+        and sets.available == 200
+    )
     assert gap_needed(NoisyVotes(sigma_votes=31.5), PANEL, probability=0.4) == (0, 100, ANY)
 
 
@@ -98,17 +119,31 @@ def test_gaps_say_what_they_are_of() -> None:
     ("words", "message"),
     [
         (["--aggregator=Powerset", "--delta_test=1e-9"], "Expected no delta_test for Powerset"),
-        (["--aggregator=Peeling"], "Expected k (--aggregator.k) of Peeling, which no target suggests"),
+        (
+            ["--aggregator=Peeling"],
+            "Expected k (--aggregator.k) of Peeling, which no target suggests",
+        ),
         (["--aggregator=StableTopK", "--delta_test=1e-6"], "Expected delta_test < 2e-08"),
         (["--aggregator=NoisyVotes", "--answered=1.5"], "Expected 0 < answered < 1"),
         (["--aggregator=Peeling", "--aggregator.k=9"], "Expected k <= 4 for 4 labels, got k=9"),
-        (["--aggregator=StableTopK", "--aggregator.scale_gap=3"], "Expected all noise of StableTopK or none of it"),
         (
-            ["--aggregator=Peeling", "--aggregator.k=2", "--neighboring_relation=ADD_REMOVE_TEACHER"],
+            ["--aggregator=StableTopK", "--aggregator.scale_gap=3"],
+            "Expected all noise of StableTopK or none of it",
+        ),
+        (
+            [
+                "--aggregator=Peeling",
+                "--aggregator.k=2",
+                "--neighboring_relation=ADD_REMOVE_TEACHER",
+            ],
             "Expected --aggregator.neighboring_relation ADD_REMOVE_TEACHER, for which the target is, got",
         ),
         (
-            ["--aggregator=StableMajority", "--aggregator.sigma_majority=3", "--aggregator.delta_majority=1e-3"],
+            [
+                "--aggregator=StableMajority",
+                "--aggregator.sigma_majority=3",
+                "--aggregator.delta_majority=1e-3",
+            ],
             "Expected a target that some noise reaches, with delta = 1e-06, got target_epsilon=2.0",
         ),
     ],
@@ -128,6 +163,11 @@ def test_a_name_that_is_none_is_told_what_it_may_mean(capsys: Printed) -> None:
 
 def test_calibrated_noise_keeps_its_target_as_printed(capsys: Printed) -> None:
     for target in (0.5, 1.0, 2.0, 4.0):
-        assert cli.main(["calibrate", "--aggregator=NoisyVotes", f"--target_epsilon={target}", *ASKED]) == 0
+        assert (
+            cli.main(["calibrate", "--aggregator=NoisyVotes", f"--target_epsilon={target}", *ASKED])
+            == 0
+        )
         sigma = float(re.search(r"sigma_votes = (\S+)", capsys.readouterr().out)[1])  # type: ignore[index]
-        assert epsilon_of(NoisyVotes(sigma_votes=sigma).event(PANEL), count=50, delta=1e-6) <= target
+        assert (
+            epsilon_of(NoisyVotes(sigma_votes=sigma).event(PANEL), count=50, delta=1e-6) <= target
+        )

@@ -25,7 +25,8 @@ def test_a_finished_run_has_finished_stages(finished: Path, capsys: Captured) ->
     assert cli.main(["status", str(finished)]) == 0
     stages = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [(words[:-1], words[-1]) for words in stages] == [
-        (words, "finished") for words in (["teachers", "fit"], ["teachers", "vote"], ["label"], ["student", "fit"])
+        (words, "finished")
+        for words in (["teachers", "fit"], ["teachers", "vote"], ["label"], ["student", "fit"])
     ]
     assert cli.main(["status", str(finished.parent)]) == 2
     assert "the folder of a run that was begun" in capsys.readouterr().err
@@ -58,7 +59,11 @@ def test_chunks_are_counted_and_those_at_work_are_named(tmp_path: Path, capsys: 
     ],
 )
 def test_what_cannot_be_submitted_is_refused(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     try:
@@ -70,9 +75,13 @@ def test_what_cannot_be_submitted_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+def test_without_submitit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
-    assert cli.main(["submit", "--jobs=2", "--", "teachers", "vote", f"--run={tmp_path / 'run'}"]) == 2
+    assert (
+        cli.main(["submit", "--jobs=2", "--", "teachers", "vote", f"--run={tmp_path / 'run'}"]) == 2
+    )
     assert "pip install 'pate[submitit]'" in capsys.readouterr().err
 
 
@@ -97,18 +106,27 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
     place = tmp_path_factory.mktemp("alone")
     np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
     folder = recipe(place / "recipe", place / "data.npz", steps=300, chunk_size=1)
-    words = ["teachers", "fit", *(f"--config={folder / part}.yaml" for part in ("data", "teachers"))]
+    words = [
+        "teachers",
+        "fit",
+        *(f"--config={folder / part}.yaml" for part in ("data", "teachers")),
+    ]
     words.append(f"--ledger={place}/ledger.sqlite")
     assert cli.main([*words, f"--run={place / 'run'}"]) == 0
     return words, place / "run"
 
 
 def teachers_of(run: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (run / "private" / "teachers").glob("*") if path.is_file()}
+    return {
+        path.name: path.read_bytes()
+        for path in (run / "private" / "teachers").glob("*")
+        if path.is_file()
+    }
 
 
 def slurm(tasks: list[int], ranks: int = 1) -> list[dict[str, str]]:
-    """The variables of the tasks of an array, each of which srun starts as many times as it has ranks."""
+    """The variables of the tasks of an array, each of which srun starts as many times as it has
+    ranks."""
     array = {"COUNT": len(tasks), "MIN": min(tasks), "MAX": max(tasks)}
     return [
         {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in (array | {"ID": task}).items()}
@@ -123,9 +141,15 @@ SCHEDULED = {
     "--array=0-6:2": slurm([0, 2, 4, 6]),
     "--array=3,5, submitted again": slurm([3, 5]),
     "array x srun": slurm([1, 4], ranks=2),
-    "qsub -J 0-4:2": [{"PBS_ARRAY_INDEX": str(index), "PBS_JOBID": f"7[{index}]"} for index in (0, 2, 4)],
-    "bsub -J teachers[2-4]": [{"LSB_JOBINDEX": str(index), "LSB_JOBINDEX_END": "4"} for index in (2, 3, 4)],
-    "completionMode: Indexed": [{"JOB_COMPLETION_INDEX": index, "HOSTNAME": f"pod-{index}"} for index in "02"],
+    "qsub -J 0-4:2": [
+        {"PBS_ARRAY_INDEX": str(index), "PBS_JOBID": f"7[{index}]"} for index in (0, 2, 4)
+    ],
+    "bsub -J teachers[2-4]": [
+        {"LSB_JOBINDEX": str(index), "LSB_JOBINDEX_END": "4"} for index in (2, 3, 4)
+    ],
+    "completionMode: Indexed": [
+        {"JOB_COMPLETION_INDEX": index, "HOSTNAME": f"pod-{index}"} for index in "02"
+    ],
 }
 
 
@@ -153,12 +177,16 @@ def processes_below(pid: int) -> Iterator[int]:
 
 
 @pytest.mark.slow
-def test_a_job_that_is_preempted_is_submitted_again(alone: tuple[list[str], Path], tmp_path: Path) -> None:
+def test_a_job_that_is_preempted_is_submitted_again(
+    alone: tuple[list[str], Path], tmp_path: Path
+) -> None:
     pytest.importorskip("submitit")
     words, expected = alone
     run, logs = tmp_path / "run", tmp_path / "run" / "private" / "jobs"
     same_partition(expected, run)
-    (job,) = submitted([*words, f"--run={run}", "--shared=true"], logs, 1, "local", {"timeout_min": 60})
+    (job,) = submitted(
+        [*words, f"--run={run}", "--shared=true"], logs, 1, "local", {"timeout_min": 60}
+    )
 
     def wait_for(sign: str) -> None:
         while not list((run / "private" / "teachers").glob(sign)):
@@ -185,7 +213,9 @@ def test_a_job_that_is_preempted_is_submitted_again(alone: tuple[list[str], Path
             os.kill(pid, signal.SIGKILL)
 
 
-def test_what_jobs_print_lies_in_a_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_jobs_print_lies_in_a_closed_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     submitit = pytest.importorskip("submitit")
     modes: list[int] = []
 
@@ -195,7 +225,15 @@ def test_what_jobs_print_lies_in_a_closed_folder(tmp_path: Path, monkeypatch: py
             raise ValueError("no cluster")
 
     monkeypatch.setattr(submitit, "AutoExecutor", Executor)
-    words = ["submit", "--jobs=2", "--cluster=local", "--", "teachers", "vote", f"--run={tmp_path / 'run'}"]
+    words = [
+        "submit",
+        "--jobs=2",
+        "--cluster=local",
+        "--",
+        "teachers",
+        "vote",
+        f"--run={tmp_path / 'run'}",
+    ]
     (tmp_path / "run" / "private" / "jobs").mkdir(parents=True, mode=0o755)  # of an earlier version
     (tmp_path / "run" / "private").chmod(0o700)
     assert cli.main(words) == 2

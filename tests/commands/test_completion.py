@@ -22,7 +22,9 @@ done
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-def test_bash_completes_commands_options_and_values(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_bash_completes_commands_options_and_values(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert cli.main(["completion", "bash"]) == 0
     script = tmp_path / "pate"
     script.write_text(capsys.readouterr().out)

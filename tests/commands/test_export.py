@@ -40,7 +40,9 @@ class Branching(nn.Module):
 def run_torch(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
     said = {export.METADATA: ""}
     program = torch.export.load(path, extra_files=said)
-    return [each.numpy() for each in program.module()(torch.from_numpy(samples))], json.loads(said[export.METADATA])
+    return [each.numpy() for each in program.module()(torch.from_numpy(samples))], json.loads(
+        said[export.METADATA]
+    )
 
 
 def run_onnx(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
@@ -54,11 +56,14 @@ def exported(folder: Path, name: str) -> tuple[list[Path], pate.CarriedStudent]:
     """Export the student in ``folder`` to both formats, by the command."""
     paths = [folder / f"{name}{suffix}" for suffix in (".pt2", ".onnx")]
     for path, form in zip(paths, ("torch.export", "onnx"), strict=True):
-        assert cli.main(["export", str(folder / "model"), "--format", form, "--output", str(path)]) == 0
+        assert (
+            cli.main(["export", str(folder / "model"), "--format", form, "--output", str(path)])
+            == 0
+        )
     return paths, pate.load_student(folder / "model")
 
 
-def expect_same(paths: list[Path], student: pate.CarriedStudent, samples: np.ndarray) -> None:
+def require_same(paths: list[Path], student: pate.CarriedStudent, samples: np.ndarray) -> None:
     """For any number of samples, the same answers but for rounding."""
     probabilities, labels = student.answer(samples)
     assert np.ptp(probabilities, axis=0)[2:].min() > 0.01
@@ -68,8 +73,13 @@ def expect_same(paths: list[Path], student: pate.CarriedStudent, samples: np.nda
             assert found.dtype == np.float32 and np.abs(found - probabilities[rows]).max() < 2e-6
             clear = np.abs(found - 0.5) > 1e-5
             assert given.dtype == np.bool_ and (given == labels[rows])[clear].all()
-        assert said["label_names"] == list(student.label_names) and said["privacy"] == student.describe()
-        assert said["input"]["dtype"] == str(samples.dtype) and said["input"]["shape"] == list(samples.shape[1:])
+        assert (
+            said["label_names"] == list(student.label_names)
+            and said["privacy"] == student.describe()
+        )
+        assert said["input"]["dtype"] == str(samples.dtype) and said["input"]["shape"] == list(
+            samples.shape[1:]
+        )
 
 
 def pixels(source: DataSource) -> np.ndarray:
@@ -77,22 +87,27 @@ def pixels(source: DataSource) -> np.ndarray:
     return np.rint(features[np.arange(features.shape[0])] * 255).astype(np.uint8)
 
 
-# torch takes ten seconds to import what it exports with, so that the other tests of that are slow ones
+# torch takes ten seconds to import what it exports with, so that the other tests of that are slow
+# ones
 @pytest.mark.slow
-def test_pictures_through_components(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_through_components(
+    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = CelebA(faces, size=12, features=PublicPCA(8))
     carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
     paths, student = exported(tmp_path, "student")
     assert f"onnx of pictures [N, 3, 12, 12], 25 labels: {paths[1]}\n" in capsys.readouterr().out
-    expect_same(paths, student, pixels(source))
+    require_same(paths, student, pixels(source))
 
 
 @pytest.mark.slow
 def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
     source = CelebA(faces, size=12)
     settings = {"class_path": "pate.models.SmallCNN", "init_args": {"widths": [8, 16]}}
-    carried(tmp_path, student_on(source, partial(models.SmallCNN, widths=(8, 16))), settings, source)
-    expect_same(*exported(tmp_path, "cnn"), pixels(source))
+    carried(
+        tmp_path, student_on(source, partial(models.SmallCNN, widths=(8, 16))), settings, source
+    )
+    require_same(*exported(tmp_path, "cnn"), pixels(source))
 
 
 @pytest.fixture
@@ -108,13 +123,13 @@ def test_raw_rows_are_scaled(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
     source = Arrays(tmp_path / "data.npz", features=PublicScaling())
     carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
-    expect_same(*exported(tmp_path, "scaled"), arrays["X"])
+    require_same(*exported(tmp_path, "scaled"), arrays["X"])
 
 
 @pytest.mark.slow
 def test_features(table: Arrays, tmp_path: Path) -> None:
     carried(tmp_path, student_on(table, models.MLP), "pate.models.MLP", table)
-    expect_same(*exported(tmp_path, "table"), make_arrays()["X"])
+    require_same(*exported(tmp_path, "table"), make_arrays()["X"])
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -125,7 +140,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_exported(table: Arrays, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_exported(
+    table: Arrays, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     carried(tmp_path, student_on(table, Branching), f"{__name__}.Branching", table, trust=True)
     output = tmp_path / "out.pt2"
     words = [str(tmp_path / "model"), "--format=torch.export", f"--output={output}", "--trust"]
@@ -133,13 +150,22 @@ def test_what_cannot_be_exported(table: Arrays, tmp_path: Path, capsys: pytest.C
     assert not output.exists()
 
 
-def test_bad_settings(finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_settings(
+    finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = str(finished / "public" / "student" / "model")
-    assert "ends in .onnx, got output='x.pt2'" in refused(capsys, model, "--format=onnx", "--output=x.pt2")
-    assert "ends in .pt2, got output='x.onnx'" in refused(capsys, model, "--format=torch.export", "--output=x.onnx")
+    assert "ends in .onnx, got output='x.pt2'" in refused(
+        capsys, model, "--format=onnx", "--output=x.pt2"
+    )
+    assert "ends in .pt2, got output='x.onnx'" in refused(
+        capsys, model, "--format=torch.export", "--output=x.onnx"
+    )
     monkeypatch.setattr(export, "find_spec", lambda name: None)
     options = [model, "--format=onnx", "--output=x.onnx"]
-    assert "the extra onnx (pip install 'pate[onnx]'), got missing=['onnx', 'onnxscript']" in refused(capsys, *options)
+    assert (
+        "the extra onnx (pip install 'pate[onnx]'), got missing=['onnx', 'onnxscript']"
+        in refused(capsys, *options)
+    )
 
 
 @pytest.mark.slow
@@ -147,6 +173,12 @@ def test_programs_do_not_say_where_their_code_lies(finished: Path, tmp_path: Pat
     shutil.copytree(finished / "public/student/model", tmp_path / "model")
     for path in exported(tmp_path, "program")[0]:
         with zipfile.ZipFile(path) if path.suffix == ".pt2" else nullcontext() as archive:
-            parts = [path.read_bytes()] if archive is None else [archive.read(name) for name in archive.namelist()]
+            parts = (
+                [path.read_bytes()]
+                if archive is None
+                else [archive.read(name) for name in archive.namelist()]
+            )
         for package in (pate, torch):
-            assert not [part for part in parts if str(Path(str(package.__file__)).parent).encode() in part]
+            assert not [
+                part for part in parts if str(Path(str(package.__file__)).parent).encode() in part
+            ]

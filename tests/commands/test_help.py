@@ -24,7 +24,8 @@ def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("name", list(cli._COMMANDS))
 def test_help_is_for_people(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """No marks of a docstring, a short usage, paragraphs that are not run together, and an example at the end."""
+    """No marks of a docstring, a short usage, paragraphs that are not run together, and an example
+    at the end."""
     text = help_of(name, capsys)
     usage, _, rest = text.partition("\n\n")
     described, _, options = rest.partition("\n\n" if name not in LIGHTNING else "\noptions:")
@@ -38,7 +39,9 @@ def test_help_is_for_people(name: str, capsys: pytest.CaptureFixture[str]) -> No
     assert f"\nexample:\n  pate {name}" in text, options
 
 
-def test_required_options_come_first_and_general_ones_last(capsys: pytest.CaptureFixture[str]) -> None:
+def test_required_options_come_first_and_general_ones_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = help_of("plan", capsys)
     names = re.findall(r"^  (?:-\w, )?(--\w+)", text, flags=re.MULTILINE)
     assert names[:3] == ["--num_records", "--num_labels", "--num_public"]
@@ -47,7 +50,8 @@ def test_required_options_come_first_and_general_ones_last(capsys: pytest.Captur
 
 
 def test_label_does_not_ask_for_an_aggregator() -> None:
-    # in an interpreter of its own: which classes are listed follows from all that a process has imported
+    # in an interpreter of its own: which classes are listed follows from all that a process has
+    # imported
     command = [sys.executable, "-m", "pate", "label", "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert text.startswith("usage: pate label --delta DELTA --run RUN [options]\n")
@@ -60,7 +64,9 @@ def test_every_command_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in ("completion", "init")])
-def test_examples_are_understood(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_examples_are_understood(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     words = shlex.split(EXAMPLES[name])
     assert words[: 1 + len(name.split())] == ["pate", *name.split()]
     try:
@@ -80,5 +86,7 @@ def test_networks_are_named_as_the_wheel_has_them() -> None:
         for room in ("commands", "planning", "reporting")
         for file in Path(pate.__file__).with_name(room).rglob("*.*")
     ]
-    read = {str(file): file.read_text() for file in shown if file.suffix in (".py", ".yaml", ".html")}
+    read = {
+        str(file): file.read_text() for file in shown if file.suffix in (".py", ".yaml", ".html")
+    }
     assert not [file for file, text in read.items() if re.search(r"(?<![\w.])models\.[A-Z]", text)]

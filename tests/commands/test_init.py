@@ -28,13 +28,24 @@ def write_table(path: Path) -> None:
     arrays = make_arrays()
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["id", "role", *(f"x_{i}" for i in range(6)), *(f"y_{name}" for name in arrays["label_names"])])
+        writer.writerow(
+            [
+                "id",
+                "role",
+                *(f"x_{i}" for i in range(6)),
+                *(f"y_{name}" for name in arrays["label_names"]),
+            ]
+        )
         roles = np.array(["private", "public", "test"])[arrays["split"]]
-        for identity, role, features, labels in zip(arrays["ids"], roles, arrays["X"], arrays["Y"], strict=True):
+        for identity, role, features, labels in zip(
+            arrays["ids"], roles, arrays["X"], arrays["Y"], strict=True
+        ):
             writer.writerow([identity, role, *features, *labels])
 
 
-@pytest.mark.parametrize(("kind", "ledger"), [("npz", "data of mine.ledger.sqlite"), ("python", "mine.ledger.sqlite")])
+@pytest.mark.parametrize(
+    ("kind", "ledger"), [("npz", "data of mine.ledger.sqlite"), ("python", "mine.ledger.sqlite")]
+)
 def test_a_recipe_that_is_written_runs(
     kind: str, ledger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,7 +66,9 @@ def test_a_recipe_that_is_written_runs(
 
 
 @pytest.mark.slow
-def test_pictures_and_a_table_are_enough(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_and_a_table_are_enough(
+    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """From a folder of pictures to a student, by the recipe that is written but for sizes."""
     folder = tmp_path / "pictures"
     shutil.copytree(faces / "img_align_celeba", folder)
@@ -63,11 +76,19 @@ def test_pictures_and_a_table_are_enough(faces: Path, tmp_path: Path, capsys: py
     lines = ["file,Smiling,Male,split"]
     for role in Role:
         records = source.load(role)
-        lines += [f"{name},{a},{b},{role.value}" for name, (a, b) in zip(records.ids, records.labels, strict=True)]
+        lines += [
+            f"{name},{a},{b},{role.value}"
+            for name, (a, b) in zip(records.ids, records.labels, strict=True)
+        ]
     (folder / "labels.csv").write_text("\n".join(lines))
-    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
+    assert (
+        cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
+    )
     small = ["--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"]
-    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *small]) == 0
+    assert (
+        cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *small])
+        == 0
+    )
     assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
 
 
@@ -77,14 +98,32 @@ def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
     lines = ["id,text,angry,split"]
     for i in range(300):
         angry = int(generator.integers(2))
-        words = " ".join(generator.choice(["broken", "late", "wrong"] if angry else ["fine", "quick", "kind"], 5))
+        words = " ".join(
+            generator.choice(["broken", "late", "wrong"] if angry else ["fine", "quick", "kind"], 5)
+        )
         lines.append(f"t{i},{words} and so on,{angry},{[*Role][i % 3].value}")
     (tmp_path / "mine.csv").write_text("\n".join(lines))
-    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "text", "--data", str(tmp_path / "mine.csv")]) == 0
+    assert (
+        cli.main(
+            [
+                "init",
+                str(tmp_path / "recipe"),
+                "--kind",
+                "text",
+                "--data",
+                str(tmp_path / "mine.csv"),
+            ]
+        )
+        == 0
+    )
     assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
     figures = json.loads((tmp_path / "run" / "public" / "student" / "metrics.json").read_text())
     assert figures["student"]["accuracy"] > 0.95
-    model, new, answers = tmp_path / "run" / "public" / "student" / "model", tmp_path / "new.csv", tmp_path / "out.csv"
+    model, new, answers = (
+        tmp_path / "run" / "public" / "student" / "model",
+        tmp_path / "new.csv",
+        tmp_path / "out.csv",
+    )
     student = load_student(model)
     texts = ["broken again, and so late", "kind and quick, as ever"]
     assert student.input.kind == "texts" and student.predict(texts).tolist() == [[1], [0]]
@@ -98,28 +137,55 @@ def test_a_file_of_numbers_is_enough(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     numbers = generator.standard_normal((300, 2)).round(3)
     lines = ["id,age,pressure,diabetes,gout,split"]
-    lines += [f"p{i},{a},{b},{int(a > 0)},{int(b > 0)},{[*Role][i % 3].value}" for i, (a, b) in enumerate(numbers)]
+    lines += [
+        f"p{i},{a},{b},{int(a > 0)},{int(b > 0)},{[*Role][i % 3].value}"
+        for i, (a, b) in enumerate(numbers)
+    ]
     (tmp_path / "mine.csv").write_text("\n".join(lines))
-    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "csv", "--data", str(tmp_path / "mine.csv")]) == 0
+    assert (
+        cli.main(
+            [
+                "init",
+                str(tmp_path / "recipe"),
+                "--kind",
+                "csv",
+                "--data",
+                str(tmp_path / "mine.csv"),
+            ]
+        )
+        == 0
+    )
     assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
-    model, new, answers = tmp_path / "run" / "public" / "student" / "model", tmp_path / "new.csv", tmp_path / "out.csv"
+    model, new, answers = (
+        tmp_path / "run" / "public" / "student" / "model",
+        tmp_path / "new.csv",
+        tmp_path / "out.csv",
+    )
     new.write_text("pressure,age\n3,-3\n-3,3\n")
     assert cli.main(["predict", str(model), str(new), "--output", str(answers)]) == 0
     assert answers.read_text() == "id,diabetes,gout\n0,0,1\n1,1,0\n"
 
 
-def test_splits_of_hugging_face_are_read_as_the_recipe_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splits_of_hugging_face_are_read_as_the_recipe_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their package is not among those of the tests: columns stand for what it would read."""
     names = ("train", "validation", "test")
     splits = {name: Columns(make_arrays(), role) for name, role in zip(names, Role, strict=True)}
-    package = SimpleNamespace(load_dataset={"owner/name": splits}.get, load_from_disk={str(tmp_path): splits}.get)
+    package = SimpleNamespace(
+        load_dataset={"owner/name": splits}.get, load_from_disk={str(tmp_path): splits}.get
+    )
     monkeypatch.setitem(sys.modules, "datasets", package)
     for place, ledger in (("owner/name", tmp_path / "recipe-1"), (str(tmp_path), tmp_path)):
         folder = tmp_path / f"recipe-{1 + (place != 'owner/name')}"
         assert cli.main(["init", str(folder), "--kind", "huggingface", "--data", place]) == 0
         settings = yaml.safe_load((folder / "data.yaml").read_text())["data"]
         assert settings["init_args"]["settings"]["place"] == place
-        settings["init_args"]["settings"] |= {"features": "inputs", "labels": ["a", "b"], "ids": "name"}
+        settings["init_args"]["settings"] |= {
+            "features": "inputs",
+            "labels": ["a", "b"],
+            "ids": "name",
+        }
         settings["init_args"]["features"]["init_args"]["num_components"] = 3
         (folder / "data.yaml").write_text(yaml.safe_dump({"data": settings}))
         source = read_data(folder / "data.yaml")
@@ -128,7 +194,9 @@ def test_splits_of_hugging_face_are_read_as_the_recipe_says(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("kind", list(_KINDS))
-def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp_path: Path) -> None:
+def test_every_kind_describes_a_source_and_explains_every_setting(
+    kind: str, tmp_path: Path
+) -> None:
     files = recipe_files(tmp_path / "recipe", kind)
     for name, text in files.items():
         if name.endswith(".yaml"):
@@ -148,21 +216,33 @@ def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp
 
 
 def test_networks_are_a_comment_away(tmp_path: Path) -> None:
-    """What the settings of records that vote for themselves name as comments are those of networks."""
+    """What the settings of records that vote for themselves name as comments are those of
+    networks."""
     text = recipe_files(tmp_path, "npz")["teachers.yaml"].split("# Or networks")[1]
     lines = [line[2:] for line in text.splitlines() if line.startswith("# ")]
     written = yaml.safe_load("\n".join(lines[lines.index("network:") :]))
     (tmp_path / "teachers.yaml").write_text(yaml.safe_dump(written))
-    words = ["teachers", "fit", "--data=Arrays", "--data.path=data.npz", f"--config={tmp_path / 'teachers.yaml'}"]
+    words = [
+        "teachers",
+        "fit",
+        "--data=Arrays",
+        "--data.path=data.npz",
+        f"--config={tmp_path / 'teachers.yaml'}",
+    ]
     with pytest.raises(SystemExit) as stopped:
         cli.main([*words, "--run=run", "--print_config"])
     assert stopped.value.code == 0 and written["network"]["class_path"] == "pate.models.MLP"
 
 
-def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_files_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert cli.main(["init", str(tmp_path), "--kind", "npz"]) == 2
-    assert f"Expected a new or empty folder {tmp_path}, got files=['mine.txt']" in capsys.readouterr().err
+    assert (
+        f"Expected a new or empty folder {tmp_path}, got files=['mine.txt']"
+        in capsys.readouterr().err
+    )
     assert cli.main(["init", str(tmp_path / "mine.txt"), "--kind", "npz"]) == 2
     assert "Expected a new or empty folder, got file=" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
@@ -184,11 +264,25 @@ def test_shipped_recipes_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         find_recipe(Path("face"))
 
 
-def test_files_of_shipped_recipes_are_found_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_shipped_recipes_are_found_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     shipped = shipped_recipes()["faces"] / "data.yaml"
-    written = ["--config", "configs/faces/data.yaml", "--config=configs/faces/data.yaml", "--run", "configs/faces"]
-    assert with_shipped_files(written) == ["--config", str(shipped), f"--config={shipped}", "--run", "configs/faces"]
+    written = [
+        "--config",
+        "configs/faces/data.yaml",
+        "--config=configs/faces/data.yaml",
+        "--run",
+        "configs/faces",
+    ]
+    assert with_shipped_files(written) == [
+        "--config",
+        str(shipped),
+        f"--config={shipped}",
+        "--run",
+        "configs/faces",
+    ]
     for path in ("configs/mine/data.yaml", "faces/data.yaml", "data.yaml", "configs"):
         assert with_shipped_files([f"--config={path}"]) == [f"--config={path}"]
     (tmp_path / "configs" / "faces").mkdir(parents=True)
@@ -210,12 +304,15 @@ def test_examples_work_without_a_checkout(
 
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that was begun in a folder where its data have a short, relative path; the tests run in another folder."""
+    """A run that was begun in a folder where its data have a short, relative path; the tests run in
+    another folder."""
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
     np.savez(here / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    (here / "data.yaml").write_text("data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n")
+    (here / "data.yaml").write_text(
+        "data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n"
+    )
     monkeypatch.chdir(here)
     assert cli.main(FIT) == 0
     monkeypatch.chdir(there)
@@ -233,7 +330,11 @@ def test_later_stages_run_from_any_folder(begun: Path, capsys: pytest.CaptureFix
     run = ["--run", str(begun)]
     assert cli.main(["teachers", "vote", *run]) == 0
     assert cli.main(["label", "--target_epsilon=1e5", "--delta=1e-6", *run]) == 0
-    student = ["--model.network=pate.models.Linear", "--trainer.enable_progress_bar=false", "--trainer.max_epochs=1"]
+    student = [
+        "--model.network=pate.models.Linear",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.max_epochs=1",
+    ]
     student.append("--trainer.log_every_n_steps=1")
     assert cli.main(["student", "fit", *student, *run]) == 0
     capsys.readouterr()
@@ -244,7 +345,9 @@ def test_later_stages_run_from_any_folder(begun: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
-def test_a_run_may_move_and_its_data_may_not(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_may_move_and_its_data_may_not(
+    begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     moved = begun.rename(Path.cwd() / "moved")
     assert cli.main(["teachers", "vote", "--run", str(moved)]) == 0
     begun.parent.joinpath("data.npz").rename(begun.parent / "other.npz")
@@ -273,16 +376,22 @@ def test_a_variable_in_a_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("data.npz", f"{tmp_path}/data.npz"),
         ("~/data.npz", "~/data.npz"),
     ):
-        (tmp_path / "data.yaml").write_text(f"data:\n  class_path: Arrays\n  init_args:\n    path: {written}\n")
+        (tmp_path / "data.yaml").write_text(
+            f"data:\n  class_path: Arrays\n  init_args:\n    path: {written}\n"
+        )
         described = describe_data(read_data(tmp_path / "data.yaml"))
         assert described["init_args"]["path"] == kept
     monkeypatch.setenv("MY_DATA", ".")
-    (tmp_path / "data.yaml").write_text("data:\n  class_path: Arrays\n  init_args:\n    path: $MY_DATA/data.npz\n")
+    (tmp_path / "data.yaml").write_text(
+        "data:\n  class_path: Arrays\n  init_args:\n    path: $MY_DATA/data.npz\n"
+    )
     described = describe_data(read_data(tmp_path / "data.yaml"))
     assert described["init_args"]["path"] == f"{tmp_path}/data.npz"
 
 
-def test_a_command_that_was_killed_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_was_killed_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["init", str(tmp_path), "--kind", "npz"]
     assert cli.main(words) == 0
     files = {path: path.read_text() for path in tmp_path.iterdir()}
@@ -291,4 +400,7 @@ def test_a_command_that_was_killed_goes_on(tmp_path: Path, capsys: pytest.Captur
     assert {path: path.read_text() for path in tmp_path.iterdir()} == files
     (tmp_path / "label.yaml").write_text("mine")
     assert cli.main(words) == 2
-    assert "a new or empty folder" in capsys.readouterr().err and (tmp_path / "label.yaml").read_text() == "mine"
+    assert (
+        "a new or empty folder" in capsys.readouterr().err
+        and (tmp_path / "label.yaml").read_text() == "mine"
+    )

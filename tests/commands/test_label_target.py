@@ -1,4 +1,5 @@
-"""`pate label --target_epsilon`: the noise of any aggregator is scaled until its release costs no more than asked."""
+"""`pate label --target_epsilon`: the noise of any aggregator is scaled until its release costs no
+more than asked."""
 
 import json
 from pathlib import Path
@@ -12,7 +13,7 @@ from pate._planning.completion import scale_to_target
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
 from pate._runs.released import ReleasedLabels
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._ledger import Ledger, read_ledger
@@ -22,16 +23,25 @@ from tests.conftest import copy_run, recipe
 
 Printed = pytest.CaptureFixture[str]
 RELATION = NeighboringRelation.REPLACE_RECORD
-PANEL = Panel(10, 4)
+PANEL = VoteShape(10, 4)
 
 
 def label(run: Path, *words: str) -> int:
-    options = ["--num_queries=50", "--delta=1e-3", "--noise_seed=1", "--overwrite", "--run", str(run)]
+    options = [
+        "--num_queries=50",
+        "--delta=1e-3",
+        "--noise_seed=1",
+        "--overwrite",
+        "--run",
+        str(run),
+    ]
     return cli.main(["label", *options, *words])
 
 
 def aggregator_settings(run: Path) -> dict[str, Any]:
-    settings: dict[str, Any] = yaml.safe_load((run / "public" / "label.yaml").read_text())["aggregator"]["init_args"]
+    settings: dict[str, Any] = yaml.safe_load((run / "public" / "label.yaml").read_text())[
+        "aggregator"
+    ]["init_args"]
     return settings
 
 
@@ -72,12 +82,17 @@ ALIKE = [
     [*GIVEN, *(pytest.param(*each, marks=pytest.mark.slow) for each in ALIKE)],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_release_costs_what_was_asked_at_most(name: str, settings: tuple[str, ...], copied: Path) -> None:
+def test_a_release_costs_what_was_asked_at_most(
+    name: str, settings: tuple[str, ...], copied: Path
+) -> None:
     """By name alone, with some settings, or with all noise in some proportion."""
     words = [f"--aggregator={name}", *(f"--aggregator.{each}" for each in settings)]
     assert label(copied, *words, "--target_epsilon=400") == 0
     assert 400 * (1 - 1e-4) < spent(copied) <= 400
-    released, entries = ReleasedLabels.load(copied), len(read_ledger(copied / "ledger.sqlite").entries)
+    released, entries = (
+        ReleasedLabels.load(copied),
+        len(read_ledger(copied / "ledger.sqlite").entries),
+    )
     found = released.aggregator["init_args"]
     for each in settings:
         setting, _, value = each.partition("=")
@@ -85,10 +100,17 @@ def test_a_release_costs_what_was_asked_at_most(name: str, settings: tuple[str, 
             assert found[setting] == yaml.safe_load(value) or found[setting] == float(value)
     if {"scale_gap=1", "sigma_test=2"} <= set(settings):
         assert found["sigma_test"] / found["scale_gap"] == pytest.approx(2, rel=1e-12)
-    noise = {key: value for key, value in found.items() if key.startswith(("scale", "sigma", "multiplier"))}
+    noise = {
+        key: value
+        for key, value in found.items()
+        if key.startswith(("scale", "sigma", "multiplier"))
+    }
     assert noise and noise.items() <= aggregator_settings(copied).items()
     # the same command, and the settings that it wrote, find these labels
-    for again in ([*words, "--target_epsilon=400"], ["--config", str(copied / "public" / "label.yaml")]):
+    for again in (
+        [*words, "--target_epsilon=400"],
+        ["--config", str(copied / "public" / "label.yaml")],
+    ):
         before = (copied / "public" / "labels.npz").read_bytes()
         assert label(copied, *again) == 0
         assert (copied / "public" / "labels.npz").read_bytes() == before
@@ -100,26 +122,42 @@ def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -
     for epsilon in (0.5, 8.0):
         target = Target(epsilon=epsilon, delta=1e-4, num_queries=50, neighboring_relation=RELATION)
         budget = Budget(max_epsilon=epsilon, delta=1e-4, neighboring_relation=RELATION)
-        outlook = Outlook(panel=PANEL, num_queries=50, delta=1e-4, relation=RELATION, labels_per_sample=2)
+        outlook = Outlook(
+            shape=PANEL, num_queries=50, delta=1e-4, relation=RELATION, labels_per_sample=2
+        )
         for cls in registered().values():
             for start in proposals(cls, outlook):
                 found = scale_to_target(start, target, PANEL, budget)
                 assert epsilon_of(found.event(PANEL), count=50, delta=1e-4) <= epsilon
-                assert scale_to_target(found, target, PANEL, budget) == found, "repeated, it changes a digit"
+                assert scale_to_target(found, target, PANEL, budget) == found, (
+                    "repeated, it changes a digit"
+                )
                 assert scale_to_target(found.scaled(1.001), target, PANEL) != found.scaled(1.001), (
                     "too much noise was kept"
                 )
 
 
 @pytest.mark.parametrize("name", ["NoisyVotes", pytest.param("StableTopK", marks=pytest.mark.slow)])
-def test_a_budget_of_the_size_of_the_target_is_enough(name: str, finished: Path, tmp_path: Path) -> None:
+def test_a_budget_of_the_size_of_the_target_is_enough(
+    name: str, finished: Path, tmp_path: Path
+) -> None:
     """The filter of an unused ledger admits what was calibrated."""
     run = copy_run(finished, tmp_path / "run")
     (run / "ledger.sqlite").unlink()
     Ledger(run / "ledger.sqlite")
-    for place in ("public/labels.npz", "private/label.json", "public/privacy.json", "public/privacy.txt"):
+    for place in (
+        "public/labels.npz",
+        "private/label.json",
+        "public/privacy.json",
+        "public/privacy.txt",
+    ):
         (run / place).unlink()
-    words = ["--target_epsilon=400", "--max_epsilon=400", "--max_delta0=6e-4", "--budget_filter=renyi"]
+    words = [
+        "--target_epsilon=400",
+        "--max_epsilon=400",
+        "--max_delta0=6e-4",
+        "--budget_filter=renyi",
+    ]
     assert label(run, f"--aggregator={name}", *words) == 0
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert statement["guarantees"][RELATION.value]["epsilon"] <= 400
@@ -141,13 +179,20 @@ def test_a_budget_of_the_size_of_the_target_is_enough(name: str, finished: Path,
         ),
         (["--aggregator=Peeling", "--target_epsilon=1"], "Expected k (--aggregator.k) of Peeling"),
         (["--aggregator=NoisyVotes", "--target_epsilon=0"], "Expected target_epsilon > 0"),
-        (["--aggregator=NoisyVotes", "--target_epsilon=2", "--max_epsilon=1"], "Expected target_epsilon <= 1.0 (--max"),
+        (
+            ["--aggregator=NoisyVotes", "--target_epsilon=2", "--max_epsilon=1"],
+            "Expected target_epsilon <= 1.0 (--max",
+        ),
         (
             ["--aggregator=StableTopK", "--aggregator.scale_gap=1", "--target_epsilon=2"],
             "Expected all noise of StableTopK or none of it, got missing='--aggregator.sigma_test'",
         ),
         (
-            ["--aggregator=StableMajority", "--aggregator.delta_majority=1e-3", "--target_epsilon=2"],
+            [
+                "--aggregator=StableMajority",
+                "--aggregator.delta_majority=1e-3",
+                "--target_epsilon=2",
+            ],
             "Expected a target that some noise reaches, with delta = 0.001, got target_epsilon=2.0",
         ),
         (
@@ -177,7 +222,11 @@ def test_another_target_says_what_changed(copied: Path, capsys: Printed) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["NoisyVotes", *(pytest.param(name, marks=pytest.mark.slow) for name in ("StableTopK", "ConfidentScreen"))]
+    "name",
+    [
+        "NoisyVotes",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("StableTopK", "ConfidentScreen")),
+    ],
 )
 def test_what_calibrate_prints_is_what_labelling_takes(
     name: str, copied: Path, finished: Path, tmp_path: Path, capsys: Printed
@@ -189,7 +238,11 @@ def test_what_calibrate_prints_is_what_labelling_takes(
     words = ["label", "--config", str(pasted), "--overwrite"]
     assert cli.main([*words, "--run", str(copied)]) == 0
     assert 399.9 < spent(copied) <= 400
-    noise = {key: value for key, value in aggregator_settings(copied).items() if key.startswith(("scale", "sigma"))}
+    noise = {
+        key: value
+        for key, value in aggregator_settings(copied).items()
+        if key.startswith(("scale", "sigma"))
+    }
     # with the target beside it, it is the same noise
     other = copy_run(finished, tmp_path / "other")
     assert cli.main([*words, "--run", str(other), "--target_epsilon=400"]) == 0
@@ -200,7 +253,9 @@ def test_what_calibrate_prints_is_what_labelling_takes(
 def test_a_recipe_may_give_a_target_in_place_of_noise(finished: Path, tmp_path: Path) -> None:
     data = yaml.safe_load((finished / "data.yaml").read_text())["data"]["init_args"]["path"]
     folder, root = recipe(tmp_path / "recipe", Path(data), steps=2, chunk_size=10), tmp_path / "run"
-    (folder / "label.yaml").write_text("aggregator: NoisyVotes\ntarget_epsilon: 4\nnum_queries: 50\ndelta: 0.001\n")
+    (folder / "label.yaml").write_text(
+        "aggregator: NoisyVotes\ntarget_epsilon: 4\nnum_queries: 50\ndelta: 0.001\n"
+    )
     words = ["run", str(folder), "--run", str(root), f"--ledger={root}/ledger.sqlite"]
     assert cli.main([*words, "--label.target_epsilon=2"]) == 0
     assert 1.9999 < spent(root) <= 2
@@ -217,5 +272,8 @@ def test_proportions_are_kept() -> None:
         scale_to_target(StableMajority(sigma_majority=1.0, delta_majority=1e-3), target, PANEL)
     with pytest.raises(ValueError, match=r"^Expected target_epsilon <= 1\.0"):
         scale_to_target(
-            NoisyVotes(sigma_votes=1), target, PANEL, Budget(max_epsilon=1, delta=1e-4, neighboring_relation=RELATION)
+            NoisyVotes(sigma_votes=1),
+            target,
+            PANEL,
+            Budget(max_epsilon=1, delta=1e-4, neighboring_relation=RELATION),
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pate._commands.ledger import ledger_show, ledger_verify
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._budget import Budget
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._figures import epsilon_text
@@ -24,21 +24,33 @@ Printed = pytest.CaptureFixture[str]
 
 def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Printed) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    events = AGGREGATOR.events(Panel(80, 5))
+    events = AGGREGATOR.events(VoteShape(80, 5))
     budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE)
     labels = tmp_path / "labels.npz"
     labels.write_bytes(b"a list")
-    published = PUBLISHED | {"kind": "topk", "contributions": "one item each", "mechanism": {"class": "x", "k": 1}}
+    published = PUBLISHED | {
+        "kind": "topk",
+        "contributions": "one item each",
+        "mechanism": {"class": "x", "k": 1},
+    }
     published |= {"num_items": 3, "ordered": True, "gap": {"counts": 1.0, "probability": 0.9}}
-    ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, budget=budget, delta=1e-6)
+    ledger.reserve(
+        events, count=40, run="a", description="StableTopK", seeded=False, budget=budget, delta=1e-6
+    )
     ledger.settle(1, published=published | {"sha256": sha256(labels)})
     ledger.reserve(events, count=9, run="b", description="StableTopK", seeded=True)
     ledger_show(ledger=ledger.path)
     text = capsys.readouterr().out
     assert "2 release(s) of 49 queries" in text
-    assert "40 x StableTopK (settled)" in text and "9 x StableTopK (reserved, counts in full, SEEDED" in text
+    assert (
+        "40 x StableTopK (settled)" in text
+        and "9 x StableTopK (reserved, counts in full, SEEDED" in text
+    )
     expected = epsilon_of(events[REPLACE], count=49, delta=1e-6)
-    assert f"epsilon = {epsilon_text(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD" in text
+    assert (
+        f"epsilon = {epsilon_text(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD"
+        in text
+    )
     assert "    The sums hold if no release was chosen by what an earlier one showed.\n" in text
     kept = "under REPLACE_RECORD; no release is made beyond it, whatever earlier ones showed. Spent are 0."
     assert f"\nBudget: epsilon <= 8 at delta = 1e-06 {kept}" in text
@@ -48,7 +60,9 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     ledger_verify(ledger=ledger.path, statement=file, released=labels)
     assert len(re.findall("every epsilon follows from the events", capsys.readouterr().out)) == 2
 
-    file.with_suffix(".txt").write_text(Statement.from_json(content).text.replace("epsilon", "delta"))
+    file.with_suffix(".txt").write_text(
+        Statement.from_json(content).text.replace("epsilon", "delta")
+    )
     with pytest.raises(ValueError, match=r"^Expected the words of the statement in [^\n]*$"):
         ledger_verify(ledger=ledger.path, statement=file, released=labels)
     labels.write_bytes(b"another list")
@@ -56,7 +70,9 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
         ledger_verify(ledger=ledger.path, statement=file, released=labels)
     content["costs"]["replace_record"]["epsilon"] = 0.1
     file.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"^Expected costs.replace_record.epsilon=[^\n]*, got epsilon=0.1$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected costs.replace_record.epsilon=[^\n]*, got epsilon=0.1$"
+    ):
         ledger_verify(ledger=ledger.path, statement=file, released=labels)
     file.write_text("{")
     with pytest.raises(ValueError, match=r"^Expected a readable statement[^\n]*$"):
@@ -65,24 +81,35 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
 
 def test_a_released_file_is_verified_by_its_statement(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    with pytest.raises(ValueError, match=r"^Expected --statement with --released, got released='[^\n]*labels\.npz'$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected --statement with --released, got released='[^\n]*labels\.npz'$",
+    ):
         ledger_verify(ledger=ledger.path, released=tmp_path / "labels.npz")
 
 
 def test_a_ledger_without_releases_is_shown(tmp_path: Path, capsys: Printed) -> None:
     """As `pate teachers fit` leaves it, and `pate label` that was refused."""
     Ledger(tmp_path / "ledger.sqlite")
-    for command, said in ((ledger_show, "0 release(s) of 0 queries"), (ledger_verify, "intact; 0 release(s)")):
+    for command, said in (
+        (ledger_show, "0 release(s) of 0 queries"),
+        (ledger_verify, "intact; 0 release(s)"),
+    ):
         command(ledger=tmp_path / "ledger.sqlite")
         text = capsys.readouterr().out
-        assert said in text and "epsilon = 0.0000 at delta = 1e-06 (delta0 = 0) under REPLACE_RECORD" in text
+        assert (
+            said in text
+            and "epsilon = 0.0000 at delta = 1e-06 (delta0 = 0) under REPLACE_RECORD" in text
+        )
 
 
 def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printed) -> None:
     """What a refusal cost is no epsilon of what was released."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    events = AGGREGATOR.events(Panel(80, 5))
-    ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, delta=1.00000049e-6)
+    events = AGGREGATOR.events(VoteShape(80, 5))
+    ledger.reserve(
+        events, count=40, run="a", description="StableTopK", seeded=False, delta=1.00000049e-6
+    )
     ledger.settle(1, realised=[(events, 3)])
     delta = 1.00000049e-6
     texts = {n: epsilon_text(epsilon_of(events[REPLACE], count=n, delta=delta), 4) for n in (40, 3)}
@@ -106,15 +133,26 @@ def test_a_damaged_ledger_stops_the_commands(tmp_path: Path) -> None:
 
 def test_a_ledger_says_after_which_release_its_budget_came(tmp_path: Path, capsys: Printed) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    events = AGGREGATOR.events(Panel(80, 5))
+    events = AGGREGATOR.events(VoteShape(80, 5))
     budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE)
     for declared in (None, None, budget):
-        ledger.reserve(events, count=4, run="a", description="StableTopK", seeded=False, budget=declared, delta=1e-6)
+        ledger.reserve(
+            events,
+            count=4,
+            run="a",
+            description="StableTopK",
+            seeded=False,
+            budget=declared,
+            delta=1e-6,
+        )
         ledger_show(ledger=ledger.path)
         text = capsys.readouterr().out
         number = len(ledger.entries())
-        assert ("The sums hold if no release was chosen by what an earlier one showed." in text) == (number > 1)
+        assert (
+            "The sums hold if no release was chosen by what an earlier one showed." in text
+        ) == (number > 1)
     condition = (
-        "It was declared after release 2: it holds if neither that nor its figures followed from what releases 1 .. 2"
+        "It was declared after release 2: it holds if neither that nor its"
+        " figures followed from what releases 1 .. 2"
     )
     assert f"whatever earlier ones showed. {condition} showed. Spent are" in text

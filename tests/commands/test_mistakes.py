@@ -38,11 +38,17 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("label --run x --num_quer=3", "a known option, got --num_quer; did you mean --num_queries?"),
+        (
+            "label --run x --num_quer=3",
+            "a known option, got --num_quer; did you mean --num_queries?",
+        ),
         ("label --num_quer 3", "did you mean --num_queries?"),
         ("account --num_querys=3", "did you mean --num_queries?"),
         ("run configs/faces --ref", "did you mean --references?"),
-        ("label --delta 1e-5 --run x", "Expected --aggregator, or --target_epsilon, which finds one, got aggregator="),
+        (
+            "label --delta 1e-5 --run x",
+            "Expected --aggregator, or --target_epsilon, which finds one, got aggregator=",
+        ),
         ("student fit --run x --model.netw models.MLP", "did you mean --model.network?"),
         ("stdent fit", "unknown command: stdent fit; did you mean student fit?"),
     ],
@@ -94,7 +100,8 @@ def test_a_mistake_is_one_line(line: str, said: str, capsys: pytest.CaptureFixtu
 def test_what_jsonargparse_refuses_is_told_in_its_words(
     line: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of its words only those that were given are looked for; they come without a traceback or a list of options."""
+    """Of its words only those that were given are looked for; they come without a traceback or a
+    list of options."""
     assert end_of(shlex.split(line)) == 2
     captured = capsys.readouterr()
     assert named in captured.err and len(captured.err.splitlines()) == 1, captured.err
@@ -135,9 +142,18 @@ def test_both_ways_to_say_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_unknown_options_are_found(word: str, unknown: bool) -> None:
-    options = ["--seeds", "--aggregator", "--aggregator.help", "--aggregators", "--aggregators+", "--trainer"]
+    options = [
+        "--seeds",
+        "--aggregator",
+        "--aggregator.help",
+        "--aggregators",
+        "--aggregators+",
+        "--trainer",
+    ]
     options += ["--trainer.max_epochs", "--trainer.logger", "--trainer.logger.help"]
-    assert unknown_option(["--seeds", "1", word], options) == (word.partition("=")[0] if unknown else None)
+    assert unknown_option(["--seeds", "1", word], options) == (
+        word.partition("=")[0] if unknown else None
+    )
 
 
 def test_what_is_far_from_all_options_is_not_guessed_at() -> None:
@@ -156,14 +172,27 @@ def test_a_parser_that_raises_says_what_jsonargparse_says() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(cli._COMMANDS) - {"completion"}))
-def test_no_command_takes_a_setting_that_an_option_does_not_have(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_takes_a_setting_that_an_option_does_not_have(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An empty setting is refused as any other: of the command, and of each of its options."""
     module, function, _ = cli._COMMANDS[name]
-    parser = capture_parser(getattr(import_module(f"pate._commands.{module}"), function), ["--help"])
+    parser = capture_parser(
+        getattr(import_module(f"pate._commands.{module}"), function), ["--help"]
+    )
     assert isinstance(parser, CommandParser)
-    general = ("--help", "--config", "--print_config", "--parameters")  # the last holds any setting of submitit
+    general = (
+        "--help",
+        "--config",
+        "--print_config",
+        "--parameters",
+    )  # the last holds any setting of submitit
     options = {option for action in parser.shown._actions for option in action.option_strings}
-    named = sorted(option for option in options if option.startswith("--") and not option.endswith((".help", "+")))
+    named = sorted(
+        option
+        for option in options
+        if option.startswith("--") and not option.endswith((".help", "+"))
+    )
     subcommand = name.split()[1:] if name.startswith("student") else []
     for option in (*named, ""):
         if option in general:
@@ -196,7 +225,20 @@ def test_no_aggregator_takes_an_option_of_another(
         (["frontier", "--aggregators=[{class_path: NoisyVotes, init_args: {max_k: {}}}]"], "max_k"),
         (["frontier", "--simulate={num_labels: 4, num_teachers: 20, kind: {}}"], "kind"),
         (["frontier", "--config", "empty.yaml"], "bogus"),
-        (["label", "--run", "x", "--delta", "1e-6", "--target_epsilon", "1", "--config", "empty.yaml"], "bogus"),
+        (
+            [
+                "label",
+                "--run",
+                "x",
+                "--delta",
+                "1e-6",
+                "--target_epsilon",
+                "1",
+                "--config",
+                "empty.yaml",
+            ],
+            "bogus",
+        ),
     ],
 )
 @pytest.mark.usefixtures("files")
@@ -218,7 +260,9 @@ def test_empty_settings_in_values_and_files_are_refused(
     ],
 )
 @pytest.mark.usefixtures("files")
-def test_whole_numbers_beyond_floats_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_whole_numbers_beyond_floats_are_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("large.yaml").write_text(f"delta: {'1' * 400}\n")
     assert end_of(["label", "--run", "x", "--target_epsilon", "1", *words]) == 2
     captured = capsys.readouterr()
@@ -227,4 +271,6 @@ def test_whole_numbers_beyond_floats_are_refused(words: list[str], capsys: pytes
 
 def test_a_disclosure_shows_no_samples(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", str(copied), "--disclosure", "--num_samples", "3"]) == 2
-    assert "Expected a disclosure without --num_samples, got num_samples=3" in capsys.readouterr().err
+    assert (
+        "Expected a disclosure without --num_samples, got num_samples=3" in capsys.readouterr().err
+    )

@@ -10,14 +10,26 @@ import yaml
 from pate import cli
 from tests.conftest import make_arrays
 
-FACTS = ["--num_records=400", "--num_labels=4", "--num_public=100", "--num_features=6", "--label_density=0.4"]
+FACTS = [
+    "--num_records=400",
+    "--num_labels=4",
+    "--num_public=100",
+    "--num_features=6",
+    "--label_density=0.4",
+]
 SWEEP = ["--num_teachers=[10, 40]", "--epsilons=[20]", "--delta=1e-3", "--seeds=1"]
 
 
 @pytest.mark.slow
 def test_a_plan_can_be_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output, run = tmp_path / "plan", tmp_path / "run"
-    words = ["plan", *FACTS, *SWEEP, "--curve={10: 0.7, 40: 0.8}", "--neighboring_relation=ADD_REMOVE_TEACHER"]
+    words = [
+        "plan",
+        *FACTS,
+        *SWEEP,
+        "--curve={10: 0.7, 40: 0.8}",
+        "--neighboring_relation=ADD_REMOVE_TEACHER",
+    ]
     assert cli.main([*words, f"--output={output}"]) == 0
     out = capsys.readouterr().out
     assert "nothing private was touched" in out and "<- take" in out
@@ -33,25 +45,45 @@ def test_a_plan_can_be_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
     taken = [row for row in rows if row["taken"] == "1"]
     recipe = output / "epsilon_20"
-    teachers, label = (yaml.safe_load((recipe / f"{name}.yaml").read_text()) for name in ("teachers", "label"))
+    teachers, label = (
+        yaml.safe_load((recipe / f"{name}.yaml").read_text()) for name in ("teachers", "label")
+    )
     sizes = {"400": None, "80": 80}  # each record is a teacher, or parts of five are
     assert [sizes[row["num_teachers"]] for row in taken] == [teachers.get("num_teachers")]
     assert label["target_epsilon"] == 20 and label["num_queries"] == 100
 
     data = tmp_path / "data.npz"
     np.savez(data, **make_arrays())  # type: ignore[arg-type]
-    fit = ["teachers", "fit", "--data=Arrays", f"--data.path={data}", f"--config={recipe / 'teachers.yaml'}"]
+    fit = [
+        "teachers",
+        "fit",
+        "--data=Arrays",
+        f"--data.path={data}",
+        f"--config={recipe / 'teachers.yaml'}",
+    ]
     assert teachers["fit"] == "closed_form" and cli.main([*fit, f"--run={run}"]) == 0
     assert cli.main(["teachers", "vote", f"--run={run}"]) == 0
-    assert cli.main(["label", f"--config={recipe / 'label.yaml'}", f"--run={run}", "--noise_seed=0"]) == 0
+    assert (
+        cli.main(["label", f"--config={recipe / 'label.yaml'}", f"--run={run}", "--noise_seed=0"])
+        == 0
+    )
     asked = yaml.safe_load((run / "public" / "label.yaml").read_text())
     assert asked["aggregator"]["class_path"].endswith(taken[0]["aggregator"])
     assert "ADD_REMOVE_TEACHER" in str(asked["aggregator"])
 
 
 @pytest.mark.slow
-def test_a_plan_says_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["plan", *FACTS, "--num_teachers=[4]", "--epsilons=[0.01]", "--seeds=1", f"--output={tmp_path}"]
+def test_a_plan_says_what_it_does_not_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "plan",
+        *FACTS,
+        "--num_teachers=[4]",
+        "--epsilons=[0.01]",
+        "--seeds=1",
+        f"--output={tmp_path}",
+    ]
     assert cli.main(words) == 0
     out = capsys.readouterr().out
     assert "a guess" in out

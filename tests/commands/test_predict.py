@@ -46,7 +46,11 @@ def read(path: Path) -> tuple[list[str], dict[str, list[float]]]:
 
 
 def test_a_folder_of_pictures(
-    model: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    model: Path,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["predict", str(model), str(folder), "--batch_size=3"]) == 0
@@ -55,7 +59,10 @@ def test_a_folder_of_pictures(
     head, rows = read(tmp_path / "predictions.csv")
     assert head == ["id", *student.label_names]
     paths = predictions.pictures_in(folder)
-    assert list(rows) == [path.relative_to(folder).as_posix() for path in paths] and "within/a, b.JPG" in rows
+    assert (
+        list(rows) == [path.relative_to(folder).as_posix() for path in paths]
+        and "within/a, b.JPG" in rows
+    )
     assert (np.array(list(rows.values())) == student.predict(paths)).all()
     assert cli.main(["predict", str(model), str(folder), "--probabilities=true"]) == 0
     found = np.array(list(read(tmp_path / "predictions.csv")[1].values()))
@@ -66,14 +73,23 @@ def test_an_archive(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     model, arrays = finished / "public" / "student" / "model", make_arrays()
     np.savez(tmp_path / "new.npz", X=arrays["X"][:300], ids=arrays["ids"][:300])
     output = tmp_path / "out.npz"
-    assert cli.main(["predict", str(model), str(tmp_path / "new.npz"), "--output", str(output)]) == 0
+    assert (
+        cli.main(["predict", str(model), str(tmp_path / "new.npz"), "--output", str(output)]) == 0
+    )
     assert "300 samples, 4 labels" in capsys.readouterr().out
     with np.load(output) as found:
-        assert found["ids"].tolist() == arrays["ids"][:300].tolist() and found["label_names"].tolist() == [*"abcd"]
+        assert found["ids"].tolist() == arrays["ids"][:300].tolist() and found[
+            "label_names"
+        ].tolist() == [*"abcd"]
         probabilities, labels = pate.load_student(model).answer(arrays["X"][:300])
         assert (found["probabilities"] == probabilities).all() and (found["labels"] == labels).all()
     np.savez(tmp_path / "bare.npz", X=arrays["X"][:3])
-    assert cli.main(["predict", str(model), str(tmp_path / "bare.npz"), f"--output={tmp_path}/out.csv"]) == 0
+    assert (
+        cli.main(
+            ["predict", str(model), str(tmp_path / "bare.npz"), f"--output={tmp_path}/out.csv"]
+        )
+        == 0
+    )
     assert list(read(tmp_path / "out.csv")[1]) == ["0", "1", "2"]
 
 
@@ -101,7 +117,14 @@ def test_or_left_out_by_name(
 ) -> None:
     damaged(folder)
     output = tmp_path / f"out{suffix}"
-    words = ["predict", str(model), str(folder), f"--output={output}", "--unreadable=skip", "--batch_size=1"]
+    words = [
+        "predict",
+        str(model),
+        str(folder),
+        f"--output={output}",
+        "--unreadable=skip",
+        "--batch_size=1",
+    ]
     assert cli.main(words) == 0
     said = capsys.readouterr()
     assert "8 samples, 25 labels, 2 left out" in said.out
@@ -113,7 +136,9 @@ def test_or_left_out_by_name(
         assert len(read(output)[1]) == 8
 
 
-def test_pictures_are_not_held(model: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_not_held(
+    model: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of many pictures no more than a batch are read before the first are answered."""
     student = pate.load_student(model)
     order: list[str] = []
@@ -141,7 +166,10 @@ def test_pictures_are_not_held(model: Path, folder: Path, tmp_path: Path, monkey
         (["MODEL", "none"], "a folder of pictures or an .npz with X [N, ...], got missing='none'"),
         (["MODEL", "EMPTY"], "pictures in"),
         (["MODEL", "BAD"], "a readable picture in"),
-        (["MODEL", "FOLDER", "--output=out.txt"], "an output that ends in .csv or .npz, got output='out.txt'"),
+        (
+            ["MODEL", "FOLDER", "--output=out.txt"],
+            "an output that ends in .csv or .npz, got output='out.txt'",
+        ),
         (["MODEL", "FOLDER", "--batch_size=0"], "batch_size >= 1"),
         (
             ["MODEL", "FOLDER", "--output=X.npz/out.csv"],
@@ -203,5 +231,7 @@ def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("pressure,note,id,age\n131.5,any,kim,54\n")
     samples, ids = _read_table(tmp_path / "new.csv", taken.columns)
     assert np.asarray(samples).tolist() == [[54, 131.5]] and ids == ["kim"]
-    with pytest.raises(ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"
+    ):
         _read_table(tmp_path / "new.csv", ("age", "weight"))

@@ -16,7 +16,7 @@ from torch import nn
 from pate import cli
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting import NeighboringRelation
 from pate.accounting._figures import epsilon_text
 from pate.accounting._ledger import Ledger, read_ledger
@@ -32,7 +32,11 @@ def current_umask() -> int:
 
 
 def everything(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_what_a_run_leaves(finished: Path) -> None:
@@ -53,8 +57,14 @@ def test_what_a_run_leaves(finished: Path) -> None:
 
 def test_all_private_folders_are_closed_to_others(finished: Path) -> None:
     """After each stage of `pate run --references`."""
-    folders = {path: stat.S_IMODE(path.stat().st_mode) for path in (finished / "private").rglob("*") if path.is_dir()}
-    assert {path.name for path in folders} >= {"teachers", "votes"} and set(folders.values()) == {0o700}
+    folders = {
+        path: stat.S_IMODE(path.stat().st_mode)
+        for path in (finished / "private").rglob("*")
+        if path.is_dir()
+    }
+    assert {path.name for path in folders} >= {"teachers", "votes"} and set(folders.values()) == {
+        0o700
+    }
     assert stat.S_IMODE((finished / "public").stat().st_mode) == 0o777 & ~current_umask()
 
 
@@ -62,7 +72,9 @@ def test_nothing_private_is_in_the_public_folder(finished: Path) -> None:
     """Hashes of private inputs are private too: they confirm a guess."""
     manifest = json.loads((finished / "private" / "votes" / "manifest.json").read_text())
     key = json.loads((finished / "private" / "partition.json").read_text())["key"]
-    public = b"".join(everything(finished / "public").values()) + (finished / "data.yaml").read_bytes()
+    public = (
+        b"".join(everything(finished / "public").values()) + (finished / "data.yaml").read_bytes()
+    )
     for secret in (*manifest["made_by"].values(), key):
         assert secret.encode() not in public
 
@@ -86,14 +98,19 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     assert epsilon_text(statement["guarantees"]["replace_record"]["epsilon"]) in text
 
 
-def test_a_dry_run_checks_everything_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_checks_everything_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     folder, before = recipe(tmp_path / "recipe", tmp_path / "data.npz"), everything(tmp_path)
     words = ["run", str(folder), "--run", str(tmp_path / "run"), "--dry_run"]
     assert cli.main([*words, "--label.target_epsilon=60"]) == 0
     out = capsys.readouterr().out
     assert "PRIVATE: 400 records in 10 partitions" in out and "Disk: about " in out
-    assert "Labels of 80 public samples by StableTopK with scale_gap = " in out and "epsilon = 60.000 at delta" in out
+    assert (
+        "Labels of 80 public samples by StableTopK with scale_gap = " in out
+        and "epsilon = 60.000 at delta" in out
+    )
     assert "Above 10 an epsilon promises little" in out
     assert cli.main([*words, "--label.num_queries=101"]) == 2
     assert everything(tmp_path) == before and not (tmp_path / "run").exists()
@@ -106,18 +123,31 @@ def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
     copied, data = copy_run(finished, tmp_path / "copied"), tmp_path / "data.npz"
     np.savez(data, **make_arrays())  # type: ignore[arg-type]
     folder = recipe(tmp_path / "recipe", data)
-    (folder / "label.yaml").write_text("aggregator: NoisyVotes\ndelta: 0.001\ntarget_epsilon: 3\nmax_epsilon: 4\n")
+    (folder / "label.yaml").write_text(
+        "aggregator: NoisyVotes\ndelta: 0.001\ntarget_epsilon: 3\nmax_epsilon: 4\n"
+    )
     words = ["run", str(folder), "--dry_run", "--ledger", str(tmp_path / "ledger.sqlite"), "--run"]
-    assert cli.main([*words, str(tmp_path / "new")]) == 0 and not (tmp_path / "ledger.sqlite").exists()
+    assert (
+        cli.main([*words, str(tmp_path / "new")]) == 0 and not (tmp_path / "ledger.sqlite").exists()
+    )
     settings = LabelSettings(NoisyVotes.blank(), delta=1e-3, target_epsilon=3, max_epsilon=4)
-    complete = resolve_settings(settings, Panel(10, 4), 100)
-    paid: dict[str, Any] = {"count": 100, "run": "other", "description": "", "seeded": False, "budget": settings.budget}
+    complete = resolve_settings(settings, VoteShape(10, 4), 100)
+    paid: dict[str, Any] = {
+        "count": 100,
+        "run": "other",
+        "description": "",
+        "seeded": False,
+        "budget": settings.budget,
+    }
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.reserve(complete.mechanism.events(Panel(10, 4)), **paid)
+    ledger.reserve(complete.mechanism.events(VoteShape(10, 4)), **paid)
     capsys.readouterr()
     assert cli.main([*words, str(tmp_path / "new")]) == 2
     said = capsys.readouterr()
-    assert f"The ledger {tmp_path / 'ledger.sqlite'} counts what runs on these private data released" in said.err
+    assert (
+        f"The ledger {tmp_path / 'ledger.sqlite'} counts what runs on these private data released"
+        in said.err
+    )
     assert "[1/" not in said.out and not (tmp_path / "new").exists() and len(ledger.entries()) == 1
     # what is reserved with a seed that is kept goes on, and what is released is not paid for again
     (tmp_path / "new" / "private" / "label").mkdir(parents=True)
@@ -126,26 +156,58 @@ def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
     shutil.copy(tmp_path / "ledger.sqlite", copied / "ledger.sqlite")
     again = ["run", str(folder), "--dry_run", "--run", str(copied)]
     shutil.copy(finished.parent / "recipe" / "label.yaml", folder / "label.yaml")
-    assert cli.main([*again, f"--data.init_args.path={finished.parent / 'data.npz'}", "--label.noise_seed=3"]) == 0
+    assert (
+        cli.main(
+            [
+                *again,
+                f"--data.init_args.path={finished.parent / 'data.npz'}",
+                "--label.noise_seed=3",
+            ]
+        )
+        == 0
+    )
 
 
 @pytest.mark.slow
-def test_a_finished_run_is_skipped(copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_is_skipped(
+    copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = everything(copied)
     folder = finished.parent / "recipe"
-    assert cli.main(["run", str(folder), "--run", str(copied), "--references", "--label.noise_seed=3"]) == 0
+    assert (
+        cli.main(["run", str(folder), "--run", str(copied), "--references", "--label.noise_seed=3"])
+        == 0
+    )
     table = capsys.readouterr().out
-    for words in ("private student", "true-label student *", "PRIVATE", "epsilon =", "labels.npz", "ledger.sqlite"):
+    for words in (
+        "private student",
+        "true-label student *",
+        "PRIVATE",
+        "epsilon =",
+        "labels.npz",
+        "ledger.sqlite",
+    ):
         assert words in table
-    assert table.count("Made with pate") == 1  # one statement, below figures that fit into a terminal
-    assert max(map(len, table[table.index("Test set") : table.index("* PRIVATE:")].splitlines())) <= 100
+    assert (
+        table.count("Made with pate") == 1
+    )  # one statement, below figures that fit into a terminal
+    assert (
+        max(map(len, table[table.index("Test set") : table.index("* PRIVATE:")].splitlines()))
+        <= 100
+    )
     after = everything(copied)
     # a copied run has its ledger in another place, which the ledger records and the statement says
     moved = {
         "ledger.sqlite",
-        *(f"public/{folder}privacy.{kind}" for folder in ("", "student/model/") for kind in ("json", "txt")),
+        *(
+            f"public/{folder}privacy.{kind}"
+            for folder in ("", "student/model/")
+            for kind in ("json", "txt")
+        ),
     }
-    assert {name for name in after if after[name] != before.get(name)} <= {"public/student/metrics.json"} | moved
+    assert {name for name in after if after[name] != before.get(name)} <= {
+        "public/student/metrics.json"
+    } | moved
     assert after["public/labels.npz"] == before["public/labels.npz"]
 
 
@@ -155,14 +217,22 @@ def test_runs_agree(finished: Path, tmp_path: Path) -> None:
     root = tmp_path / "again"
     (root / "private").mkdir(parents=True)
     shutil.copy(finished / "private" / "partition.json", root / "private")
-    options = ["run", str(finished.parent / "recipe"), f"--ledger={tmp_path}/ledger.sqlite", "--run", str(root)]
+    options = [
+        "run",
+        str(finished.parent / "recipe"),
+        f"--ledger={tmp_path}/ledger.sqlite",
+        "--run",
+        str(root),
+    ]
     assert cli.main([*options, "--label.noise_seed=3"]) == 0
     first, second = everything(finished / "public"), everything(root / "public")
     for name in ("labels.npz", "student/metrics.json"):
         assert first[name] == second[name]
 
 
-def test_a_changed_setting_is_told_and_refused(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_setting_is_told_and_refused(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = everything(copied)
     config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
     assert cli.main(["label", *config, "--num_queries=20"]) == 2
@@ -174,13 +244,26 @@ def test_a_changed_setting_is_told_and_refused(copied: Path, capsys: pytest.Capt
 
 
 @pytest.mark.slow
-def test_networks_vote_by_scores_in_a_whole_run(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_networks_vote_by_scores_in_a_whole_run(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = recipe(copied.parent / "recipe", copied.parent / "data.npz")
     np.savez(copied.parent / "data.npz", **make_arrays())  # type: ignore[arg-type]
     (folder / "label.yaml").write_text("target_epsilon: 50\ndelta: 0.001\n")
-    words = ["run", str(folder), "--run", str(copied), "--ledger", str(copied / "ledger.sqlite"), "--overwrite"]
+    words = [
+        "run",
+        str(folder),
+        "--run",
+        str(copied),
+        "--ledger",
+        str(copied / "ledger.sqlite"),
+        "--overwrite",
+    ]
     assert cli.main([*words, "--votes=scores"]) == 0
-    assert json.loads((copied / "private" / "votes" / "manifest.json").read_text())["ballots"] == "scores"
+    assert (
+        json.loads((copied / "private" / "votes" / "manifest.json").read_text())["ballots"]
+        == "scores"
+    )
     assert "ScoreVotes" in (copied / "public" / "label.yaml").read_text()
     # it is said once
     before = everything(copied / "public")
@@ -205,7 +288,11 @@ def test_two_runs_share_the_ledger_that_they_are_given(finished: Path, tmp_path:
     given, ledger = finished.parent / "recipe", tmp_path / "all.sqlite"
     for name in ("one", "two"):
         root = ["--run", str(tmp_path / name)]
-        files = [f"--config={given}/data.yaml", f"--config={given}/teachers.yaml", f"--ledger={ledger}"]
+        files = [
+            f"--config={given}/data.yaml",
+            f"--config={given}/teachers.yaml",
+            f"--ledger={ledger}",
+        ]
         assert cli.main(["teachers", "fit", *files, "--num_steps=1", "--chunk_size=10", *root]) == 0
         assert cli.main(["teachers", "vote", *root]) == 0
         assert cli.main(["label", f"--config={given}/label.yaml", *root]) == 0
@@ -220,17 +307,31 @@ def test_a_budget_is_kept_by_every_run_on_the_data(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first budget of a ledger is final, and is kept where a later run says nothing of it."""
-    config = ["--config", str(finished / "public" / "label.yaml"), "--num_queries=10", "--noise_seed=null"]
+    config = [
+        "--config",
+        str(finished / "public" / "label.yaml"),
+        "--num_queries=10",
+        "--noise_seed=null",
+    ]
     ledger = Ledger(tmp_path / "ledger.sqlite").path
     said = []
-    for name, words in (("one", ["--max_epsilon=300"]), ("two", []), ("three", ["--max_epsilon=900"]), ("four", [])):
+    for name, words in (
+        ("one", ["--max_epsilon=300"]),
+        ("two", []),
+        ("three", ["--max_epsilon=900"]),
+        ("four", []),
+    ):
         root = tmp_path / name
         copy_run(finished, root)
         with (root / "data.yaml").open("a") as file:
             file.write(f"ledger: {ledger}\n")
         queries = [] if name != "four" else ["--num_queries=80"]
-        said.append(cli.main(["label", *config, *words, *queries, "--run", str(root), "--overwrite"]))
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pate label")]
+        said.append(
+            cli.main(["label", *config, *words, *queries, "--run", str(root), "--overwrite"])
+        )
+    errors = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("pate label")
+    ]
     assert said == [0, 0, 2, 2]
     assert len(errors) == 2
     assert [entry.count for entry in Ledger(ledger).entries()] == [10, 10]
@@ -256,13 +357,27 @@ OVERLAP[450] = "r0007"
         bad("overlap", "ids of data.npz that occur once", ids=OVERLAP),
         bad("one teacher", "num_teachers >= 2, got num_teachers=1", "--teachers.num_teachers=1"),
         bad("no steps", "num_steps >= 1", "--teachers.num_steps=0"),
-        bad("no noise", "sigma_test > 0, got sigma_test=0.0", "--label.aggregator.init_args.sigma_test=0"),
-        bad("negative noise", "scale_gap > 0, got scale_gap=-5.0", "--label.aggregator.init_args.scale_gap=-5"),
+        bad(
+            "no noise",
+            "sigma_test > 0, got sigma_test=0.0",
+            "--label.aggregator.init_args.sigma_test=0",
+        ),
+        bad(
+            "negative noise",
+            "scale_gap > 0, got scale_gap=-5.0",
+            "--label.aggregator.init_args.scale_gap=-5",
+        ),
         bad("delta too small", "delta > ", "--label.delta=1e-5"),
-        bad("too many queries", "num_queries <= 100, got num_queries=101", "--label.num_queries=101"),
+        bad(
+            "too many queries", "num_queries <= 100, got num_queries=101", "--label.num_queries=101"
+        ),
         bad("over budget", "epsilon", "--label.max_epsilon=1"),
         bad("unknown stage", "overrides such as", "--labels.num_queries=3"),
-        bad("scores for bits", "--aggregator ScoreVotes, for ballots that are scores", "--votes=scores"),
+        bad(
+            "scores for bits",
+            "--aggregator ScoreVotes, for ballots that are scores",
+            "--votes=scores",
+        ),
         bad("unknown label", "unknown", '--data.init_args.labels=["a","q"]'),
     ],
 )
@@ -288,7 +403,11 @@ def test_bad_input_costs_one_line_and_nothing_else(
 
 
 def test_stages_say_which_comes_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for args in (["teachers", "vote"], ["label", "--config", "configs/faces/label.yaml"], ["references"]):
+    for args in (
+        ["teachers", "vote"],
+        ["label", "--config", "configs/faces/label.yaml"],
+        ["references"],
+    ):
         assert cli.main([*args, "--run", str(tmp_path / "run")]) == 2
         assert "run it first" in capsys.readouterr().err
     assert not os.listdir(tmp_path)
@@ -301,11 +420,21 @@ def test_recipe_files_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.slow
 def test_settings_of_all_stages_are_printed(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is printed are the files of a recipe that says the same; both ways to say a value are taken."""
+    """What is printed are the files of a recipe that says the same; both ways to say a value are
+    taken."""
     monkeypatch.chdir(tmp_path)
-    options = ["--label.num_queries", "70", "--student.trainer.max_epochs=5", "--data.init_args.public_fraction", "0.2"]
+    options = [
+        "--label.num_queries",
+        "70",
+        "--student.trainer.max_epochs=5",
+        "--data.init_args.public_fraction",
+        "0.2",
+    ]
     assert cli.main(["run", *options, str(finished.parent / "recipe"), "--print_config"]) == 0
     printed = capsys.readouterr().out
     documents = printed.split("---\n")
@@ -319,7 +448,11 @@ def test_settings_of_all_stages_are_printed(
     assert capsys.readouterr().out == printed
     data, teachers, label, student = yaml.safe_load_all(printed)
     assert data["data"]["init_args"]["public_fraction"] == 0.2
-    assert (teachers["num_teachers"], label["num_queries"], student["trainer"]["max_epochs"]) == (10, 70, 5)
+    assert (teachers["num_teachers"], label["num_queries"], student["trainer"]["max_epochs"]) == (
+        10,
+        70,
+        5,
+    )
     assert not (tmp_path / "runs").exists()
 
 
@@ -336,11 +469,17 @@ def test_settings_of_all_stages_are_printed(
     ],
 )
 def test_a_slip_in_the_last_stage_is_told_before_the_first(
-    words: list[str], message: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    message: str,
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = tmp_path / "run"
     try:
-        code: object = cli.main(["run", str(finished.parent / "recipe"), "--run", str(root), *words])
+        code: object = cli.main(
+            ["run", str(finished.parent / "recipe"), "--run", str(root), *words]
+        )
     except SystemExit as stopped:
         code = stopped.code
     captured = capsys.readouterr()
@@ -354,22 +493,43 @@ def test_a_copied_folder_of_pictures_is_told_calmly(
 ) -> None:
     own = shutil.ignore_patterns("ledger*")  # of other tests' runs on these faces
     shutil.copytree(faces, tmp_path / "faces", copy_function=shutil.copy, ignore=own)  # new times
-    words = ["teachers", "fit", "--network=models.Linear", "--num_teachers=3", "--num_steps=1", "--batch_size=4"]
-    words += ["--data=CelebA", f"--data.root={tmp_path}/faces", "--data.size=8", f"--run={tmp_path}/run"]
+    words = [
+        "teachers",
+        "fit",
+        "--network=models.Linear",
+        "--num_teachers=3",
+        "--num_steps=1",
+        "--batch_size=4",
+    ]
+    words += [
+        "--data=CelebA",
+        f"--data.root={tmp_path}/faces",
+        "--data.size=8",
+        f"--run={tmp_path}/run",
+    ]
     assert cli.main(words) == 0
     for picture in (tmp_path / "faces" / "img_align_celeba").iterdir():
         os.utime(picture)
     assert cli.main(words) == 2
     error = capsys.readouterr().err
-    assert "got other private records (pictures are known by names, sizes and times: `cp -a` keeps" in error
+    assert (
+        "got other private records (pictures are known by names, sizes and times: `cp -a` keeps"
+        in error
+    )
     assert "--overwrite" in error and len(error.splitlines()) == 1
     assert not re.search(r"[0-9a-f]{16}", error.replace(str(tmp_path), ""))
 
 
-def student(*, data: str = "{}", trainer: str = "{}", optimize: str = "accuracy", **model: str) -> dict[str, str]:
+def student(
+    *, data: str = "{}", trainer: str = "{}", optimize: str = "accuracy", **model: str
+) -> dict[str, str]:
     """Return the file of a student's settings, written as YAML."""
-    settings = ", ".join(f"{name}: {value}" for name, value in ({"network": "models.Linear"} | model).items())
-    return {"student.yaml": f"model: {{{settings}}}\ndata: {data}\ntrainer: {trainer}\noptimize: {optimize}\n"}
+    settings = ", ".join(
+        f"{name}: {value}" for name, value in ({"network": "models.Linear"} | model).items()
+    )
+    return {
+        "student.yaml": f"model: {{{settings}}}\ndata: {data}\ntrainer: {trainer}\noptimize: {optimize}\n"
+    }
 
 
 EARLY = "{{callbacks: [{{class_path: EarlyStopping, init_args: {{monitor: {}}}}}]}}"
@@ -388,37 +548,71 @@ def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
     [
         ({"student.yaml": "model: {network: models.Gone}"}, "models"),
         ({"student.yaml": "trainer: {max_epoch: 3}"}, "max_epoch"),
-        ({"student.yaml": "model: {network: torch.nn.Linear}"}, "Expected a network of (input_shape, num_labels)"),
+        (
+            {"student.yaml": "model: {network: torch.nn.Linear}"},
+            "Expected a network of (input_shape, num_labels)",
+        ),
         (
             student(network="tests.commands.test_run.too_narrow"),
             "got RuntimeError: The size of tensor a (4) must match",
         ),
-        (student(fit="descent", optimizer="{class_path: SGD, init_args: {lr: -1}}"), "Invalid learning rate"),
+        (
+            student(fit="descent", optimizer="{class_path: SGD, init_args: {lr: -1}}"),
+            "Invalid learning rate",
+        ),
         (student(fit="descent", scheduler="lr_scheduler.ReduceLROnPlateau"), "ReduceLROnPlateau"),
-        (student(fit="descent", data="{val_fraction: 0}", optimize="macro_f1"), "--data.val_fraction > 0"),
+        (
+            student(fit="descent", data="{val_fraction: 0}", optimize="macro_f1"),
+            "--data.val_fraction > 0",
+        ),
         (student(data="{batch_size: 0}"), "batch_size >= 1"),
-        (student(trainer="{accelerator: gpu}"), "Expected settings that fit Lightning and this machine"),
+        (
+            student(trainer="{accelerator: gpu}"),
+            "Expected settings that fit Lightning and this machine",
+        ),
         (student(trainer="{gradient_clip_val: 1}"), "Automatic gradient clipping"),
         (student(trainer="{devices: 2, accelerator: cpu}"), "trainer.strategy=ddp_spawn"),
-        (student(trainer="{devices: 2, accelerator: cpu, strategy: ddp_spawn}"), "fit=descent, got devices=2"),
+        (
+            student(trainer="{devices: 2, accelerator: cpu, strategy: ddp_spawn}"),
+            "fit=descent, got devices=2",
+        ),
         (student(fit="descent", trainer=EARLY.format("val_los")), "did you mean val_loss?"),
-        (student(trainer=EARLY.format("val_loss")), "metrics to monitor among train_loss, got val_loss"),
+        (
+            student(trainer=EARLY.format("val_loss")),
+            "metrics to monitor among train_loss, got val_loss",
+        ),
         ({"label.yaml": "num_queries: 101\ndelta: 0.001\ntarget_epsilon: 2"}, "num_queries <= 100"),
         ({"label.yaml": "aggregator: NoisyVotes\ndelta: 0.001"}, "the noise of NoisyVotes"),
         ({"label.yaml": "delta: 0.001"}, "--aggregator, or --target_epsilon"),
-        ({"label.yaml": "aggregator: {class_path: Peeling, init_args: {k: 9}}\ndelta: 0.001\ntarget_epsilon: 2"}, "k"),
-        ({"data.npz": "no test records"}, "test record"),
-        ({"label.yaml": "aggregator: StableTopK\ndelta: 0.001\ntarget_epsilon: 0.5"}, "at least 10% of the queries"),
         (
-            {"label.yaml": "aggregator: StableTopK\ndelta: 0.001\ntarget_epsilon: 40\nmax_epsilon: 39"},
+            {
+                "label.yaml": "aggregator: {class_path: Peeling, init_args: {k: 9}}\ndelta: 0.001\ntarget_epsilon: 2"
+            },
+            "k",
+        ),
+        ({"data.npz": "no test records"}, "test record"),
+        (
+            {"label.yaml": "aggregator: StableTopK\ndelta: 0.001\ntarget_epsilon: 0.5"},
+            "at least 10% of the queries",
+        ),
+        (
+            {
+                "label.yaml": "aggregator: StableTopK\ndelta: 0.001\ntarget_epsilon: 40\nmax_epsilon: 39"
+            },
             "target_epsilon <= 39.0 (--max_epsilon)",
         ),
         (
             {"label.yaml": f"aggregator: {NOISY}\ndelta: 0.001\nmax_epsilon: 1"},
             "Expected",
         ),
-        ({"label.yaml": "delta: 0.01\ntarget_epsilon: 2"}, "delta <= 0.001, which promises something"),
-        ({"label.yaml": "votes: votes.npz\ndelta: 0.001\ntarget_epsilon: 2"}, "votes of the recipe's own teachers"),
+        (
+            {"label.yaml": "delta: 0.01\ntarget_epsilon: 2"},
+            "delta <= 0.001, which promises something",
+        ),
+        (
+            {"label.yaml": "votes: votes.npz\ndelta: 0.001\ntarget_epsilon: 2"},
+            "votes of the recipe's own teachers",
+        ),
         (
             {"label.yaml": f"aggregator: {AROUND}\ndelta: 0.001\npredictions: gone.npz"},
             "--predictions, a file that `pate student predict` wrote, got missing='gone.npz'",

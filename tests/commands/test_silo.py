@@ -26,22 +26,32 @@ def words(hospitals: Hospitals, name: str, *more: str) -> list[str]:
 
 def agreed(hospitals: Hospitals) -> list[str]:
     """Return the options of a silo whose people know the others' keys, and accept any cost."""
-    return ["--public_keys", str(hospitals.folder / "keys"), "--max_epsilon", "100", "--delta", "1e-6"]
+    return [
+        "--public_keys",
+        str(hospitals.folder / "keys"),
+        "--max_epsilon",
+        "100",
+        "--delta",
+        "1e-6",
+    ]
 
 
-def expect_nothing_sent(hospitals: Hospitals, name: str) -> None:
+def require_nothing_sent(hospitals: Hospitals, name: str) -> None:
     assert [path.name for path in hospitals.exchange.folder.rglob("*")] == ["invitation.json"]
     assert not hospitals.votes(name).with_suffix(".ledger.sqlite").exists()
     assert not (hospitals.folder / name / "private").exists()
 
 
-def test_a_silo_says_what_it_awaits_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_silo_says_what_it_awaits_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     hospitals = Hospitals(tmp_path, colluding=1, dropouts=0)
     digest = hospitals.exchange.invitation.digest
     accepted = ["--confirm", digest, "--max_epsilon", "100", "--delta", "1e-6"]
     assert cli.main(words(hospitals, "north", *accepted, "--wait", "0")) == 0
     invited = (
-        "2 labels of 4 samples, from north, south, west. The noise of a count is 3 votes or more, of each silo 2.121"
+        "2 labels of 4 samples, from north, south, west. The noise of a count"
+        " is 3 votes or more, of each silo 2.121"
     )
     assert capsys.readouterr().out.splitlines() == [
         f"north: {invited}, though 1 know what they drew and 0 drop out",
@@ -56,33 +66,58 @@ def test_a_silo_says_what_it_awaits_and_goes_on(tmp_path: Path, capsys: pytest.C
     assert "north: waiting for shares of south" in capsys.readouterr().out
 
 
-def test_nothing_is_sent_before_the_invitation_is_confirmed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its digest, or by keys that silos gave each other: not those of a server that made them up."""
+def test_nothing_is_sent_before_the_invitation_is_confirmed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its digest, or by keys that silos gave each other: not those of a server that made them
+    up."""
     hospitals = Hospitals(tmp_path)
     limits = ["--max_epsilon", "100", "--delta", "1e-6", "--wait", "0"]
     for more, refusal in (
-        ([], "--confirm with the digest of the invitation, once all others read out the same, or --public_keys, got"),
-        (["--confirm", "0" * 64], f"the invitation that was confirmed, of digest {'0' * 64}, got digest='"),
+        (
+            [],
+            "--confirm with the digest of the invitation, once all others read out the same, or --public_keys, got",
+        ),
+        (
+            ["--confirm", "0" * 64],
+            f"the invitation that was confirmed, of digest {'0' * 64}, got digest='",
+        ),
         (["--confirm", ""], "the invitation that was confirmed, of digest , got digest='"),
     ):
         assert cli.main(words(hospitals, "north", *more, *limits)) == 2
         printed = capsys.readouterr()
-        assert printed.err.startswith(f"pate silo: Expected {refusal}") and printed.err.count("\n") == 1
+        assert (
+            printed.err.startswith(f"pate silo: Expected {refusal}")
+            and printed.err.count("\n") == 1
+        )
         assert hospitals.exchange.invitation.digest in printed.out
-        expect_nothing_sent(hospitals, "north")
+        require_nothing_sent(hospitals, "north")
     # who wrote the invitation signs for south as well
     strange = tmp_path / "strange"
     assert cli.main(["silo", "key", str(strange / "south.pem"), str(strange / "south.pub")]) == 0
     made_up = read_public_keys(strange, ["south"])
     path = tmp_path / "exchange" / "invitation.json"
     path.write_bytes(replace(hospitals.terms, keys=dict(hospitals.terms.keys) | made_up).content)
-    assert cli.main(words(hospitals, "north", "--public_keys", str(tmp_path / "keys"), *limits)) == 2
+    assert (
+        cli.main(words(hospitals, "north", "--public_keys", str(tmp_path / "keys"), *limits)) == 2
+    )
     err = capsys.readouterr().err
-    assert err == "pate silo: Expected an invitation with the keys that north knows, got others=['south']\n"
-    expect_nothing_sent(hospitals, "north")
-    assert cli.main(words(hospitals, "south", "--confirm", hospitals.exchange.invitation.digest, *limits)) == 2
-    assert "Expected the key of south in the invitation, got signing_key='another'" in capsys.readouterr().err
-    expect_nothing_sent(hospitals, "south")
+    assert (
+        err
+        == "pate silo: Expected an invitation with the keys that north knows, got others=['south']\n"
+    )
+    require_nothing_sent(hospitals, "north")
+    assert (
+        cli.main(
+            words(hospitals, "south", "--confirm", hospitals.exchange.invitation.digest, *limits)
+        )
+        == 2
+    )
+    assert (
+        "Expected the key of south in the invitation, got signing_key='another'"
+        in capsys.readouterr().err
+    )
+    require_nothing_sent(hospitals, "south")
 
 
 def test_nothing_is_sent_before_its_cost_is_accepted(
@@ -93,22 +128,31 @@ def test_nothing_is_sent_before_its_cost_is_accepted(
     path.write_bytes(replace(hospitals.terms, sigma_silos=0.001).content)
     known = ["--public_keys", str(tmp_path / "keys"), "--wait", "0"]
     for more, refusal in (
-        ([], "--max_epsilon with --delta, a budget in the ledger, or a yes at a terminal: taking part costs epsilon ="),
+        (
+            [],
+            "--max_epsilon with --delta, a budget in the ledger, or a yes at a terminal: taking part costs epsilon =",
+        ),
         (["--max_epsilon", "8", "--delta", "1e-6"], "epsilon <= 8 at delta = 1e-06"),
     ):
         assert cli.main(words(hospitals, "north", *known, *more)) == 2
         printed = capsys.readouterr()
-        assert printed.err.startswith(f"pate silo: Expected {refusal}") and printed.err.count("\n") == 1
+        assert (
+            printed.err.startswith(f"pate silo: Expected {refusal}")
+            and printed.err.count("\n") == 1
+        )
         (cost,) = (line for line in printed.out.splitlines() if "taking part costs" in line)
-        parties, world = (float(each.replace(",", "")) for each in re.findall(r"(?:=|and) ([\d,.]+) against", cost))
+        parties, world = (
+            float(each.replace(",", ""))
+            for each in re.findall(r"(?:=|and) ([\d,.]+) against", cost)
+        )
         assert parties > 1.5 * world > 1e6
-        expect_nothing_sent(hospitals, "north")
+        require_nothing_sent(hospitals, "north")
     path.write_bytes(hospitals.terms.content)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     for answer in ("no", "", "y"):
         monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
         assert cli.main(words(hospitals, "north", *known)) == 2
-        expect_nothing_sent(hospitals, "north")
+        require_nothing_sent(hospitals, "north")
     monkeypatch.setattr("builtins.input", lambda _: "yes")
     assert cli.main(words(hospitals, "north", *known)) == 0
     assert hospitals.exchange.absent("keys") == ["south", "west"]
@@ -117,9 +161,14 @@ def test_nothing_is_sent_before_its_cost_is_accepted(
     relation = NeighboringRelation.REPLACE_RECORD
     for most, status in ((1.0, 2), (100.0, 0)):
         ledger = tmp_path / f"{most}.sqlite"
-        small = {each: GaussianEvent(noise_multiplier=1e3, neighboring_relation=each) for each in NeighboringRelation}
+        small = {
+            each: GaussianEvent(noise_multiplier=1e3, neighboring_relation=each)
+            for each in NeighboringRelation
+        }
         limit = Budget(max_epsilon=most, delta=1e-6, neighboring_relation=relation)
-        Ledger(ledger).reserve(small, count=1, run="earlier", description="a sum", seeded=False, budget=limit)
+        Ledger(ledger).reserve(
+            small, count=1, run="earlier", description="a sum", seeded=False, budget=limit
+        )
         assert cli.main(words(hospitals, "south", *known, "--ledger", str(ledger))) == status
         assert ("south" in hospitals.exchange.absent("keys")) == bool(status)
 
@@ -136,21 +185,33 @@ def test_what_is_private_lies_outside_of_the_exchange(
     )
     if how == "linked":
         (tmp_path / "link").symlink_to(shared, target_is_directory=True)
-    private = {"votes": hospitals.votes("north"), "signing_key": hospitals.signing_key("north")}.get(option)
+    private = {
+        "votes": hospitals.votes("north"),
+        "signing_key": hospitals.signing_key("north"),
+    }.get(option)
     if private is not None and how in ("inside", "linked"):
         place.parent.mkdir(exist_ok=True)
         shutil.copyfile(private, place)
     before = set(shared.rglob("*"))
-    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0", f"--{option}", str(place))) == 2
+    assert (
+        cli.main(
+            words(hospitals, "north", *agreed(hospitals), "--wait", "0", f"--{option}", str(place))
+        )
+        == 2
+    )
     err = capsys.readouterr().err
     where = "that does not hold" if how == "around" else "outside of"
     if option in ("state", "ledger") or how in ("inside", "linked"):
-        assert err.startswith(f"pate silo: Expected a place {where} {shared}, which all others read, got {option}=")
+        assert err.startswith(
+            f"pate silo: Expected a place {where} {shared}, which all others read, got {option}="
+        )
     assert set(shared.rglob("*")) == before
     assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 0
 
 
-def test_a_silo_that_waits_reads_its_votes_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silo_that_waits_reads_its_votes_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For their digest, however long it waits, since they may be large."""
     monkeypatch.setattr("pate._silos.exchange._POLL_SECONDS", 0.001)
     hospitals = Hospitals(tmp_path)
@@ -175,7 +236,8 @@ def test_a_silo_that_waits_reads_its_votes_a_few_times(tmp_path: Path, monkeypat
 
 
 def test_drafts_of_killed_silos_go(tmp_path: Path) -> None:
-    """In its folder, where one has the root of its secrets, and in the exchange; those of others are let be."""
+    """In its folder, where one has the root of its secrets, and in the exchange; those of others
+    are let be."""
     hospitals = Hospitals(tmp_path)
     private, keys = tmp_path / "north" / "private", tmp_path / "exchange" / "keys"
     for folder in (private, keys):
@@ -193,7 +255,9 @@ def test_drafts_of_killed_silos_go(tmp_path: Path) -> None:
     assert not drafts[0].exists()
 
 
-def test_a_key_is_made_once_and_may_be_of_another_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_is_made_once_and_may_be_of_another_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     private, public = tmp_path / "north" / "silo.pem", tmp_path / "keys" / "north.pub"
     for _ in range(2):
         assert cli.main(["silo", "key", str(private), str(public)]) == 0
@@ -208,16 +272,23 @@ def test_a_key_is_made_once_and_may_be_of_another_program(tmp_path: Path, capsys
     capsys.readouterr()
     for words, refusal in (
         ([private, other], f"{other} for the public key of {private}, got key='another'"),
-        ([other, tmp_path / "x.pub"], f"a private key of Ed25519 at {other}, got key='a public one'"),
+        (
+            [other, tmp_path / "x.pub"],
+            f"a private key of Ed25519 at {other}, got key='a public one'",
+        ),
         ([private, private], f"two files, got public='{private}'"),
     ):
         assert cli.main(["silo", "key", *map(str, words)]) == 2
         assert capsys.readouterr().err == f"pate silo key: Expected {refusal}\n"
     for content in (b"", b"ssh-ed25519 AAAA", b"\xff" * 90, b"[" * 100_000):
         public.write_bytes(content)
-        with pytest.raises(ValueError, match=r"^Expected the public key of north at .*north.pub, got another file$"):
+        with pytest.raises(
+            ValueError, match=r"^Expected the public key of north at .*north.pub, got another file$"
+        ):
             read_public_keys(public.parent, ["north"])
-    with pytest.raises(ValueError, match=r"^Expected the public key of west at .*west.pub, got none$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected the public key of west at .*west.pub, got none$"
+    ):
         read_public_keys(public.parent, ["west"])
 
 
@@ -241,6 +312,10 @@ def test_silos_that_wait_finish_together(
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hospitals = Hospitals(tmp_path)
     assert cli.main(words(hospitals, "south", *agreed(hospitals), "--name", "charite")) == 2
-    assert capsys.readouterr().err.startswith("pate silo: Expected a silo among north, south, west, got name='charite'")
+    assert capsys.readouterr().err.startswith(
+        "pate silo: Expected a silo among north, south, west, got name='charite'"
+    )
     assert cli.main(words(hospitals, "south", "--max_epsilon", "2")) == 2
-    assert capsys.readouterr().err.startswith("pate silo: Expected --max_epsilon with --delta, got max_epsilon=2.0")
+    assert capsys.readouterr().err.startswith(
+        "pate silo: Expected --max_epsilon with --delta, got max_epsilon=2.0"
+    )

@@ -15,7 +15,10 @@ from tests.conftest import Write, make_arrays
 def without(arrays: dict[str, np.ndarray], row: int) -> dict[str, np.ndarray]:
     """Remove a record; arrays that are no rows of records stay."""
     num = len(arrays["ids"])
-    return {name: np.delete(array, row, axis=0) if len(array) == num else array for name, array in arrays.items()}
+    return {
+        name: np.delete(array, row, axis=0) if len(array) == num else array
+        for name, array in arrays.items()
+    }
 
 
 class ArraysContract(SourceContract):
@@ -130,7 +133,8 @@ def test_nothing_is_public_that_nobody_said_is_public(tmp_path: Path) -> None:
     del arrays["split"]
     np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
     with pytest.raises(
-        ValueError, match=r"^Expected split in d.npz, or public_fraction, [^\n]*, got public_fraction=None$"
+        ValueError,
+        match=r"^Expected split in d.npz, or public_fraction, [^\n]*, got public_fraction=None$",
     ):
         Arrays(tmp_path / "d.npz").load(Role.PUBLIC)
 
@@ -178,8 +182,11 @@ def test_bad_arrays(write_arrays: Write, changes: dict[str, np.ndarray], message
         ({"weights": np.zeros(600)}, r"got weights$"),
     ],
 )
-def test_a_misspelt_array_is_refused(write_arrays: Write, changes: dict[str, np.ndarray], message: str) -> None:
-    """It said which records are private, and a hash decided instead: private records were queried as public ones."""
+def test_a_misspelt_array_is_refused(
+    write_arrays: Write, changes: dict[str, np.ndarray], message: str
+) -> None:
+    """It said which records are private, and a hash decided instead: private records were queried
+    as public ones."""
     with pytest.raises(ValueError, match=message) as raised:
         Arrays(write_arrays(**changes)).records(Role.PUBLIC)
     assert "\n" not in str(raised.value)
@@ -208,10 +215,14 @@ def test_ids_and_names_are_those_of_one_thing(
 
 @pytest.mark.parametrize("first", [0, 400, 500])
 @pytest.mark.parametrize("second", [399, 499, 599])
-def test_an_id_belongs_to_one_record_of_all_roles(write_arrays: Write, first: int, second: int) -> None:
+def test_an_id_belongs_to_one_record_of_all_roles(
+    write_arrays: Write, first: int, second: int
+) -> None:
     ids = make_arrays()["ids"]
     ids[second] = ids[first]
-    with pytest.raises(ValueError, match=rf"ids of data\.npz that occur once, got twice=\['{ids[first]}'\]"):
+    with pytest.raises(
+        ValueError, match=rf"ids of data\.npz that occur once, got twice=\['{ids[first]}'\]"
+    ):
         Arrays(write_arrays(ids=ids)).load(Role.PUBLIC)
 
 
@@ -227,7 +238,11 @@ def test_missing_ids_are_asked_for_and_no_row_numbers_proposed(tmp_path: Path) -
 def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no arrays")
     np.savez(tmp_path / "half.npz", X=np.zeros((2, 2)))
-    for name, message in (("none", "missing="), ("text", "plain arrays"), ("half", "missing=\\['Y'\\]")):
+    for name, message in (
+        ("none", "missing="),
+        ("text", "plain arrays"),
+        ("half", "missing=\\['Y'\\]"),
+    ):
         with pytest.raises(ValueError, match=message):
             Arrays(tmp_path / f"{name}.npz").records(Role.PRIVATE)
 
@@ -247,7 +262,10 @@ def test_attribute_table(tmp_path: Path) -> None:
         identity=np.arange(90) // 3,
         attr_names=np.array(list("vwxyz")),
     )
-    with pytest.raises(ValueError, match=r"the official 202599 rows in table\.npz, .* or ids of its own.* got rows=90"):
+    with pytest.raises(
+        ValueError,
+        match=r"the official 202599 rows in table\.npz, .* or ids of its own.* got rows=90",
+    ):
         CelebAAttributes(tmp_path / "table.npz", labels=["x", "v"]).records(Role.PRIVATE)
     arrays = {**np.load(tmp_path / "table.npz"), "ids": np.char.mod("%03d.png", np.arange(90))}
     np.savez(tmp_path / "table.npz", **arrays)
@@ -263,7 +281,11 @@ def test_attribute_table(tmp_path: Path) -> None:
 def test_the_official_table_carries_the_images_numbers(tmp_path: Path) -> None:
     official = np.repeat([0, 1, 2], [162_770, 19_867, 19_962])
     table = np.zeros((len(official), 2), dtype=np.int8)
-    arrays: dict[str, Any] = {"attr": table, "identity": official, "attr_names": np.array(["a", "b"])}
+    arrays: dict[str, Any] = {
+        "attr": table,
+        "identity": official,
+        "attr_names": np.array(["a", "b"]),
+    }
     np.savez(tmp_path / "table.npz", partition=official, **arrays)
     found = CelebAAttributes(tmp_path / "table.npz", labels=["a"]).records(Role.PUBLIC)
     assert found.ids[[0, -1]].tolist() == ["162771.jpg", "182637.jpg"]

@@ -15,8 +15,12 @@ class TestCelebA(SourceContract):
     """Twelve rendered faces, two of each person."""
 
     def write(self, folder: Path) -> None:
-        write_celeba_folder(folder, num=12, private_fraction=0.5, public_fraction=0.25, progress=False)
-        (folder / "identity_CelebA.txt").write_text("".join(f"{i:06d}.jpg {i // 2}\n" for i in range(1, 13)))
+        write_celeba_folder(
+            folder, num=12, private_fraction=0.5, public_fraction=0.25, progress=False
+        )
+        (folder / "identity_CelebA.txt").write_text(
+            "".join(f"{i:06d}.jpg {i // 2}\n" for i in range(1, 13))
+        )
 
     def open(self, folder: Path) -> DataSource:
         return CelebA(folder, size=16)
@@ -25,7 +29,9 @@ class TestCelebA(SourceContract):
         picture = str(self.open(folder).load(Role.PRIVATE).ids[row])
         for name in ("list_attr_celeba.txt", "list_eval_partition.txt", "identity_CelebA.txt"):
             lines = (folder / name).read_text().splitlines()
-            (folder / name).write_text("\n".join(line for line in lines if not line.startswith(picture)) + "\n")
+            (folder / name).write_text(
+                "\n".join(line for line in lines if not line.startswith(picture)) + "\n"
+            )
         (folder / "img_align_celeba" / picture).unlink()
 
     def alter(self, folder: Path, role: Role) -> None:
@@ -81,7 +87,9 @@ def test_tables_with_commas_and_a_folder_in_the_folder(folder: Path) -> None:
     head, *rows = [line for line in lines if not line.strip().isdigit()]
     table = [f"image_id,{','.join(head.split())}", *(",".join(row.split()) for row in rows)]
     (folder / "list_attr_celeba.csv").write_text("\n".join(table) + "\n")
-    (folder / "identity_CelebA.csv").write_text("image_id,identity\n" + identities.replace(" ", ","))
+    (folder / "identity_CelebA.csv").write_text(
+        "image_id,identity\n" + identities.replace(" ", ",")
+    )
     for name in ("list_attr_celeba.txt", "identity_CelebA.txt"):
         (folder / name).unlink()
     (folder / "img_align_celeba").rename(folder / "pictures")
@@ -91,7 +99,11 @@ def test_tables_with_commas_and_a_folder_in_the_folder(folder: Path) -> None:
     after = source.records(Role.TEST)
     assert source.label_names == ("Smiling",)
     assert (after.labels == before.labels).all() and (after.ids == before.ids).all()
-    assert after.groups is not None and before.groups is not None and (after.groups == before.groups).all()
+    assert (
+        after.groups is not None
+        and before.groups is not None
+        and (after.groups == before.groups).all()
+    )
     assert (after.features[np.arange(3)] == pictures).all()
     (folder / "list_attr_celeba.csv").write_text("\n".join([table[0], table[1] + ",1", *table[2:]]))
     with pytest.raises(ValueError, match=r"values per row of list_attr_celeba\.csv"):
@@ -124,14 +136,29 @@ def _edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
     ("damage", "message"),
     [
         (lambda f: (f / "list_attr_celeba.txt").unlink(), "list_attr_celeba.txt in the folder"),
-        (lambda f: (f / "list_eval_partition.txt").unlink(), "list_eval_partition.txt in the folder"),
+        (
+            lambda f: (f / "list_eval_partition.txt").unlink(),
+            "list_eval_partition.txt in the folder",
+        ),
         (lambda f: shutil.rmtree(f / "img_align_celeba"), "a folder of pictures"),
-        (lambda f: (f / "img_align_celeba" / "000003.jpg").unlink(), r"missing=\['.*000003\.jpg'\]"),
-        (_edit("list_attr_celeba.txt", lambda text: text.replace(" -1", "  3", 1)), r"labels among \(-1, 1\)"),
+        (
+            lambda f: (f / "img_align_celeba" / "000003.jpg").unlink(),
+            r"missing=\['.*000003\.jpg'\]",
+        ),
+        (
+            _edit("list_attr_celeba.txt", lambda text: text.replace(" -1", "  3", 1)),
+            r"labels among \(-1, 1\)",
+        ),
         (_edit("list_attr_celeba.txt", lambda text: text.replace(" -1", "", 1)), "values per row"),
         (_edit("list_attr_celeba.txt", lambda text: text.replace(" -1", " x", 1)), "whole numbers"),
-        (_edit("list_eval_partition.txt", lambda text: text.replace(" 0\n", " 5\n", 1)), "partitions 0, 1 or 2"),
-        (_edit("list_eval_partition.txt", lambda text: text.split("\n", 1)[1]), "a partition for every picture"),
+        (
+            _edit("list_eval_partition.txt", lambda text: text.replace(" 0\n", " 5\n", 1)),
+            "partitions 0, 1 or 2",
+        ),
+        (
+            _edit("list_eval_partition.txt", lambda text: text.split("\n", 1)[1]),
+            "a partition for every picture",
+        ),
     ],
 )
 def test_damaged_folders(folder: Path, damage: Callable[[Path], None], message: str) -> None:
@@ -156,7 +183,11 @@ def test_a_picture_is_one_record_of_one_role(folder: Path) -> None:
     for name in ("list_eval_partition.txt", "list_attr_celeba.txt"):
         table = folder / name
         before = table.read_text()
-        table.write_text(before + next(line for line in before.splitlines() if line.startswith("000001.jpg")) + "\n")
+        table.write_text(
+            before
+            + next(line for line in before.splitlines() if line.startswith("000001.jpg"))
+            + "\n"
+        )
         with pytest.raises(ValueError, match=rf"{name}.*twice=.*000001\.jpg"):
             CelebA(folder).load(Role.PUBLIC)
         table.write_text(before)
@@ -164,12 +195,16 @@ def test_a_picture_is_one_record_of_one_role(folder: Path) -> None:
     public = pictures / str(CelebA(folder).load(Role.PUBLIC).ids[0])
     public.unlink()
     public.symlink_to("000001.jpg")
-    with pytest.raises(ValueError, match=rf"a file of its own for each picture, .*000001\.jpg.*{public.name}"):
+    with pytest.raises(
+        ValueError, match=rf"a file of its own for each picture, .*000001\.jpg.*{public.name}"
+    ):
         CelebA(folder).load(Role.PUBLIC)
 
 
 def test_attributes_have_names_of_their_own(folder: Path) -> None:
     table = folder / "list_attr_celeba.txt"
     table.write_text(table.read_text().replace("Smiling", "Male", 1))
-    with pytest.raises(ValueError, match=r"label names of list_attr_celeba\.txt that occur once, got twice="):
+    with pytest.raises(
+        ValueError, match=r"label names of list_attr_celeba\.txt that occur once, got twice="
+    ):
         _ = CelebA(folder).label_names

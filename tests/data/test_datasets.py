@@ -1,4 +1,5 @@
-"""Data sets of torch and Hugging Face, data modules of Lightning, and sources in files of Python."""
+"""Data sets of torch and Hugging Face, data modules of Lightning, and sources in files of
+Python."""
 
 import pickle
 from functools import cached_property
@@ -55,11 +56,16 @@ class Tuples(Dataset[tuple[torch.Tensor, torch.Tensor, str]]):
 
     def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, str]:
         arrays = self.arrays
-        return torch.from_numpy(arrays["X"][item]), torch.from_numpy(arrays["Y"][item]), str(arrays["ids"][item])
+        return (
+            torch.from_numpy(arrays["X"][item]),
+            torch.from_numpy(arrays["Y"][item]),
+            str(arrays["ids"][item]),
+        )
 
 
 class Columns:
-    """Some records, as a data set of Hugging Face gives them: columns, and rows that are mappings."""
+    """Some records, as a data set of Hugging Face gives them: columns, and rows that are
+    mappings."""
 
     column_names = ("inputs", "name", "person", *NAMES)
 
@@ -90,7 +96,11 @@ class Module(pl.LightningDataModule):
         self._sets: dict[Role, Tuples] = {}
 
     def setup(self, stage: str) -> None:
-        self._sets |= {role: Tuples(self._arrays, role) for role in Role if (role is Role.TEST) == (stage == "test")}
+        self._sets |= {
+            role: Tuples(self._arrays, role)
+            for role in Role
+            if (role is Role.TEST) == (stage == "test")
+        }
 
     def train_dataloader(self) -> DataLoader[Any]:
         return DataLoader(self._sets[Role.PRIVATE], batch_size=4, shuffle=True)
@@ -127,7 +137,9 @@ class TestTorchDatasets(DatasetsContract):
     def open(self, folder: Path) -> DataSource:
         private, public, test = (Tuples(folder / "data.npz", role) for role in Role)
         keys = Keys(groups="person")
-        return TorchDatasets(private, public, test, NAMES, keys=keys, ledger=folder / "ledger.sqlite")
+        return TorchDatasets(
+            private, public, test, NAMES, keys=keys, ledger=folder / "ledger.sqlite"
+        )
 
 
 class TestHuggingFace(DatasetsContract):
@@ -135,7 +147,9 @@ class TestHuggingFace(DatasetsContract):
 
     def open(self, folder: Path) -> DataSource:
         splits = {role.value: Columns(folder / "data.npz", role) for role in Role}
-        return HuggingFace(splits, Keys(features="inputs", labels=NAMES, ids="name", groups="person"))
+        return HuggingFace(
+            splits, Keys(features="inputs", labels=NAMES, ids="name", groups="person")
+        )
 
 
 class TestLightningData(DatasetsContract):
@@ -218,15 +232,26 @@ class Pictures(Dataset[dict[str, Any]]):
 
     def __getitem__(self, item: int) -> dict[str, Any]:
         pixels = np.full((20, 10 + item, 3), 51 * item, dtype=np.uint8)
-        return {"image": Image.fromarray(pixels), "hat": item % 2, "beard": torch.tensor(1), "key": torch.tensor(item)}
+        return {
+            "image": Image.fromarray(pixels),
+            "hat": item % 2,
+            "beard": torch.tensor(1),
+            "key": torch.tensor(item),
+        }
 
 
 def test_pictures_are_cut_and_resized() -> None:
     keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
-    private = TorchDatasets(Pictures(), Pictures(), Pictures(), ["hat", "beard"], keys=keys).load(Role.PRIVATE)
+    private = TorchDatasets(Pictures(), Pictures(), Pictures(), ["hat", "beard"], keys=keys).load(
+        Role.PRIVATE
+    )
     assert private.features.shape == (3, 3, 8, 8)
     assert np.allclose(private.features[np.arange(3)], np.array([0, 0.2, 0.4])[:, None, None, None])
-    assert private.ids.tolist() == ["0", "1", "2"] and private.labels.tolist() == [[0, 1], [1, 1], [0, 1]]
+    assert private.ids.tolist() == ["0", "1", "2"] and private.labels.tolist() == [
+        [0, 1],
+        [1, 1],
+        [0, 1],
+    ]
 
 
 def test_pictures_are_decoded_once() -> None:
@@ -238,7 +263,11 @@ def test_pictures_are_decoded_once() -> None:
             return super().__getitem__(item)
 
     keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
-    features = TorchDatasets(Counted(), Counted(), Counted(), ["hat", "beard"], keys=keys).load(Role.PRIVATE).features
+    features = (
+        TorchDatasets(Counted(), Counted(), Counted(), ["hat", "beard"], keys=keys)
+        .load(Role.PRIVATE)
+        .features
+    )
     read.clear()
     first, again = features[np.array([2, 0])], features[np.array([2, 2])]
     assert read == [0, 2] and (first[0] == again).all()
@@ -266,7 +295,11 @@ def test_the_usual_splits_texts_and_classes_are_understood() -> None:
     source = HuggingFace(splits, Keys(features="text", labels="label", ids="id", num_features=32))
     assert source.label_names == ("bad", "fair", "good")
     private, public, test = (source.load(role) for role in Role)
-    assert [records.ids[0] for records in (private, public, test)] == ["train0", "validation0", "test0"]
+    assert [records.ids[0] for records in (private, public, test)] == [
+        "train0",
+        "validation0",
+        "test0",
+    ]
     assert (private.labels == np.eye(3)).all() and private.features.shape == (3, 32)
     assert (private.features[np.arange(3)] == test.features[np.arange(3)]).all()
 
@@ -283,7 +316,9 @@ def test_features_of_a_file_reach_workers(tmp_path: Path) -> None:
 
 def wrong(sets: list[Tuples], **changes: Any) -> TorchDatasets:
     private, public, test = sets
-    return TorchDatasets(private, public, test, changes.pop("label_names", NAMES), keys=Keys(**changes))
+    return TorchDatasets(
+        private, public, test, changes.pop("label_names", NAMES), keys=Keys(**changes)
+    )
 
 
 @pytest.mark.parametrize(
@@ -307,13 +342,17 @@ def test_keys_that_lead_nowhere(sets: list[Tuples], changes: dict[str, Any], mes
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(Role, 2)))
-def test_an_id_belongs_to_one_role(sets: list[Tuples], one: Role, other: Role, tmp_path: Path) -> None:
+def test_an_id_belongs_to_one_role(
+    sets: list[Tuples], one: Role, other: Role, tmp_path: Path
+) -> None:
     """Whatever the source, and before anything is trained."""
     plan = TeacherPlan(num_teachers=2, network=Linear, num_steps=1, batch_size=1)
-    wrong(sets).expect_distinct()
+    wrong(sets).require_distinct()
     first, second = (sets[list(Role).index(role)].arrays["ids"] for role in (one, other))
     second[-1] = first[0]
-    with pytest.raises(ValueError, match=rf"{other} samples that are no {one} records, got shared_ids=.*{first[0]}"):
+    with pytest.raises(
+        ValueError, match=rf"{other} samples that are no {one} records, got shared_ids=.*{first[0]}"
+    ):
         fit_teachers(Run(tmp_path / "run"), wrong(sets), plan, Execution())
     assert not (tmp_path / "run").exists()
 
@@ -332,8 +371,12 @@ def test_features_that_do_not_fit(sets: list[Tuples]) -> None:
             features, labels, name = super().__getitem__(item)
             return features.repeat(1 + item), labels, name
 
-    growing = TorchDatasets(Growing(make_arrays(60) | {"group": np.zeros(60)}, Role.TEST), sets[1], sets[2], NAMES)
-    with pytest.raises(ValueError, match=r"features of shape \(6,\) in all items, got item=1, shape=\(12,\)"):
+    growing = TorchDatasets(
+        Growing(make_arrays(60) | {"group": np.zeros(60)}, Role.TEST), sets[1], sets[2], NAMES
+    )
+    with pytest.raises(
+        ValueError, match=r"features of shape \(6,\) in all items, got item=1, shape=\(12,\)"
+    ):
         growing.load(Role.PRIVATE).features[np.arange(2)]
 
 
@@ -346,9 +389,13 @@ def test_data_sets_that_are_none(sets: list[Tuples], arrays: Arrays) -> None:
         TorchDatasets(Tuples(none, Role.PRIVATE), sets[1], sets[2], NAMES).load(Role.PRIVATE)
     splits = {role.value: Columns(arrays, role) for role in Role}
     keys = Keys(features="inputs", labels=NAMES, ids="name")
-    with pytest.raises(ValueError, match=r"or train, validation and test, got splits=\['private', 'public'\]"):
+    with pytest.raises(
+        ValueError, match=r"or train, validation and test, got splits=\['private', 'public'\]"
+    ):
         HuggingFace({name: splits[name] for name in ("private", "public")}, keys)
-    with pytest.raises(ValueError, match=r"columns among inputs, .* of the private split, got unknown=\['id'\]"):
+    with pytest.raises(
+        ValueError, match=r"columns among inputs, .* of the private split, got unknown=\['id'\]"
+    ):
         HuggingFace(splits, Keys(features="inputs", labels=NAMES, ids="id"))
     with pytest.raises(ValueError, match=r"label_names, or the names of columns"):
         HuggingFace(splits, Keys(features="inputs", labels="a", ids="name"))

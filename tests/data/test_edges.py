@@ -8,7 +8,7 @@ import pytest
 import pate
 from pate import cli
 from pate._silos.invitation import Invitation
-from pate._validation import expect_label_names
+from pate._validation import require_label_names
 from pate.data import ArrayFeatures
 from tests.conftest import make_arrays, recipe
 
@@ -30,13 +30,20 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert cli.main(words) == 2
     error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1 and len(error) < 1000 and error.isascii() and error[:-1].isprintable()
+    assert (
+        len(error.splitlines()) == 1
+        and len(error) < 1000
+        and error.isascii()
+        and error[:-1].isprintable()
+    )
     return error
 
 
 @named
 @pytest.mark.parametrize("teachers", ["trained", "closed_form"])
-def test_a_sources_label_names(teachers: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sources_label_names(
+    teachers: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     label_names = np.array(["a", name, "c", "d"])
     np.savez(tmp_path / "data.npz", **(make_arrays() | {"label_names": label_names}))  # type: ignore[arg-type]
     folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
@@ -44,20 +51,37 @@ def test_a_sources_label_names(teachers: str, name: str, tmp_path: Path, capsys:
         (folder / "teachers.yaml").write_text("fit: closed_form\n")
         (folder / "label.yaml").write_text("target_epsilon: 2\ndelta: 1.0e-6\n")
     words = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
-    assert "label names" in refused(["teachers", "fit", *words, f"--run={tmp_path / 'run'}"], capsys)
-    assert "label names" in refused(["run", str(folder), f"--run={tmp_path / 'run'}", "--dry_run"], capsys)
+    assert "label names" in refused(
+        ["teachers", "fit", *words, f"--run={tmp_path / 'run'}"], capsys
+    )
+    assert "label names" in refused(
+        ["run", str(folder), f"--run={tmp_path / 'run'}", "--dry_run"], capsys
+    )
     assert not (tmp_path / "run").exists() and not list(tmp_path.glob("*.sqlite"))
 
 
 @named
-def test_label_names_of_votes(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    content = {"ids": np.array(["x", "y"]), "label_names": np.array(["a", name]), "ballots": np.ones((2, 5, 2), int)}
+def test_label_names_of_votes(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = {
+        "ids": np.array(["x", "y"]),
+        "label_names": np.array(["a", name]),
+        "ballots": np.ones((2, 5, 2), int),
+    }
     np.savez(tmp_path / "votes.npz", **content)  # type: ignore[arg-type]
-    words = ["label", f"--votes={tmp_path / 'votes.npz'}", f"--run={tmp_path / 'run'}", "--delta=1e-6"]
+    words = [
+        "label",
+        f"--votes={tmp_path / 'votes.npz'}",
+        f"--run={tmp_path / 'run'}",
+        "--delta=1e-6",
+    ]
     error = refused([*words, "--aggregator=NoisyVotes", "--aggregator.sigma_votes=1"], capsys)
     assert "label_names" in error
     with pytest.raises(ValueError, match="label_names"):
-        pate.NamedVotes(ids=np.array(["x"]), label_names=("a", name), ballots=np.ones((1, 3, 2), dtype=np.uint8))
+        pate.NamedVotes(
+            ids=np.array(["x"]), label_names=("a", name), ballots=np.ones((1, 3, 2), dtype=np.uint8)
+        )
     assert not (tmp_path / "run").exists() and not list(tmp_path.glob("*.sqlite"))
 
 
@@ -78,18 +102,24 @@ def test_label_names_of_an_invitation(name: str) -> None:
 
 
 def test_names_of_all_languages_are_label_names() -> None:
-    expect_label_names("label names", ["effusion", "Größe", "می‌خواهم", "👩‍⚕️", "two words", "a" * 1000, "a\u00a0b"])
+    require_label_names(
+        "label names", ["effusion", "Größe", "می‌خواهم", "👩‍⚕️", "two words", "a" * 1000, "a\u00a0b"]
+    )
 
 
 @pytest.mark.parametrize("value", [1e300, -1e300, 1e39])
-def test_features_beyond_float32(value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_features_beyond_float32(
+    value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arrays = make_arrays()
     arrays["X"] = arrays["X"].astype(np.float64)
     arrays["X"][3, 1] = value
     np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
     folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
     error = refused(["run", str(folder), f"--run={tmp_path / 'run'}"], capsys)
-    assert "up to 3.4e38, the largest number of float32" in error and not (tmp_path / "run").exists()
+    assert (
+        "up to 3.4e38, the largest number of float32" in error and not (tmp_path / "run").exists()
+    )
     with pytest.raises(ValueError, match=r"^Expected features up to 3\.4e38"):
         ArrayFeatures(arrays["X"])
     features = np.full((2, 3), value)
@@ -102,7 +132,10 @@ def test_features_beyond_float32(value: float, tmp_path: Path, capsys: pytest.Ca
         )
     classifier = pate.PateClassifier(bounds=(-3, 3), classes=[0, 1], n_teachers=None, noise_seed=0)
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([0, 1], 30)
-    for private, public in ((np.where(X[5, 0] == X, value, X), None), (X, np.where(X[5, 0] == X, value, X))):
+    for private, public in (
+        (np.where(X[5, 0] == X, value, X), None),
+        (X, np.where(X[5, 0] == X, value, X)),
+    ):
         with pytest.raises(ValueError, match=r"^Expected (features|X_public) up to 3\.4e38"):
             classifier.fit(private, y, X_public=public)
     classifier.fit(X, y)

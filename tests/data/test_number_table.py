@@ -40,18 +40,25 @@ class TestNumberTable(SourceContract):
 
     def change(self, folder: Path, name: str, line: str) -> None:
         lines = (folder / "mine.csv").read_text().splitlines(keepends=True)
-        (folder / "mine.csv").write_text("".join(line if old.startswith(f"{name},") else old for old in lines))
+        (folder / "mine.csv").write_text(
+            "".join(line if old.startswith(f"{name},") else old for old in lines)
+        )
 
 
 def test_columns_that_are_no_labels_are_features(table: Path) -> None:
     source = NumberTable(table, labels=["asthma", "gout"])
     private = source.load(Role.PRIVATE)
     assert source.label_names == ("asthma", "gout") and private.labels.tolist() == [[0, 1], [1, 0]]
-    assert isinstance(private.features, NumberColumns) and private.features.names == ("age", "pressure")
+    assert isinstance(private.features, NumberColumns) and private.features.names == (
+        "age",
+        "pressure",
+    )
     assert private.features.values.tolist() == [[54, 131.5], [-0.5, 100]]
     assert private.groups is not None and private.groups.tolist() == ["ann", "bob"]
     assert source.load(Role.PUBLIC).labels.tolist() == [[0, 0]]
-    chosen = NumberTable(table, labels=["gout"], columns=["pressure", "age"]).load(Role.TEST).features
+    chosen = (
+        NumberTable(table, labels=["gout"], columns=["pressure", "age"]).load(Role.TEST).features
+    )
     assert isinstance(chosen, NumberColumns) and chosen.names == ("pressure", "age")
     assert chosen.values.dtype == np.float32 and chosen.values.tolist() == [[0, 41]]
 
@@ -59,9 +66,21 @@ def test_columns_that_are_no_labels_are_features(table: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("131.5", "high", r"^Expected a finite number in column `pressure` of .*mine.csv, got line=2, value='high'$"),
-        ("118", "nan", r"^Expected a finite number in column `pressure` of .*, got line=4, value='nan'$"),
-        ("1e2", "1e39", r"^Expected a finite number in column `pressure` of .*, got line=3, value='1e39'$"),
+        (
+            "131.5",
+            "high",
+            r"^Expected a finite number in column `pressure` of .*mine.csv, got line=2, value='high'$",
+        ),
+        (
+            "118",
+            "nan",
+            r"^Expected a finite number in column `pressure` of .*, got line=4, value='nan'$",
+        ),
+        (
+            "1e2",
+            "1e39",
+            r"^Expected a finite number in column `pressure` of .*, got line=3, value='1e39'$",
+        ),
         ("38,0", ",0", r"^Expected a finite number in column `age` of .*, got line=4, value=''$"),
         ("id,age", "name,age", r"^Expected a column `id` in"),
         ("gout", "gaut", r"^Expected .*unknown=\['gout'\]$"),
@@ -75,10 +94,14 @@ def test_what_is_wrong_is_said_in_one_line(table: Path, old: str, new: str, mess
 
 
 def test_features_are_others_than_labels(table: Path) -> None:
-    with pytest.raises(ValueError, match=r"^Expected columns that are labels or features, got both=\['gout'\]$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected columns that are labels or features, got both=\['gout'\]$"
+    ):
         NumberTable(table, labels=["gout"], columns=["age", "gout"])
     table.write_text("id,gout,split\na1,1,public")
-    with pytest.raises(ValueError, match=r"^Expected a column of numbers in .*mine.csv, got columns=0$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a column of numbers in .*mine.csv, got columns=0$"
+    ):
         NumberTable(table, labels=["gout"]).load(Role.PUBLIC)
     with pytest.raises(ValueError, match=r"^Expected a column `age` in .*mine.csv"):
         NumberTable(table, labels=["gout"], columns=["age"]).load(Role.PUBLIC)

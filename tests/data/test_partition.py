@@ -38,7 +38,9 @@ def test_records_of_a_group_meet_one_teacher() -> None:
     ids, groups = names(200), np.repeat(names(20), 10)
     partitions = partition_records(ids, groups, num_teachers=4, key=KEY)
     for group in np.unique(groups):
-        holders = [t for t, partition in enumerate(partitions) if (groups[partition] == group).any()]
+        holders = [
+            t for t, partition in enumerate(partitions) if (groups[partition] == group).any()
+        ]
         assert len(holders) == 1
 
 

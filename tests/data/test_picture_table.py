@@ -14,16 +14,28 @@ from pate.data._images import ImageFiles, read_image
 from pate.testing import SourceContract
 
 
-def write_pictures(folder: Path, *, num: int = 24, columns: tuple[str, ...] = ("split", "identity")) -> None:
+def write_pictures(
+    folder: Path, *, num: int = 24, columns: tuple[str, ...] = ("split", "identity")
+) -> None:
     """Write small pictures, some of them in a folder below, and their table."""
     generator = np.random.default_rng(0)
     (folder / "more").mkdir(parents=True)
     rows = []
     for i in range(num):
         name = f"more/p{i:02}.png" if i % 4 == 0 else f"p{i:02}.jpg"
-        Image.fromarray(generator.integers(0, 256, size=(20, 24, 3), dtype=np.uint8)).save(folder / name)
-        row = {"file": name, "hat": i % 2, "split": [*Role][i % 3].value, "beard": i // 2 % 2, "identity": f"n{i // 3}"}
-        rows.append({key: value for key, value in row.items() if key in ("file", "hat", "beard", *columns)})
+        Image.fromarray(generator.integers(0, 256, size=(20, 24, 3), dtype=np.uint8)).save(
+            folder / name
+        )
+        row = {
+            "file": name,
+            "hat": i % 2,
+            "split": [*Role][i % 3].value,
+            "beard": i // 2 % 2,
+            "identity": f"n{i // 3}",
+        }
+        rows.append(
+            {key: value for key, value in row.items() if key in ("file", "hat", "beard", *columns)}
+        )
     with (folder / "labels.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
@@ -44,7 +56,9 @@ class TestPictureTable(SourceContract):
     def remove(self, folder: Path, row: int) -> None:
         name = str(self.open(folder).load(Role.PRIVATE).ids[row])
         lines = (folder / "labels.csv").read_text().splitlines()
-        (folder / "labels.csv").write_text("\n".join(line for line in lines if not line.startswith(f"{name},")))
+        (folder / "labels.csv").write_text(
+            "\n".join(line for line in lines if not line.startswith(f"{name},"))
+        )
         (folder / name).unlink()
 
     def alter(self, folder: Path, role: Role) -> None:
@@ -85,10 +99,14 @@ def retitle(folder: Path, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("labels", [["hat"], None])
 @pytest.mark.parametrize(
-    ("old", "new"), [("split", "splits"), ("split", "Split"), ("split", "splt"), ("identity", "identities")]
+    ("old", "new"),
+    [("split", "splits"), ("split", "Split"), ("split", "splt"), ("identity", "identities")],
 )
-def test_a_misspelt_column_is_refused(pictures: Path, old: str, new: str, labels: list[str] | None) -> None:
-    """Where labels are named, others may hold anything: without its column a hash would decide who is private."""
+def test_a_misspelt_column_is_refused(
+    pictures: Path, old: str, new: str, labels: list[str] | None
+) -> None:
+    """Where labels are named, others may hold anything: without its column a hash would decide who
+    is private."""
     retitle(pictures, old, new)
     with pytest.raises(ValueError, match=rf"a column `{old}` of .*labels\.csv, got column='{new}'"):
         PictureTable(pictures, labels=labels).load(Role.PUBLIC)
@@ -113,7 +131,9 @@ def test_one_picture_has_one_path(pictures: Path, alias: str) -> None:
     retitle(pictures, "p01.jpg", alias)
     assert "p01.jpg" in PictureTable(pictures, size=8).load(Role.PUBLIC).ids
     retitle(pictures, "p03.jpg", "p01.jpg")  # a private record
-    with pytest.raises(ValueError, match=r"each `file` once in .*labels\.csv, got file='p01\.jpg', lines=\(3, 5\)"):
+    with pytest.raises(
+        ValueError, match=r"each `file` once in .*labels\.csv, got file='p01\.jpg', lines=\(3, 5\)"
+    ):
         PictureTable(pictures, size=8).load(Role.TEST)
 
 
@@ -122,12 +142,16 @@ def test_one_picture_has_one_file(pictures: Path, link: Callable[[Path, Path], N
     """Also one of another role, and one that a file system finds in upper and lower case alike."""
     (pictures / "p03.jpg").unlink()
     link(pictures / "p03.jpg", pictures / "p01.jpg")
-    with pytest.raises(ValueError, match=r"a file of its own for each picture, got one_file=.*p01\.jpg.*p03\.jpg"):
+    with pytest.raises(
+        ValueError, match=r"a file of its own for each picture, got one_file=.*p01\.jpg.*p03\.jpg"
+    ):
         PictureTable(pictures, size=8).load(Role.TEST)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the program is a shell script")
-def test_a_picture_starts_no_program(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_starts_no_program(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Encapsulated PostScript is read by Ghostscript, whatever the file's name says."""
     (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
     (tmp_path / "gs").chmod(0o755)
@@ -146,7 +170,9 @@ def test_columns_may_come_in_any_order_and_labels_be_chosen(pictures: Path) -> N
     source = PictureTable(pictures, size=8)
     assert source.label_names == ("hat", "beard")
     private = source.load(Role.PRIVATE)
-    assert private.ids.tolist() == [f"more/p{i:02}.png" if i % 4 == 0 else f"p{i:02}.jpg" for i in range(0, 24, 3)]
+    assert private.ids.tolist() == [
+        f"more/p{i:02}.png" if i % 4 == 0 else f"p{i:02}.jpg" for i in range(0, 24, 3)
+    ]
     assert private.labels.tolist() == [[i % 2, i // 2 % 2] for i in range(0, 24, 3)]
     assert private.groups is not None and private.groups.tolist() == [f"n{i}" for i in range(8)]
     assert source.ledger_path == pictures / "ledger.sqlite"
@@ -156,12 +182,15 @@ def test_columns_may_come_in_any_order_and_labels_be_chosen(pictures: Path) -> N
 
 
 def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
-    """A mark of the order of bytes, other ends of lines, spaces, an empty line, -1 for 0 and roles by number."""
+    """A mark of the order of bytes, other ends of lines, spaces, an empty line, -1 for 0 and roles
+    by number."""
     before = PictureTable(pictures, size=8).load(Role.TEST)
     text = (pictures / "labels.csv").read_text()
     for number, role in enumerate(Role):
         text = text.replace(f",{role.value},", f", {number} ,")
-    lines = [line.replace(",0,", ",-1,") if "p00" not in line else line for line in text.splitlines()]
+    lines = [
+        line.replace(",0,", ",-1,") if "p00" not in line else line for line in text.splitlines()
+    ]
     (pictures / "elsewhere.csv").write_bytes(("\ufeff" + "\r\n".join([*lines, "", ""])).encode())
     after = PictureTable(pictures, table=str(pictures / "elsewhere.csv"), size=8).load(Role.TEST)
     assert (before.labels == after.labels).all() and before.ids.tolist() == after.ids.tolist()
@@ -170,19 +199,41 @@ def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("p05.jpg,1", "p05.jpg,2", r"0 or 1 in column `hat` of .*labels\.csv, got line=7, value='2'"),
+        (
+            "p05.jpg,1",
+            "p05.jpg,2",
+            r"0 or 1 in column `hat` of .*labels\.csv, got line=7, value='2'",
+        ),
         ("p05.jpg,1", "p05.jpg,", r"got line=7, value=''"),
-        ("p05.jpg,1", "p05.jpg,1,1", r"5 values in each line of .*labels\.csv, got line=7, values=6"),
+        (
+            "p05.jpg,1",
+            "p05.jpg,1,1",
+            r"5 values in each line of .*labels\.csv, got line=7, values=6",
+        ),
         ("p05.jpg", "p06.jpg", r"each `file` once in .*, got file='p06\.jpg', lines=\(7, 8\)"),
-        ("p05.jpg", "p99.jpg", r"a picture for every row of .*labels\.csv, got missing=\['.*p99\.jpg'\]"),
-        ("p05.jpg,1,test", "p05.jpg,1,train", r"private, public or test in column `split` .*line=7, value='train'"),
+        (
+            "p05.jpg",
+            "p99.jpg",
+            r"a picture for every row of .*labels\.csv, got missing=\['.*p99\.jpg'\]",
+        ),
+        (
+            "p05.jpg,1,test",
+            "p05.jpg,1,train",
+            r"private, public or test in column `split` .*line=7, value='train'",
+        ),
         ("n1\n", "\n", r"column `identity` of .*, got line=5, value=''"),
-        ("file", "picture", r"a column `file` in .*, between commas, got columns=\['picture', 'hat'"),
+        (
+            "file",
+            "picture",
+            r"a column `file` in .*, between commas, got columns=\['picture', 'hat'",
+        ),
         ("beard", "hat", "columns of .* with names that are unique"),
         ("p05.jpg", '"p05.jpg', r"a CSV file in UTF-8, got .*labels\.csv"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(pictures: Path, old: str, new: str, message: str) -> None:
+def test_what_is_wrong_is_said_with_its_line(
+    pictures: Path, old: str, new: str, message: str
+) -> None:
     path = pictures / "labels.csv"
     text = path.read_bytes().decode().replace("\r\n", "\n")
     assert old in text
@@ -226,8 +277,11 @@ def test_an_unreadable_picture_is_named(pictures: Path) -> None:
         PictureTable(pictures, size=8).load(Role.PRIVATE).features[np.array([1])]
 
 
-def test_private_pictures_are_read_where_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that trains a few teachers maps their pictures alone, to the same bits as all of them."""
+def test_private_pictures_are_read_where_they_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that trains a few teachers maps their pictures alone, to the same bits as all of
+    them."""
     write_pictures(tmp_path / "pictures")
     read: list[str] = []
     picture = ImageFiles.picture

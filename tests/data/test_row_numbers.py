@@ -40,7 +40,10 @@ def in_arrays(folder: Path, ids: Sequence[str | int], **options: Any) -> DataSou
 
 def in_lines(folder: Path, ids: list[str], head: str, value: str) -> Path:
     path = folder / "data.csv"
-    rows = [f"{name},{split},{value},{row % 2}" for row, (name, split) in enumerate(zip(ids, SPLIT, strict=True))]
+    rows = [
+        f"{name},{split},{value},{row % 2}"
+        for row, (name, split) in enumerate(zip(ids, SPLIT, strict=True))
+    ]
     path.write_text("\n".join([f"id,split,{head},y", *rows]))
     return path
 
@@ -68,7 +71,8 @@ class Items:
 
 def in_torch(folder: Path, ids: list[str], **options: Any) -> DataSource:
     private, public, test = (
-        Items([name for name, split in zip(ids, SPLIT, strict=True) if split == number]) for number in range(3)
+        Items([name for name, split in zip(ids, SPLIT, strict=True) if split == number])
+        for number in range(3)
     )
     parts: dict[str, Any] = {"private": private, "public": public, "test": test}
     return TorchDatasets(**parts, label_names=["y"], keys=Keys(**options))
@@ -86,7 +90,10 @@ class Columns(Items):
 
 
 def in_columns(folder: Path, ids: list[str], **options: Any) -> DataSource:
-    parts = [[name for name, split in zip(ids, SPLIT, strict=True) if split == number] for number in range(3)]
+    parts = [
+        [name for name, split in zip(ids, SPLIT, strict=True) if split == number]
+        for number in range(3)
+    ]
     splits = {role.value: Columns(part) for role, part in zip(Role, parts, strict=True)}
     return HuggingFace(splits, Keys(features="x", labels=["y"], ids="id", **options))
 
@@ -94,7 +101,8 @@ def in_columns(folder: Path, ids: list[str], **options: Any) -> DataSource:
 def in_python(folder: Path, ids: list[str], **options: Any) -> DataSource:
     in_arrays(folder, ids)
     code = (
-        f"from pate.data import Arrays\n\ndef mine(**more):\n    return Arrays({str(folder / 'data.npz')!r}, **more)\n"
+        f"from pate.data import Arrays\n\ndef mine(**more):\n    return"
+        f" Arrays({str(folder / 'data.npz')!r}, **more)\n"
     )
     (folder / "mine.py").write_text(code)
     return PythonFile(folder / "mine.py", "mine", options)
@@ -109,7 +117,11 @@ NUMBERED = {
     "floats": [f"{row}.0" for row in range(ROWS)],
     "padded": [f"{row:06d}" for row in range(ROWS)],
     "private ones by themselves": [*map(str, range(10)), *(f"p{row}" for row in range(20))],
-    "private and test rows": [*map(str, range(10)), *(f"p{row}" for row in range(10)), *map(str, range(10, 20))],
+    "private and test rows": [
+        *map(str, range(10)),
+        *(f"p{row}" for row in range(10)),
+        *map(str, range(10, 20)),
+    ],
 }
 NAMES = {
     "names": [f"r{row}" for row in range(ROWS)],
@@ -122,16 +134,18 @@ NAMES = {
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("ids", NUMBERED.values(), ids=NUMBERED)
-def test_row_numbers_are_refused_unless_they_are_permanent(source: Open, ids: list[str], tmp_path: Path) -> None:
+def test_row_numbers_are_refused_unless_they_are_permanent(
+    source: Open, ids: list[str], tmp_path: Path
+) -> None:
     if source is in_texts:
         pytest.importorskip("sklearn")
     with pytest.raises(ValueError, match="ids that stay when another record is removed") as raised:
-        source(tmp_path, ids).expect_distinct()
+        source(tmp_path, ids).require_distinct()
     assert "permanent_ids" in str(raised.value) and "\n" not in str(raised.value)
     assert str(ROWS) not in str(raised.value) and str(ROWS // 3) not in str(
         raised.value
     )  # how many there are is private
-    source(tmp_path, ids, permanent_ids=True).expect_distinct()
+    source(tmp_path, ids, permanent_ids=True).require_distinct()
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -139,13 +153,13 @@ def test_row_numbers_are_refused_unless_they_are_permanent(source: Open, ids: li
 def test_ids_of_the_records_are_taken(source: Open, ids: list[str], tmp_path: Path) -> None:
     if source is in_texts:
         pytest.importorskip("sklearn")
-    source(tmp_path, ids).expect_distinct()
+    source(tmp_path, ids).require_distinct()
 
 
 def test_integers_are_ids_like_texts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ids that stay"):
-        in_arrays(tmp_path, np.arange(ROWS).tolist()).expect_distinct()
-    in_arrays(tmp_path, np.arange(500, 500 + ROWS).tolist()).expect_distinct()
+        in_arrays(tmp_path, np.arange(ROWS).tolist()).require_distinct()
+    in_arrays(tmp_path, np.arange(500, 500 + ROWS).tolist()).require_distinct()
 
 
 class One(DataSource):
@@ -167,10 +181,10 @@ class One(DataSource):
 
 
 def test_two_numbers_show_no_order() -> None:
-    One("0", "1", "p").expect_distinct()
-    One("1", "p", "q").expect_distinct()
+    One("0", "1", "p").require_distinct()
+    One("1", "p", "q").require_distinct()
     with pytest.raises(ValueError, match="ids that stay"):
-        One("0", "1", "2").expect_distinct()
+        One("0", "1", "2").require_distinct()
 
 
 def test_a_command_refuses_them_and_takes_the_word_of_data_yaml(
@@ -178,10 +192,15 @@ def test_a_command_refuses_them_and_takes_the_word_of_data_yaml(
 ) -> None:
     in_arrays(tmp_path, NUMBERED["from 0"])
     for more, status in ("", 2), ("    permanent_ids: true\n", 0):
-        described = f"data:\n  class_path: Arrays\n  init_args:\n    path: {tmp_path / 'data.npz'}\n{more}"
+        described = (
+            f"data:\n  class_path: Arrays\n  init_args:\n    path: {tmp_path / 'data.npz'}\n{more}"
+        )
         (tmp_path / "data.yaml").write_text(described)
         words = ["teachers", "fit", "--config", str(tmp_path / "data.yaml"), "--fit", "closed_form"]
         assert cli.main([*words, "--run", str(tmp_path / "run")]) == status
         assert (tmp_path / "run" / "private" / "teachers").exists() == (status == 0)
     error = capsys.readouterr().err
-    assert error.startswith("pate teachers fit: Expected ids that stay") and len(error.splitlines()) == 1
+    assert (
+        error.startswith("pate teachers fit: Expected ids that stay")
+        and len(error.splitlines()) == 1
+    )

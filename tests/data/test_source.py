@@ -75,7 +75,11 @@ def test_fingerprints_stay_what_they_are(tmp_path: Path) -> None:
     """Runs that were begun hold them."""
     rows = np.arange(60)
     features = (rows[:, None] * np.arange(1, 4) % 7).astype(np.float32)
-    arrays = {"X": features, "Y": np.stack([rows % 2, rows % 3 == 0], axis=1), "ids": np.char.mod("r%02d", rows)}
+    arrays = {
+        "X": features,
+        "Y": np.stack([rows % 2, rows % 3 == 0], axis=1),
+        "ids": np.char.mod("r%02d", rows),
+    }
     np.savez(tmp_path / "data.npz", split=rows % 3, **arrays)  # type: ignore[arg-type]
     np.savez(tmp_path / "grouped.npz", split=rows % 3, group=rows // 6, **arrays)  # type: ignore[arg-type]
     (tmp_path / "img_align_celeba").mkdir()
@@ -83,8 +87,12 @@ def test_fingerprints_stay_what_they_are(tmp_path: Path) -> None:
         picture = tmp_path / "img_align_celeba" / f"{row}.jpg"
         picture.write_bytes(b"picture" * row)
         os.utime(picture, ns=(0, 10**18 + row))
-    (tmp_path / "list_attr_celeba.txt").write_text("A B\n" + "".join(f"{row}.jpg 1 {row % 2}\n" for row in range(6)))
-    (tmp_path / "list_eval_partition.txt").write_text("".join(f"{row}.jpg {row % 3}\n" for row in range(6)))
+    (tmp_path / "list_attr_celeba.txt").write_text(
+        "A B\n" + "".join(f"{row}.jpg 1 {row % 2}\n" for row in range(6))
+    )
+    (tmp_path / "list_eval_partition.txt").write_text(
+        "".join(f"{row}.jpg {row % 3}\n" for row in range(6))
+    )
     sources = (Arrays(tmp_path / "data.npz"), Arrays(tmp_path / "grouped.npz"), CelebA(tmp_path))
     assert [source.fingerprint(Role.PRIVATE) for source in sources] == PINNED
 
@@ -132,17 +140,20 @@ class Rows:
 
 @pytest.mark.parametrize("features", [np.ones((2, 3)), Rows()])
 def test_features_of_older_sources_are_wrapped(features: Any) -> None:
-    wrapped = Records(features=features, labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"])).features
+    wrapped = Records(
+        features=features, labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"])
+    ).features
     assert isinstance(wrapped, Features) and wrapped.shape == (2, 3)
     for each in (wrapped, wrapped.select(np.array([1, 0]))):
         assert each[np.arange(2)].dtype == np.float32 and (each[np.arange(2)] == 1).all()
-    assert Given(wrapped).fingerprint(Role.TEST) == Given(ArrayFeatures(np.ones((2, 3), np.float32))).fingerprint(
-        Role.TEST
-    )
+    assert Given(wrapped).fingerprint(Role.TEST) == Given(
+        ArrayFeatures(np.ones((2, 3), np.float32))
+    ).fingerprint(Role.TEST)
 
 
 def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many public samples none is held longer than its block, and the map is that of all at once."""
+    """Of many public samples none is held longer than its block, and the map is that of all at
+    once."""
     lazy = Counted()
     whole = PublicPCA(num_components=3).fit(lazy)
     assert max(lazy.reads) == 20_000

@@ -27,7 +27,9 @@ def table(tmp_path: Path) -> Path:
 class TestTextTable(SourceContract):
     def write(self, folder: Path) -> None:
         words = ["one", "two", "three", "four", "five"]
-        lines = (f"t{i},words of {words[i % 5]} {i},{[*Role][i % 3].value},{i % 2}" for i in range(12))
+        lines = (
+            f"t{i},words of {words[i % 5]} {i},{[*Role][i % 3].value},{i % 2}" for i in range(12)
+        )
         (folder / "mine.csv").write_text("\n".join(("id,text,split,angry", *lines)))
 
     def open(self, folder: Path) -> TextTable:
@@ -42,7 +44,9 @@ class TestTextTable(SourceContract):
 
     def change(self, folder: Path, name: str, line: str) -> None:
         lines = (folder / "mine.csv").read_text().splitlines(keepends=True)
-        (folder / "mine.csv").write_text("".join(line if old.startswith(f"{name},") else old for old in lines))
+        (folder / "mine.csv").write_text(
+            "".join(line if old.startswith(f"{name},") else old for old in lines)
+        )
 
 
 def test_texts_are_counted_words(table: Path) -> None:
@@ -52,7 +56,9 @@ def test_texts_are_counted_words(table: Path) -> None:
     assert private.ids.tolist() == ["a1", "a2"]
     assert private.groups is not None and private.groups.tolist() == ["ann", "bob"]
     rows = private.features[np.array([[1, 0], [0, 1]])]
-    assert rows.shape == (2, 2, 64) and rows.dtype == np.float32 and (rows[0] == rows[1, ::-1]).all()
+    assert (
+        rows.shape == (2, 2, 64) and rows.dtype == np.float32 and (rows[0] == rows[1, ::-1]).all()
+    )
     assert np.allclose((rows**2).sum(axis=-1), 1)
     assert (public.features[np.arange(1)] == test.features[np.arange(1)]).all()
     assert source.ledger_path == table.with_suffix(".ledger.sqlite")
@@ -70,7 +76,11 @@ def test_a_text_is_hashed_by_itself() -> None:
         ("id,text", "name,text", r"^Expected a column `id` in .*mine.csv, between commas"),
         ("id,text", "id,txt", r"^Expected a column `text` in .*mine.csv"),
         ("b1", "a1", r"^Expected each `id` once in .*, got id='a1', lines=\(2, 5\)$"),
-        ("cem,-1", "cem,maybe", r"^Expected 0 or 1 in column `angry` of .*, got line=5, value='maybe'$"),
+        (
+            "cem,-1",
+            "cem,maybe",
+            r"^Expected 0 or 1 in column `angry` of .*, got line=5, value='maybe'$",
+        ),
         ("split", "role", r"^Expected a column `split` of"),
         ("split", "spilt", r"^Expected a column `split` of .*, got column='spilt'$"),
     ],
@@ -78,4 +88,6 @@ def test_a_text_is_hashed_by_itself() -> None:
 def test_what_is_wrong_is_said_in_one_line(table: Path, old: str, new: str, message: str) -> None:
     table.write_text(table.read_text().replace(old, new))
     with pytest.raises(ValueError, match=message):
-        TextTable(table, labels=["angry"] if new == "role" else None, public_fraction=0.2).records(Role.PUBLIC)
+        TextTable(table, labels=["angry"] if new == "role" else None, public_fraction=0.2).records(
+            Role.PUBLIC
+        )

@@ -1,4 +1,6 @@
-"""Plain definitions: exact laws by enumeration, and the papers' O(dk) pseudo-code. No fast path is shared
+"""Plain definitions: exact laws by enumeration, and the papers' O(dk) pseudo-code.
+
+No fast path is shared
 with the package.
 """
 
@@ -27,19 +29,22 @@ def softmax(utilities: Scores) -> Array:
 
 
 def flip_law(utilities: Scores) -> Array:
-    """Law of permute-and-flip at scale 1: item i comes at a uniform time s, when no coin before it showed
-    heads.
+    """Law of permute-and-flip at scale 1: item i comes at a uniform time s, when no coin before it
+    showed heads.
     """
     u = np.asarray(utilities, dtype=float)
     p = np.exp(u - u.max())
     nodes, weights = np.polynomial.legendre.leggauss(len(p) // 2 + 1)
     s = (nodes + 1) / 2
     tails = 1 - p[:, None] * s
-    return np.array([p[i] * (weights / 2) @ np.prod(np.delete(tails, i, axis=0), axis=0) for i in range(len(p))])
+    return np.array(
+        [p[i] * (weights / 2) @ np.prod(np.delete(tails, i, axis=0), axis=0) for i in range(len(p))]
+    )
 
 
 def flip_class_law(chances: Scores, sizes: Scores) -> Array:
-    """Law of permute-and-flip over classes of equal items, by quadrature: ``sizes`` items of ``chances`` each."""
+    """Law of permute-and-flip over classes of equal items, by quadrature: ``sizes`` items of
+    ``chances`` each."""
     p, n = np.asarray(chances, dtype=float), np.asarray(sizes, dtype=float)
     nodes, weights = np.polynomial.legendre.leggauss(24)
     # panels that halve towards 0, where the first of many items comes
@@ -64,7 +69,9 @@ def peel_law(
         left = [i for i in range(len(scores)) if i not in taken]
         return dict(zip(left, choice([scores[i] for i in left]), strict=True))
 
-    return np.array([math.prod(rest(frozenset(s[:i]))[s[i]] for i in range(len(s))) for s in sequences])
+    return np.array(
+        [math.prod(rest(frozenset(s[:i]))[s[i]] for i in range(len(s))) for s in sequences]
+    )
 
 
 def sets(num_items: int, k: int) -> list[tuple[int, ...]]:
@@ -111,26 +118,36 @@ def _panels(kinks: Scores) -> tuple[Array, Array]:
     ends = sorted({*kinks, *(kinks[0] - s for s in steps), *(kinks[-1] + s for s in steps)})
     nodes, weights = np.polynomial.legendre.leggauss(24)
     low, high = np.array(ends[:-1])[:, None], np.array(ends[1:])[:, None]
-    return ((low + high) / 2 + (high - low) / 2 * nodes).ravel(), ((high - low) / 2 * weights).ravel()
+    return ((low + high) / 2 + (high - low) / 2 * nodes).ravel(), (
+        (high - low) / 2 * weights
+    ).ravel()
 
 
 def one_shot_set_law(scores: Scores, k: int, noise: str) -> Array:
     """Law of the SET of the k largest of scores with noise of scale 1."""
     x = np.asarray(scores, dtype=float)
     rest = tuple(sorted(x.tolist()))
-    return np.array([_set_chance(rest, tuple(sorted(x[list(members)].tolist())), noise) for members in sets(len(x), k)])
+    return np.array(
+        [
+            _set_chance(rest, tuple(sorted(x[list(members)].tolist())), noise)
+            for members in sets(len(x), k)
+        ]
+    )
 
 
 @cache
 def _set_chance(scores: tuple[float, ...], members: tuple[float, ...], noise: str) -> float:
-    """Chance that all members exceed the largest of the others, which depends on nothing but their scores."""
+    """Chance that all members exceed the largest of the others, which depends on nothing but their
+    scores."""
     f, cdf, survival = NOISES[noise]
     others = _without(scores, members)
     if not others:
         return 1.0
     z, weights = _panels([score for score in scores if math.isfinite(score)])
     below = [cdf(z - score) for score in others]
-    density = sum(f(z - score) * np.prod(below[:j] + below[j + 1 :], axis=0) for j, score in enumerate(others))
+    density = sum(
+        f(z - score) * np.prod(below[:j] + below[j + 1 :], axis=0) for j, score in enumerate(others)
+    )
     return float(weights @ (density * np.prod([survival(z - score) for score in members], axis=0)))
 
 
@@ -154,17 +171,22 @@ def one_shot_order_law(scores: Scores, k: int, noise: str) -> Array:
     """Law of the ORDERED k largest of scores with noise of scale 1."""
     x = np.asarray(scores, dtype=float)
     rest = tuple(sorted(x.tolist()))
-    return np.array([_order_chance(rest, tuple(x[list(s)].tolist()), noise) for s in sequences(len(x), k)])
+    return np.array(
+        [_order_chance(rest, tuple(x[list(s)].tolist()), noise) for s in sequences(len(x), k)]
+    )
 
 
 @cache
 def _order_chance(scores: tuple[float, ...], chosen: tuple[float, ...], noise: str) -> float:
-    """Chance of an order by nested integrals over a fine grid; it depends on nothing but the scores in their order."""
+    """Chance of an order by nested integrals over a fine grid; it depends on nothing but the scores
+    in their order."""
     f, cdf, _ = NOISES[noise]
     # a whole number of steps between any two scores, and no node on a kink
     step = 1 / 96
     z = scores[0] + np.arange(-30 / step, (scores[-1] - scores[0] + 30) / step) * step + step / 2
-    below = np.prod([np.ones_like(z), *(cdf(z - score) for score in _without(scores, chosen))], axis=0)
+    below = np.prod(
+        [np.ones_like(z), *(cdf(z - score) for score in _without(scores, chosen))], axis=0
+    )
     for score in reversed(chosen):
         mass = f(z - score) * below * step
         below = np.cumsum(mass) - mass / 2
@@ -172,12 +194,14 @@ def _order_chance(scores: tuple[float, ...], chosen: tuple[float, ...], noise: s
 
 
 def subset_utilities(scores: Scores, k: int, gamma: float, loss: str = "lead") -> Array:
-    """Utility of every k-subset for the canonical mechanism: by our loss, or by that of Shekelyan & Loukides (2022)."""
+    """Utility of every k-subset for the canonical mechanism: by our loss, or by that of Shekelyan &
+    Loukides (2022)."""
     x = list(scores)
     if loss == "lead":
         return np.array(
             [
-                gamma * min(x[i] for i in s) - (1 - gamma) * max(x[j] for j in range(len(x)) if j not in s)
+                gamma * min(x[i] for i in s)
+                - (1 - gamma) * max(x[j] for j in range(len(x)) if j not in s)
                 for s in sets(len(x), k)
             ]
         )
@@ -210,7 +234,8 @@ def gaps(scores: Scores, upper: float) -> list[float]:
 
 
 def majority_gaps(scores: Scores, upper: float, weight: int) -> list[float]:
-    """Gaps between sorted counts, and in place of the sentinels how far majorities are against all and for all."""
+    """Gaps between sorted counts, and in place of the sentinels how far majorities are against all
+    and for all."""
     h = sorted(scores, reverse=True)
     inner = [h[j] - h[j + 1] for j in range(len(h) - 1)]
     return [weight * (upper / 2 - h[0]), *inner, weight * (h[-1] - upper / 2)]
@@ -226,7 +251,13 @@ def laplace_panels(scale: float, kinks: Scores) -> tuple[Array, Array]:
 
 
 def canonical_slow(
-    scores: Array, k: int, scale: float, gamma: float, noise: str, generator: np.random.Generator, loss: str = "lead"
+    scores: Array,
+    k: int,
+    scale: float,
+    gamma: float,
+    noise: str,
+    generator: np.random.Generator,
+    loss: str = "lead",
 ) -> list[int]:
     """Shekelyan & Loukides (2022): for every class the largest noise of its members, then a uniform member.
 
@@ -239,10 +270,16 @@ def canonical_slow(
     tails = np.arange(k + 1, d + 1)
     head, tail = k, k
     outside = x[k] if loss == "lead" else x[k - 1]
-    best = (gamma * x[k - 1] - (1 - gamma) * outside) / scale + _largest_of(np.zeros(1), noise, generator)[0]
+    best = (gamma * x[k - 1] - (1 - gamma) * outside) / scale + _largest_of(
+        np.zeros(1), noise, generator
+    )[0]
     for h in range(k):
-        log_sizes = log_factorial[tails - h - 2] - log_factorial[k - h - 1] - log_factorial[tails - k - 1]
-        noisy = (gamma * x[k:] - (1 - gamma) * x[h]) / scale + _largest_of(log_sizes, noise, generator)
+        log_sizes = (
+            log_factorial[tails - h - 2] - log_factorial[k - h - 1] - log_factorial[tails - k - 1]
+        )
+        noisy = (gamma * x[k:] - (1 - gamma) * x[h]) / scale + _largest_of(
+            log_sizes, noise, generator
+        )
         place = int(np.argmax(noisy))
         if noisy[place] > best:
             head, tail, best = h, k + 1 + place, noisy[place]
@@ -261,14 +298,15 @@ def _largest_of(log_sizes: Array, noise: str, generator: np.random.Generator) ->
 
 
 def joint_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
-    """Gillenwater et al. (2022), Algorithm 1: all d k losses sorted, their counts of sequences, a draw, a
-    sequence.
+    """Gillenwater et al. (2022), Algorithm 1: all d k losses sorted, their counts of sequences, a
+    draw, a sequence.
     """
     order = np.argsort(-scores, kind="stable")
     c = scores[order].astype(float)
     d = len(c)
     places, ranks = np.arange(k)[:, None], np.arange(d)[None, :]
-    # tie-breaking terms make all losses distinct, so that each is the loss of a well-defined number of sequences
+    # tie-breaking terms make all losses distinct, so that each is the loss of a well-defined number
+    # of sequences
     losses = c[:k, None] - c + 1e-6 * (d * (k - places) - d + ranks) / (d * k)
     entries = np.flatnonzero(ranks >= places)
     entries = entries[np.argsort(losses.ravel()[entries], kind="stable")]
@@ -277,7 +315,9 @@ def joint_slow(scores: Array, k: int, scale: float, generator: np.random.Generat
     rise = np.log(rank - place + 1) - old
     log_sizes = np.cumsum(rise) - rise - old
     log_sizes[np.cumsum(rank == place) < k] = -np.inf
-    last = int(np.argmax(log_sizes - losses.ravel()[entries] / scale + generator.gumbel(size=entries.size)))
+    last = int(
+        np.argmax(log_sizes - losses.ravel()[entries] / scale + generator.gumbel(size=entries.size))
+    )
     reach = np.bincount(place[: last + 1], minlength=k) + np.arange(k)
     fixed = int(place[last])
     chosen = {fixed: int(rank[last])}

@@ -17,7 +17,8 @@ RELATION = NeighboringRelation.REPLACE_RECORD
 
 
 class TestOneShotLaplace(MechanismContract):
-    # as many items are left out as chosen, or lowering those left out is the cheaper way to a rare set
+    # as many items are left out as chosen, or lowering those left out is the cheaper way to a rare
+    # set
     num_items = 5
     max_count = 2
     tolerance = 1e-3  # of the nested integrals
@@ -43,7 +44,10 @@ class _BinnedCounts(MechanismContract):
         return list(itertools.product(range(len(self.edges) + 1), repeat=self.num_items))
 
     def select(
-        self, mechanism: m.Mechanism[NDArray[np.float64]], scores: oracles.Array, generator: np.random.Generator
+        self,
+        mechanism: m.Mechanism[NDArray[np.float64]],
+        scores: oracles.Array,
+        generator: np.random.Generator,
     ) -> oracles.Array:
         return np.searchsorted(self.edges, mechanism(scores, generator=generator))
 
@@ -56,7 +60,9 @@ class TestLaplaceCounts(_BinnedCounts):
 
     def law(self, mechanism: m.LaplaceCounts, scores: oracles.Array) -> oracles.Array:
         ends = np.concatenate(([-np.inf], self.edges, [np.inf]))
-        parts = [np.diff(oracles.NOISES["laplace"][1]((ends - x) / mechanism.scale)) for x in scores]
+        parts = [
+            np.diff(oracles.NOISES["laplace"][1]((ends - x) / mechanism.scale)) for x in scores
+        ]
         return np.asarray(np.multiply.outer(parts[0], parts[1])).ravel()
 
 
@@ -93,7 +99,9 @@ def test_laplace_noise_follows_its_law_on_every_count() -> None:
 
 
 def test_gamma_noise_is_uniform_on_cubes_of_gamma_size() -> None:
-    noise: NDArray[np.float64] = m.GammaCounts(scale=2.0)(np.full((4000, 5), 9), generator=m.seeded_generator(0))
+    noise: NDArray[np.float64] = m.GammaCounts(scale=2.0)(
+        np.full((4000, 5), 9), generator=m.seeded_generator(0)
+    )
     noise -= 9
     size = np.abs(noise).max(axis=1)
     # the density falls with the largest coordinate alone, of which there are as many as r^(d - 1)
@@ -104,7 +112,9 @@ def test_gamma_noise_is_uniform_on_cubes_of_gamma_size() -> None:
     assert kstest(inside, "uniform", (-1, 2)).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("mechanism", [m.LaplaceCounts(num_items=3, scale=1e-6), m.GammaCounts(scale=1e-6)])
+@pytest.mark.parametrize(
+    "mechanism", [m.LaplaceCounts(num_items=3, scale=1e-6), m.GammaCounts(scale=1e-6)]
+)
 def test_shapes_and_refusals(mechanism: m.Mechanism[NDArray[np.float64]]) -> None:
     generator = m.seeded_generator(0)
     assert mechanism([1, 2, 3], generator=generator).shape == (3,)
@@ -126,7 +136,9 @@ def test_events_grow_with_the_number_of_counts_only_for_laplace() -> None:
     assert m.LaplaceCounts(num_items=8, scale=4.0).event(RELATION) == PureDPEvent(
         neighboring_relation=RELATION, epsilon=2.0
     )
-    assert m.GammaCounts(scale=4.0).event(RELATION) == PureDPEvent(neighboring_relation=RELATION, epsilon=0.25)
+    assert m.GammaCounts(scale=4.0).event(RELATION) == PureDPEvent(
+        neighboring_relation=RELATION, epsilon=0.25
+    )
 
 
 def test_one_shot_scale_against_the_pure_bound() -> None:

@@ -30,7 +30,9 @@ class TestCanonical(MechanismContract):
     grid: Grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
 
     def make(self, relation: NeighboringRelation) -> m.CanonicalMechanism:
-        return m.CanonicalMechanism(k=self.k, scale=self.scale, gamma=self.gamma, noise=self.noise, loss=self.loss)
+        return m.CanonicalMechanism(
+            k=self.k, scale=self.scale, gamma=self.gamma, noise=self.noise, loss=self.loss
+        )
 
     def outcomes(self) -> list[tuple[int, ...]]:
         return oracles.sets(self.num_items, self.k)
@@ -67,8 +69,11 @@ class TestCanonicalOne(TestCanonical):
     k = 1
 
 
-# of few sets, those at the top keep most of the probability, and without credit for their lead they hardly move
-HELD_BACK = "no set gains on those at the top by the whole window, which it takes many items to outweigh"
+# of few sets, those at the top keep most of the probability, and without credit for their lead they
+# hardly move
+HELD_BACK = (
+    "no set gains on those at the top by the whole window, which it takes many items to outweigh"
+)
 
 
 class TestCanonicalPublished(TestCanonical):
@@ -76,12 +81,16 @@ class TestCanonicalPublished(TestCanonical):
     loose_because = HELD_BACK
 
     def test_the_published_loss_differs_from_ours(self) -> None:
-        """The two losses differ in law wherever the top-k is ahead, so that neither passes for the other."""
+        """The two losses differ in law wherever the top-k is ahead, so that neither passes for the
+        other."""
         ours = m.CanonicalMechanism(k=self.k, scale=self.scale)
         assert min(self._p_values(ours, self.draws, single=False)) > 1e-4
         theirs = self.make(NeighboringRelation.REPLACE_RECORD)
         self.grid = ((3, 3, 0, 1), (2, 3, 1, 0))
-        drawn = [self._drawn(theirs, np.tile(row, (self.draws, 1)), m.seeded_generator(0)) for row in self.grid]
+        drawn = [
+            self._drawn(theirs, np.tile(row, (self.draws, 1)), m.seeded_generator(0))
+            for row in self.grid
+        ]
         for row, found in zip(self.grid, drawn, strict=True):
             expected = self.law(ours, np.array(row)) * self.draws
             assert chi_square_p_value(np.bincount(found, minlength=len(expected)), expected) < 1e-6
@@ -153,10 +162,14 @@ def test_single_rows_of_many_items_follow_the_law(
     observed = np.bincount(classes_of(chosen, k, 40), minlength=1 + k * 36)
     law = class_law(k, scale, gamma, noise, loss)
     assert chi_square_p_value(observed, draws * law) > 1e-4
-    assert chi_square_p_value(observed, draws * class_law(k, 0.8 * scale, gamma, noise, loss)) < 1e-6
+    assert (
+        chi_square_p_value(observed, draws * class_law(k, 0.8 * scale, gamma, noise, loss)) < 1e-6
+    )
 
 
-def class_law(k: int, scale: float, gamma: float, noise: CanonicalNoise, loss: CanonicalLoss) -> NDArray[np.float64]:
+def class_law(
+    k: int, scale: float, gamma: float, noise: CanonicalNoise, loss: CanonicalLoss
+) -> NDArray[np.float64]:
     heads, tails = np.arange(k)[:, None], np.arange(k + 1, 41)[None, :]
     outside = SCORES[k] if loss == "lead" else SCORES[k - 1]
     losses = gamma * (SCORES[k - 1] - SCORES[tails - 1]) + (1 - gamma) * (SCORES[heads] - outside)
@@ -178,7 +191,9 @@ def test_members_of_a_class_are_equally_likely() -> None:
     alone = [by_tail(np.zeros(8), generator=generator) for _ in range(2000)]
     for drawn in (in_batch, np.array(alone)):
         draws = len(drawn)
-        observed = np.bincount([index[tuple(row)] for row in drawn.tolist()], minlength=len(listing))
+        observed = np.bincount(
+            [index[tuple(row)] for row in drawn.tolist()], minlength=len(listing)
+        )
         assert chi_square_p_value(observed, np.full(len(listing), draws / len(listing))) > 1e-4
 
 
@@ -201,12 +216,17 @@ def test_gamma_that_is_refused(gamma: float) -> None:
 
 
 def test_noise_without_a_proof_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Expected a noise among \('gumbel', 'exponential'\), got noise='laplace'$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected a noise among \('gumbel', 'exponential'\), got noise='laplace'$",
+    ):
         m.CanonicalMechanism(k=2, scale=1.0, noise="laplace")  # type: ignore[arg-type]
 
 
 def test_unknown_loss_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Expected a loss among \('lead', 'published'\), got loss='paper'$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a loss among \('lead', 'published'\), got loss='paper'$"
+    ):
         m.CanonicalMechanism(k=2, scale=1.0, loss="paper")  # type: ignore[arg-type]
 
 

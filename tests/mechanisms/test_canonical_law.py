@@ -1,4 +1,5 @@
-"""The exact law of the canonical mechanism: by enumeration, without a table of its classes, and on the paper's data."""
+"""The exact law of the canonical mechanism: by enumeration, without a table of its classes, and on
+the paper's data."""
 
 import os
 import tracemalloc
@@ -18,7 +19,9 @@ from tests.mechanisms.test_canonical import SCORES, classes_of
 LOSSES: list[CanonicalLoss] = ["lead", "published"]
 
 
-def enumerated(scores: NDArray[np.float64], k: int, scale: float, gamma: float, loss: str) -> oracles.Array:
+def enumerated(
+    scores: NDArray[np.float64], k: int, scale: float, gamma: float, loss: str
+) -> oracles.Array:
     return oracles.softmax(oracles.subset_utilities(scores, k, gamma, loss) / scale)
 
 
@@ -27,22 +30,30 @@ def enumerated(scores: NDArray[np.float64], k: int, scale: float, gamma: float, 
 def test_probabilities_are_those_of_all_subsets(gamma: float, loss: CanonicalLoss) -> None:
     scores = np.array([5.0, 5.0, 3.0, 2.5, 2.5, 0.0, -1.0])
     k, d, scale = 3, 7, 1.3
-    law = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, loss=loss).class_probabilities(scores[::-1])
+    law = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, loss=loss).class_probabilities(
+        scores[::-1]
+    )
     listing = np.array(oracles.sets(d, k))
     chances = enumerated(scores, k, scale, gamma, loss)
     expected = np.bincount(classes_of(listing, k, d), weights=chances, minlength=1 + k * (d - k))
-    np.testing.assert_allclose(np.append(law.top, law.classes.ravel()), expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        np.append(law.top, law.classes.ravel()), expected, rtol=1e-12, atol=1e-15
+    )
     last = np.bincount(listing[:, -1] + 1 - k, weights=chances, minlength=d - k + 1)
     np.testing.assert_allclose(law.tails, last, rtol=1e-12)
     for head in range(k + 1):
         for tail in range(k, d + 1):
             inside = (listing[:, :head] == np.arange(head)).all(axis=1) & (listing[:, -1] < tail)
-            assert law.within(head=head, tail=tail) == pytest.approx(chances[inside].sum(), rel=1e-12)
+            assert law.within(head=head, tail=tail) == pytest.approx(
+                chances[inside].sum(), rel=1e-12
+            )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("k", "scores"), [(2, SCORES[:12]), (5, SCORES[2:13]), (11, SCORES[:13])])
-def test_great_and_good_sets_are_those_of_the_grade(k: int, scores: NDArray[np.float64], loss: CanonicalLoss) -> None:
+def test_great_and_good_sets_are_those_of_the_grade(
+    k: int, scores: NDArray[np.float64], loss: CanonicalLoss
+) -> None:
     law = m.CanonicalMechanism(k=k, scale=3.0, loss=loss).class_probabilities(scores)
     listing = np.array(oracles.sets(scores.size, k))
     grades = m.grade(np.tile(scores, (len(listing), 1)), listing)
@@ -52,8 +63,11 @@ def test_great_and_good_sets_are_those_of_the_grade(k: int, scores: NDArray[np.f
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_tails_that_are_left_out_of_the_sum_do_not_matter(loss: CanonicalLoss, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two points of the bound make it as loose as it can be; without a limit nothing is left out."""
+def test_tails_that_are_left_out_of_the_sum_do_not_matter(
+    loss: CanonicalLoss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two points of the bound make it as loose as it can be; without a limit nothing is left
+    out."""
     scores = np.sort(np.random.default_rng(0).zipf(1.5, 400).astype(np.float64).clip(max=1e5))[::-1]
     for k, scale in ((7, 30.0), (7, 1e4), (60, 2.0), (60, 100.0)):
         for gamma in (0.1, 0.5):
@@ -63,7 +77,9 @@ def test_tails_that_are_left_out_of_the_sum_do_not_matter(loss: CanonicalLoss, m
             assert found.top + found.classes.sum() == pytest.approx(1, rel=1e-12)
             with monkeypatch.context() as patched:
                 patched.setattr(canonical_law, "_GRID", 2)
-                assert mechanism.class_probabilities(scores).great == pytest.approx(quick[1], rel=1e-12)
+                assert mechanism.class_probabilities(scores).great == pytest.approx(
+                    quick[1], rel=1e-12
+                )
                 patched.setattr(canonical_law, "_NEGLIGIBLE", np.inf)
                 whole = mechanism.class_probabilities(scores)
                 np.testing.assert_allclose(quick, (whole.top, whole.great, whole.good), rtol=1e-12)
@@ -81,13 +97,19 @@ def test_probabilities_sum_to_one_whatever_the_scale(loss: CanonicalLoss) -> Non
 
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.5, 0.9])
 def test_our_loss_never_makes_the_top_less_likely(gamma: float) -> None:
-    """Nothing but the utility of the top-k differs: it gains, and the other sets keep their proportions."""
+    """Nothing but the utility of the top-k differs: it gains, and the other sets keep their
+    proportions."""
     ours, theirs = (
-        m.CanonicalMechanism(k=5, scale=0.3, gamma=gamma, loss=loss).class_probabilities(SCORES) for loss in LOSSES
+        m.CanonicalMechanism(k=5, scale=0.3, gamma=gamma, loss=loss).class_probabilities(SCORES)
+        for loss in LOSSES
     )
     lead = (1 - gamma) * (SCORES[4] - SCORES[5]) / 0.3
-    assert ours.top / (1 - ours.top) == pytest.approx(theirs.top / (1 - theirs.top) * np.exp(lead), rel=1e-9)
-    np.testing.assert_allclose(ours.classes / (1 - ours.top), theirs.classes / (1 - theirs.top), rtol=1e-9)
+    assert ours.top / (1 - ours.top) == pytest.approx(
+        theirs.top / (1 - theirs.top) * np.exp(lead), rel=1e-9
+    )
+    np.testing.assert_allclose(
+        ours.classes / (1 - ours.top), theirs.classes / (1 - theirs.top), rtol=1e-9
+    )
 
 
 def test_no_table_of_all_classes_is_filled() -> None:
@@ -107,7 +129,8 @@ def test_no_table_of_all_classes_is_filled() -> None:
     ("k", "ours", "theirs"), [(10, 0.00263, 0.00478), (100, 0.156, 0.301)], ids=["ten", "a hundred"]
 )
 def test_half_the_budget_finds_the_best_films(k: int, ours: float, theirs: float) -> None:
-    """The epsilon at which the top-k is found with probability 0.99, on the main data of the paper, at gamma 1/2."""
+    """The epsilon at which the top-k is found with probability 0.99, on the main data of the paper,
+    at gamma 1/2."""
     path = Path(os.environ.get("PATE_DATA", "")) / "topk" / "NETFLIX.n17770.npy"
     if not path.is_file():
         pytest.skip("PATE_DATA does not hold topk/NETFLIX.n17770.npy")
@@ -116,7 +139,10 @@ def test_half_the_budget_finds_the_best_films(k: int, ours: float, theirs: float
     def needed(loss: CanonicalLoss) -> float:
         def short(log_epsilon: float) -> float:
             scale = m.scale_for_epsilon(float(np.exp(log_epsilon)), window=1)
-            return m.CanonicalMechanism(k=k, scale=scale, loss=loss).class_probabilities(scores).top - 0.99
+            return (
+                m.CanonicalMechanism(k=k, scale=scale, loss=loss).class_probabilities(scores).top
+                - 0.99
+            )
 
         return float(np.exp(brentq(short, -8, 2, xtol=1e-4)))
 
@@ -137,7 +163,9 @@ def test_a_class_beyond_the_items_is_refused() -> None:
 
 
 def test_class_probabilities_are_of_one_row_and_gumbel_noise() -> None:
-    with pytest.raises(ValueError, match=r"^Expected one row of scores of shape \[d\], got shape=\(2, 40\)$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected one row of scores of shape \[d\], got shape=\(2, 40\)$"
+    ):
         m.CanonicalMechanism(k=2, scale=1.0).class_probabilities([SCORES, SCORES])
     with pytest.raises(ValueError, match=r"^Expected Gumbel noise, got noise='exponential'$"):
         m.CanonicalMechanism(k=2, scale=1.0, noise="exponential").class_probabilities(SCORES)

@@ -1,4 +1,5 @@
-"""What a fallback is worth on daily Covid-19 cases by state, the first figure of Zhu & Wang (2022)."""
+"""What a fallback is worth on daily Covid-19 cases by state, the first figure of Zhu & Wang
+(2022)."""
 
 import os
 from dataclasses import replace
@@ -17,15 +18,27 @@ RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
 K, DAYS, TRIALS = 15, 10, 400
 TARGET = Target(epsilon=0.1, delta=1e-6, num_queries=DAYS, neighboring_relation=RELATION)
 # no day has more cases; half of delta is for the tests of ten days
-PANEL: dict[str, Any] = {"num_teachers": 100_000, "num_labels": 55, "allow_empty": False, "shift": 1}
+PANEL: dict[str, Any] = {
+    "num_teachers": 100_000,
+    "num_labels": 55,
+    "allow_empty": False,
+    "shift": 1,
+}
 FIXED = m.FixedTopKMechanism(
-    k=K, pull=10.0, scale_gap=1.0, sigma_test=1.0, scale_peel=1.0, delta_test=TARGET.delta / 2 / DAYS, **PANEL
+    k=K,
+    pull=10.0,
+    scale_gap=1.0,
+    sigma_test=1.0,
+    scale_peel=1.0,
+    delta_test=TARGET.delta / 2 / DAYS,
+    **PANEL,
 )
 
 
 @cache
 def cases() -> Any:
-    """Return the new cases of each day in each state, ``[62, 55]``; corrections below 0 count as 0."""
+    """Return the new cases of each day in each state, ``[62, 55]``; corrections below 0 count as
+    0."""
     path = Path(os.environ.get("PATE_DATA", "")) / "topk" / "US_COVID19_STATES.npz"
     if not path.is_file():
         pytest.skip("PATE_DATA names no folder with topk/US_COVID19_STATES.npz")
@@ -47,7 +60,8 @@ def recall(members: Any, counts: Any) -> float:
 
 
 def recalls(first: int) -> dict[str, float]:
-    """Return the mean recall of the days from ``first`` on: of FIXED, of it with a fallback, and of peeling alone."""
+    """Return the mean recall of the days from ``first`` on: of FIXED, of it with a fallback, and of
+    peeling alone."""
     alone, together = scales()
     plain = FIXED.scaled(together)
     found: dict[str, list[float]] = {"plain": [], "fallback": [], "peeling": []}
@@ -92,4 +106,6 @@ def test_recall_with_a_fallback_is_never_far_below_that_of_peeling_alone(
     first: int, plain: float, fallback: float, peeling: float
 ) -> None:
     found = recalls(first)
-    assert found == pytest.approx({"plain": plain, "fallback": fallback, "peeling": peeling}, abs=0.012)
+    assert found == pytest.approx(
+        {"plain": plain, "fallback": fallback, "peeling": peeling}, abs=0.012
+    )

@@ -20,7 +20,9 @@ def test_what_floats_decide_is_what_digits_decide(monkeypatch: pytest.MonkeyPatc
         return add_cube(values, scale=0.7, generator=np.random.default_rng(1))
 
     expected = drawn()
-    monkeypatch.setattr(np, "abs", lambda numbers: numbers * np.nan)  # whatever floats err is too much
+    monkeypatch.setattr(
+        np, "abs", lambda numbers: numbers * np.nan
+    )  # whatever floats err is too much
     np.testing.assert_array_equal(drawn(), expected)
 
 
@@ -32,14 +34,17 @@ def test_a_number_in_doubt_is_decided_alone(monkeypatch: pytest.MonkeyPatch) -> 
         return add_cube(values, scale=0.7, generator=np.random.default_rng(1))
 
     expected = drawn()
-    monkeypatch.setattr(np, "abs", lambda numbers: np.where(np.arange(3) == 1, np.nan, np.absolute(numbers)))
+    monkeypatch.setattr(
+        np, "abs", lambda numbers: np.where(np.arange(3) == 1, np.nan, np.absolute(numbers))
+    )
     monkeypatch.setattr(cube, "_rounded", lambda *_: 2**40)
     np.testing.assert_array_equal(drawn()[:, [0, 2]], expected[:, [0, 2]])
     assert (drawn()[:, 1] == 2.0**20).all()
 
 
 def test_numbers_half_way_between_steps_are_left_to_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no others: the scores are such that noise carries them to the middle, as far as floats can tell."""
+    """And no others: the scores are such that noise carries them to the middle, as far as floats
+    can tell."""
     generator, grid, decided = np.random.default_rng(4), 2.0**-20, []
     tails, places = generator.random((50, 2)), generator.random((50, 1))
     moved = -np.log(tails).sum(axis=1, keepdims=True) * (2 * places - 1) / grid
@@ -57,12 +62,15 @@ def test_numbers_half_way_between_steps_are_left_to_digits(monkeypatch: pytest.M
     assert len(decided) == 50
 
 
-@pytest.mark.parametrize("tails", [(0.5, 0.25, 0.75), (2.0**-19, 0.5, 2.0**-18), (1 - 2.0**-53,) * 3])
+@pytest.mark.parametrize(
+    "tails", [(0.5, 0.25, 0.75), (2.0**-19, 0.5, 2.0**-18), (1 - 2.0**-53,) * 3]
+)
 @pytest.mark.parametrize("upwards", [False, True])
 def test_what_floats_err_is_left_to_digits_and_no_more(
     tails: tuple[float, ...], upwards: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A logarithm errs by its share, and by digits that are not drawn, which move that of a small number farther."""
+    """A logarithm errs by its share, and by digits that are not drawn, which move that of a small
+    number farther."""
     decided: list[Fraction] = []
 
     def decide(offset: Fraction, *_: Any) -> int:
@@ -94,12 +102,18 @@ def test_one_count_has_laplace_noise_on_a_grid() -> None:
 
 
 def test_digits_that_are_open_decide_as_often_as_they_should() -> None:
-    """Half of the places that begin with one digit lie beyond three quarters, where the product is above a half."""
+    """Half of the places that begin with one digit lie beyond three quarters, where the product is
+    above a half."""
     generator, draws = np.random.default_rng(3), 200
-    one = int(Fraction("0.36787944117144232159552377016146086744581113103176") * 2**150)  # exp(-1): a radius of 1
+    one = int(
+        Fraction("0.36787944117144232159552377016146086744581113103176") * 2**150
+    )  # exp(-1): a radius of 1
 
     def rounded(offset: Fraction, place: Lazy) -> int:
         return cube._rounded(offset, Fraction(1), [Lazy(one, 150)], place, generator)
 
     assert {rounded(Fraction(1, 2), Lazy(0, 2)) for _ in range(20)} == {0}
-    assert abs(np.mean([rounded(Fraction(0), Lazy(1, 1)) for _ in range(draws)]) - 1 / 2) < 4 * (1 / 4 / draws) ** 0.5
+    assert (
+        abs(np.mean([rounded(Fraction(0), Lazy(1, 1)) for _ in range(draws)]) - 1 / 2)
+        < 4 * (1 / 4 / draws) ** 0.5
+    )

@@ -1,4 +1,5 @@
-"""Gaussian noise has the exact law: no decision depends on rounding, and attacks on rounded noise find nothing."""
+"""Gaussian noise has the exact law: no decision depends on rounding, and attacks on rounded noise
+find nothing."""
 
 import math
 import re
@@ -50,7 +51,8 @@ def test_noise_on_the_finest_grid_follows_its_law() -> None:
 
 @pytest.mark.slow
 def test_a_hundred_million_draws_follow_the_law() -> None:
-    """Their tail included; a deviation that is wrong by a thousandth and a tail that is cut off are noticed."""
+    """Their tail included; a deviation that is wrong by a thousandth and a tail that is cut off are
+    noticed."""
     generator, sigma, num, blocks = private_generator(3), 37.0, 10**6, 100
     most = 6 * 37
     counts = np.zeros(2 * most + 1, dtype=np.int64)
@@ -76,7 +78,9 @@ def test_what_floats_decide_is_what_integers_decide(monkeypatch: pytest.MonkeyPa
 
     def drawn() -> tuple[FloatArray, FloatArray]:
         generator = np.random.default_rng(5)
-        return add_gaussian(values, sigma=0.7, generator=generator), rounded_normal(values / 4, 1.3, generator)
+        return add_gaussian(values, sigma=0.7, generator=generator), rounded_normal(
+            values / 4, 1.3, generator
+        )
 
     expected = drawn()
     monkeypatch.setattr(_exact_normal, "_MARGIN", math.inf)
@@ -95,7 +99,9 @@ def test_comparisons_are_those_of_exact_numbers(sigma: float) -> None:
     chance = ndtr((values - thresholds) / sigma)
     for lead in np.unique(values - thresholds):
         drawn = passed[values - thresholds == lead]
-        deviation = math.sqrt(max(chance[values - thresholds == lead][0] * ndtr(-lead / sigma), 1e-300) / drawn.size)
+        deviation = math.sqrt(
+            max(chance[values - thresholds == lead][0] * ndtr(-lead / sigma), 1e-300) / drawn.size
+        )
         assert abs(drawn.mean() - ndtr(lead / sigma)) <= 4.5 * deviation
 
 
@@ -108,7 +114,10 @@ def test_numbers_half_way_between_steps_are_rounded_by_all_their_digits() -> Non
     found = rounded_normal(offsets, sigma, np.random.default_rng(9))
     half, decided = Fraction(1, 2), 0
     for offset, word, rounded in zip(offsets.tolist(), words.tolist(), found.tolist(), strict=True):
-        low, high = (math.floor(Fraction(offset) + Fraction(sigma) * end / 2**54 + half) for end in (word, word + 1))
+        low, high = (
+            math.floor(Fraction(offset) + Fraction(sigma) * end / 2**54 + half)
+            for end in (word, word + 1)
+        )
         assert low <= rounded <= high
         decided += low == high
     assert not lazy and decided > 50
@@ -116,7 +125,8 @@ def test_numbers_half_way_between_steps_are_rounded_by_all_their_digits() -> Non
 
 
 def test_ties_of_floats_are_decided_by_further_digits() -> None:
-    """The threshold lies next to the noise itself: floats cannot tell them apart, further digits can."""
+    """The threshold lies next to the noise itself: floats cannot tell them apart, further digits
+    can."""
     words, lazy = _exact_normal._normal_words(2000, np.random.default_rng(8))
     noise = words * 2.0**-54
     passed = exceeds(np.zeros(2000), noise, sigma=1.0, generator=np.random.default_rng(8))
@@ -139,19 +149,28 @@ def test_the_cells_cover_the_curve() -> None:
         np.testing.assert_array_equal(piled, np.arange(len(piled)))
         assert len(inside) <= curve[strip + 1] and curve[strip] <= len(piled)
         assert abs(cells.curve[strip] - curve[strip]) < 2**-40
-    # the tail's rectangles are 2^-(4 + i) cells high at 4.25 + i / 4, and the curve falls by more than a half from one
-    # to the next; their areas, a quarter wide where cells are 1 / 32, add up to one cell
+    # the tail's rectangles are 2^-(4 + i) cells high at 4.25 + i / 4, and the curve falls by more
+    # than a half from one to the next; their areas, a quarter wide where cells are 1 / 32, add up
+    # to one cell
     assert curve[136] < 2.0**-4 and mpmath.exp(-mpmath.mpf(17) / 4 / 4) < 0.5
     assert sum(Fraction(8, 2 ** (4 + i)) for i in range(60)) == 1 - Fraction(1, 2**60)
 
 
 def test_bounds_on_the_curve_hold() -> None:
     mpmath.mp.dps = 200
-    for numerator, length in ((1, 4), (3 << 60 | 12345, 62), (7 << 120 | 99, 122), (40 << 300 | 5, 302)):
+    for numerator, length in (
+        (1, 4),
+        (3 << 60 | 12345, 62),
+        (7 << 120 | 99, 122),
+        (40 << 300 | 5, 302),
+    ):
         low, high = _exact_normal._curve(Fraction(numerator, 1 << length), length)
         exact = 401 * mpmath.exp(-((mpmath.mpf(numerator) / 2**length) ** 2) / 2)
         bounds = [mpmath.mpf(bound.numerator) / bound.denominator for bound in (low, high)]
-        assert bounds[0] < exact < bounds[1] and bounds[1] - bounds[0] < exact * mpmath.mpf(2) ** -length
+        assert (
+            bounds[0] < exact < bounds[1]
+            and bounds[1] - bounds[0] < exact * mpmath.mpf(2) ** -length
+        )
 
 
 def test_the_tail_follows_its_law() -> None:
@@ -186,7 +205,9 @@ def test_noise_knows_nothing_of_the_value_below_the_grid(kind: type, sigma: floa
     grid = max(2.0 ** math.ceil(math.log2(sigma) - 20), 1.0)
     values: NDArray[Any] = np.array([0, 3, 1000, 12_345], dtype=kind)
     moved = values + np.asarray(4 * grid, dtype=kind)
-    first, second = (add_gaussian(v, sigma=sigma, generator=np.random.default_rng(11)) for v in (values, moved))
+    first, second = (
+        add_gaussian(v, sigma=sigma, generator=np.random.default_rng(11)) for v in (values, moved)
+    )
     np.testing.assert_array_equal(first + 4 * grid, second)
     assert np.all(first * 2.0 ** (20 - math.ceil(math.log2(sigma))) % 1 == 0)
 
@@ -195,17 +216,29 @@ def test_large_numbers_keep_their_digits() -> None:
     values = np.array([2**63 + 5, 2**63 + 6], dtype=np.uint64)
     drawn = add_gaussian(values, sigma=2.0**33, generator=np.random.default_rng(12))
     assert np.all(abs(drawn - 2.0**63) < 6 * 2.0**33)
-    assert add_gaussian([1e308, -1e308], sigma=1e-5, generator=np.random.default_rng(0)).tolist() == [1e308, -1e308]
+    assert add_gaussian(
+        [1e308, -1e308], sigma=1e-5, generator=np.random.default_rng(0)
+    ).tolist() == [1e308, -1e308]
 
 
 def test_nothing_private_draws_another_normal() -> None:
-    rooms = [path for room in ("mechanisms", "aggregators", "_release") for path in (ROOT / room).glob("*.py")]
-    drawing = [path.name for path in rooms if re.search(r"generator\.(standard_)?normal\(", path.read_text())]
+    rooms = [
+        path
+        for room in ("mechanisms", "aggregators", "_release")
+        for path in (ROOT / room).glob("*.py")
+    ]
+    drawing = [
+        path.name
+        for path in rooms
+        if re.search(r"generator\.(standard_)?normal\(", path.read_text())
+    ]
     assert len(rooms) > 30 and drawing == []
 
 
 def test_noise_too_large_for_integers_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Expected noise of less than 2\^49 steps of its grid, got sigma="):
+    with pytest.raises(
+        ValueError, match=r"^Expected noise of less than 2\^49 steps of its grid, got sigma="
+    ):
         rounded_normal(np.zeros(1), 2.0**49, np.random.default_rng(0))
 
 
@@ -235,7 +268,8 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_word_names_its_cell_its_place_and_its_sign() -> None:
-    """Every cell once: of those that the curve may cross the points below it are taken, others are drawn anew."""
+    """Every cell once: of those that the curve may cross the points below it are taken, others are
+    drawn anew."""
     cells, generator = _exact_normal._cells(), np.random.default_rng(13)
     numbers = np.arange(2**14)
     places, signs = generator.integers(2**49, size=2**14) | 1, generator.integers(2, size=2**14)
@@ -243,15 +277,22 @@ def test_a_word_names_its_cell_its_place_and_its_sign() -> None:
     strips = cells.strips[numbers] >> 49
     expected = (strips << 49 | places) ^ -signs
     crossed = np.arange(cells.num_inside, cells.num_piled)
-    lead = 401 * np.exp(-((((strips << 49 | places) * 2.0**-54)[crossed]) ** 2) / 2) - cells.levels[crossed]
+    lead = (
+        401 * np.exp(-((((strips << 49 | places) * 2.0**-54)[crossed]) ** 2) / 2)
+        - cells.levels[crossed]
+    )
     rejected = [*crossed[lead < heights * 2.0**-64], *range(cells.num_piled + 1, 2**14)]
     first = signs * -(2**63) + (numbers << 49) + places
     again = np.arange(len(rejected)) + 12_345
     # a point of the tail: the first rectangle, its first place, at the bottom
-    words, lazy = _exact_normal._normal_words(2**14, Scripted(first, heights, 2**63, 0, 0, again, []))
+    words, lazy = _exact_normal._normal_words(
+        2**14, Scripted(first, heights, 2**63, 0, 0, again, [])
+    )
     expected[rejected] = again
     tail = lazy.pop(cells.num_piled)
-    assert not lazy and tail.ends[-signs[cells.num_piled]] == Fraction(17, 4) * (1 - 2 * int(signs[cells.num_piled]))
+    assert not lazy and tail.ends[-signs[cells.num_piled]] == Fraction(17, 4) * (
+        1 - 2 * int(signs[cells.num_piled])
+    )
     kept = numbers != cells.num_piled
     np.testing.assert_array_equal(words[kept], expected[kept])
 
@@ -262,21 +303,30 @@ def test_a_point_near_the_curve_is_decided_by_digits_and_no_other(decided: list[
     words = generator.integers(136 << 49, size=400) ^ -generator.integers(2, size=400)
     shares = np.tile([-1.02, -0.98, -0.1, 0.1, 0.98, 1.02], 67)[:400]
     # how far the points lie below the curve
-    heights = [curve_at(word) - Fraction(share) * margin for word, share in zip(words.tolist(), shares, strict=True)]
+    heights = [
+        curve_at(word) - Fraction(share) * margin
+        for word, share in zip(words.tolist(), shares, strict=True)
+    ]
     levels = np.array([math.floor(height) for height in heights])
     digits = [int((height % 1) * 2**64) for height in heights]
-    below, lazy = _exact_normal._are_below_curve(words, levels, Scripted(np.array(digits, dtype=np.uint64)))
+    below, lazy = _exact_normal._are_below_curve(
+        words, levels, Scripted(np.array(digits, dtype=np.uint64))
+    )
     np.testing.assert_array_equal(below, shares > 0)
     assert sorted(lazy) == np.flatnonzero(abs(shares) < 1).tolist() and len(decided) == len(lazy)
 
 
-def test_numbers_near_the_middle_of_steps_are_left_to_digits_and_no_others(decided: list[str]) -> None:
+def test_numbers_near_the_middle_of_steps_are_left_to_digits_and_no_others(
+    decided: list[str],
+) -> None:
     for sigma in (1.0, 64.0):
         words, _ = _exact_normal._normal_words(2000, np.random.default_rng(15))
         noise = words * (sigma * 2.0**-54)
         noise = np.where(abs(noise) < 0.45, noise, 0.0)
         shares = np.tile([-1.05, -0.95, 0.95, 1.05], 500)
-        offsets = np.where(noise == 0, 0.0, np.copysign(0.5, noise) + shares * (sigma + 1) * 2.0**-48 - noise)
+        offsets = np.where(
+            noise == 0, 0.0, np.copysign(0.5, noise) + shares * (sigma + 1) * 2.0**-48 - noise
+        )
         decided.clear()
         rounded_normal(offsets, sigma, np.random.default_rng(15))
         assert 0 < len(decided) == ((noise != 0) & (abs(shares) < 1)).sum()
@@ -316,7 +366,12 @@ def test_values_are_split_without_rounding(values: NDArray[Any], scale: float) -
 
 def test_the_tail_is_drawn_by_its_digits() -> None:
     """A rectangle for each zero before the first one, however many there are."""
-    for zeros, words in ((0, [2**63]), (3, [2**60 + 5]), (64, [0, 2**63 + 1]), (130, [0, 0, 2**61])):
+    for zeros, words in (
+        (0, [2**63]),
+        (3, [2**60 + 5]),
+        (64, [0, 2**63 + 1]),
+        (130, [0, 0, 2**61]),
+    ):
         for sign in (0, -1):
             noise, accepted = _exact_normal._tail(sign, Scripted(*words, 7, *[0] * 60))
             assert accepted and noise.digits >> noise.length - 66 == (17 + zeros << 64 | 7) ^ sign
@@ -326,7 +381,9 @@ def test_the_tail_is_drawn_by_its_digits() -> None:
         share = curve_at(at) * 2 ** (4 + zeros)
         for factor in (0.999, 1.001):
             height = int(share * Fraction(factor) * 2**64)
-            assert _exact_normal._tail(0, Scripted(2 ** (63 - zeros), 12_345 << 12, height))[1] == (factor < 1)
+            assert _exact_normal._tail(0, Scripted(2 ** (63 - zeros), 12_345 << 12, height))[1] == (
+                factor < 1
+            )
 
 
 def test_digits_are_drawn_only_where_bounds_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,6 +397,8 @@ def test_digits_are_drawn_only_where_bounds_leave_it_open(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(_exact_normal, "_curve", bounds)
     # heights of 1/2 to 1, 2 to 3, and 1 to 2 of which more is drawn
-    assert Lazy(0, 0).is_below_curve(Lazy(1, 1), nothing) and not Lazy(0, 0).is_below_curve(Lazy(2, 0), nothing)
+    assert Lazy(0, 0).is_below_curve(Lazy(1, 1), nothing) and not Lazy(0, 0).is_below_curve(
+        Lazy(2, 0), nothing
+    )
     for word in (2**62, 2**63):
         assert Lazy(0, 0).is_below_curve(Lazy(1, 0), Scripted(0, word)) == (word < 2**63)

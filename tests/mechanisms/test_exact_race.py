@@ -42,10 +42,19 @@ def drawn(rates: FloatArray, draws: int, *, flip: bool, seed: int) -> list[IntAr
         loss = losses[rows[at], picked.places]
 
         def chance(place: int) -> Chance:
-            return Chance(1 / picked.share(place), Fraction(float(loss[place])) + Fraction(float(log_rates[0])))
+            return Chance(
+                1 / picked.share(place),
+                Fraction(float(loss[place])) + Fraction(float(log_rates[0])),
+            )
 
         chances = -loss - picked.log_shares - log_rates[at]
-        return Proposals(picked.places[:, None], chances, chance, loss, lambda place: Fraction(float(loss[place])))
+        return Proposals(
+            picked.places[:, None],
+            chances,
+            chance,
+            loss,
+            lambda place: Fraction(float(loss[place])),
+        )
 
     chosen = race.draw(log_rates, propose, generator, flip=flip)[:, 0]
     return [np.bincount(chosen[rows == row], minlength=4) for row in (0, 1)]
@@ -63,13 +72,16 @@ def test_rows_are_drawn_each_by_its_own_law(rates: FloatArray) -> None:
 
 @pytest.mark.parametrize("rate", [0.1, 0.6])
 def test_an_outcome_that_is_proposed_too_rarely_is_noticed(rate: float) -> None:
-    with pytest.raises(ArithmeticError, match=r"^An outcome is proposed less often than its law demands\.$"):
+    with pytest.raises(
+        ArithmeticError, match=r"^An outcome is proposed less often than its law demands\.$"
+    ):
         drawn(np.array([1.0, rate, rate, rate]), 10, flip=False, seed=0)
 
 
 def _joint(scores: FloatArray | IntArray) -> list[IntArray]:
     return [
-        m.JointMechanism(k=3, scale=1.5, noise=noise)(scores, generator=np.random.default_rng(7)) for noise in NOISES
+        m.JointMechanism(k=3, scale=1.5, noise=noise)(scores, generator=np.random.default_rng(7))
+        for noise in NOISES
     ]
 
 
@@ -86,7 +98,11 @@ def _canonical(scores: FloatArray | IntArray) -> list[IntArray]:
 def _powerset(scores: FloatArray | IntArray) -> list[IntArray]:
     ballots = (np.random.default_rng(9).random((200, 5, 4)) < 0.4).astype(np.uint8)
     votes = Votes.from_ballots(ballots)
-    return [Powerset(scale_powerset=0.7).aggregate(votes, generator=np.random.default_rng(9)).labels.astype(np.int64)]
+    return [
+        Powerset(scale_powerset=0.7)
+        .aggregate(votes, generator=np.random.default_rng(9))
+        .labels.astype(np.int64)
+    ]
 
 
 DRAWS = pytest.mark.parametrize(
@@ -143,8 +159,13 @@ def test_chances_in_floats_are_those_in_fractions(
 
 
 def test_what_floats_cannot_tell_is_left_to_digits() -> None:
-    """A coin near its chance, a time that is uncertain itself, and a coin of which few digits are drawn."""
-    losses, times, chance = np.full(5, 0.5), np.full(5, 1.0), 1 / (1 + -math.expm1(-0.5) * math.expm1(1.0))
+    """A coin near its chance, a time that is uncertain itself, and a coin of which few digits are
+    drawn."""
+    losses, times, chance = (
+        np.full(5, 0.5),
+        np.full(5, 1.0),
+        1 / (1 + -math.expm1(-0.5) * math.expm1(1.0)),
+    )
     coins = np.array([chance * 0.99, chance * 1.01, chance * (1 + 1e-15), chance * 0.99, 2.0**-21])
     uncertain = np.array([False, False, False, True, False])
     taken, doubtful = race._are_taken(losses, times, coins, uncertain)
@@ -154,7 +175,9 @@ def test_what_floats_cannot_tell_is_left_to_digits() -> None:
     assert race._are_taken(losses, times, coins, uncertain)[1][4]
 
 
-def test_what_lies_within_the_margins_is_left_to_digits_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lies_within_the_margins_is_left_to_digits_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """And coins of which few digits are drawn, where the chance is as small."""
     decided: list[int] = []
 
@@ -194,10 +217,15 @@ def test_a_chance_of_one_is_too_large() -> None:
 
 
 def test_bounds_that_enclose_a_coin_do_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chance of 3/8, known to lie between 1/4 and 3/4 at first, against coins below and above 1/2."""
+    """A chance of 3/8, known to lie between 1/4 and 3/4 at first, against coins below and above
+    1/2."""
 
     def exp_of(_: Interval) -> Interval:
-        return (Decimal("0.25"), Decimal("0.75")) if getcontext().prec < 40 else (Decimal("0.375"), Decimal("0.375"))
+        return (
+            (Decimal("0.25"), Decimal("0.75"))
+            if getcontext().prec < 40
+            else (Decimal("0.375"), Decimal("0.375"))
+        )
 
     monkeypatch.setattr(race, "exp_of", exp_of)
     chance = Chance(Fraction(1), Fraction(1))
@@ -207,35 +235,46 @@ def test_bounds_that_enclose_a_coin_do_not_decide(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("factor", [1, 1000])
 def test_chances_beyond_the_digits_of_a_float_are_met(factor: int) -> None:
-    """The first digits of a uniform number leave it open, and those that follow decide by the chance that is left."""
+    """The first digits of a uniform number leave it open, and those that follow decide by the
+    chance that is left."""
     generator = np.random.default_rng(1)
     chance = Chance(Fraction(factor, 3), Fraction(38), Fraction(39))
     exact = mpmath.mpf(factor) / 3 * (mpmath.exp(-38) - mpmath.exp(-39)) * 2**53
     digits = int(mpmath.floor(exact))
     happened = [race._happens(chance, Lazy(digits, 53), generator) for _ in range(700)]
     rest = float(exact - digits)
-    assert 0.05 < rest < 0.95 and abs(np.mean(happened) - rest) < 4 * math.sqrt(rest * (1 - rest) / 700)
+    assert 0.05 < rest < 0.95 and abs(np.mean(happened) - rest) < 4 * math.sqrt(
+        rest * (1 - rest) / 700
+    )
     assert race._happens(chance, Lazy(digits - 1, 53), generator) or digits == 0
     assert not race._happens(chance, Lazy(digits + 1, 53), generator)
 
 
 def test_times_beyond_the_digits_of_a_float_are_told_apart() -> None:
-    """A wait that is known to a half only: the coin passes with the mean of the chance over what it may be."""
+    """A wait that is known to a half only: the coin passes with the mean of the chance over what it
+    may be."""
     generator, coin, draws = np.random.default_rng(2), 0.85, 250
     loss, rate = Fraction(1, 2), Fraction(1, 4)
-    taken = [race._is_taken(loss, [Lazy(1, 1)], rate, Lazy(int(coin * 2**53), 53), generator) for _ in range(draws)]
+    taken = [
+        race._is_taken(loss, [Lazy(1, 1)], rate, Lazy(int(coin * 2**53), 53), generator)
+        for _ in range(draws)
+    ]
     heads = math.exp(-0.5)
     # the time at which the chance has fallen to the coin, and the uniform number of that time
     latest = math.log((1 / coin - heads) / (1 - heads))
     passes = (1 - math.exp(-latest * math.exp(0.25))) / 0.5
-    assert 0.1 < passes < 0.9 and abs(np.mean(taken) - passes) < 4 * math.sqrt(passes * (1 - passes) / draws)
+    assert 0.1 < passes < 0.9 and abs(np.mean(taken) - passes) < 4 * math.sqrt(
+        passes * (1 - passes) / draws
+    )
     assert race._is_taken(Fraction(0), [Lazy(0, 53)], rate, Lazy(2**53 - 1, 53), generator)
     assert not race._is_taken(loss, [Lazy(0, 300)], rate, Lazy(2**52, 53), generator)
 
 
 def test_weights_are_integers_however_small_the_masses() -> None:
     cumulative = race.cumulative_weights(np.array([[1.0, 0.0, 1e-40, 1.0], [0.0, 0.0, 0.0, 0.0]]))
-    assert np.diff(cumulative[0]).tolist() == [1, 1, 2**49 + 1] and np.diff(cumulative[1]).tolist() == [1, 1, 1]
+    assert np.diff(cumulative[0]).tolist() == [1, 1, 2**49 + 1] and np.diff(
+        cumulative[1]
+    ).tolist() == [1, 1, 1]
     picked = race.pick(np.tile([[1, 3, 6]], (60_000, 1)), np.random.default_rng(3))
     assert [picked.share(int(np.argmax(picked.places == place))) for place in range(3)] == [
         Fraction(1, 6),
@@ -255,7 +294,9 @@ def test_a_thousand_equal_items_need_few_proposals() -> None:
         proposed += rows.size
         chances, losses = np.full(rows.size, -race.SLACK), np.zeros(rows.size)
         items = generator.integers(1000, size=(rows.size, 1))
-        return Proposals(items, chances, lambda place: Chance(Fraction(1), Fraction(race.SLACK)), losses, None)
+        return Proposals(
+            items, chances, lambda place: Chance(Fraction(1), Fraction(race.SLACK)), losses, None
+        )
 
     won = race.draw(rates, propose, generator, flip=False)
     assert len(np.unique(won)) > 500 and proposed < 1100
@@ -271,9 +312,14 @@ def test_logarithms_of_chances_err_by_far_less_than_is_allowed(
     def kept(proposals: Proposals, generator: np.random.Generator) -> BoolArray:
         for place, log_chance in enumerate(proposals.log_chances.tolist()):
             factor, low, high = proposals.chance(place)
-            ends = [mpmath.mpf(end.numerator) / end.denominator for end in (low, low if high is None else high)]
+            ends = [
+                mpmath.mpf(end.numerator) / end.denominator
+                for end in (low, low if high is None else high)
+            ]
             less = 0 if high is None else mpmath.exp(-ends[1])
-            exact = mpmath.mpf(factor.numerator) / factor.denominator * (mpmath.exp(-ends[0]) - less)
+            exact = (
+                mpmath.mpf(factor.numerator) / factor.denominator * (mpmath.exp(-ends[0]) - less)
+            )
             errors.append(abs(float(mpmath.log(exact)) - log_chance) if exact else 0.0)
         return keep(proposals, generator)
 

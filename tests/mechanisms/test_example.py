@@ -6,7 +6,11 @@ from typing import Any
 
 GUIDE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
 
-(block,) = (each for each in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL) if "class " in each)
+(block,) = (
+    each
+    for each in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    if "class " in each
+)
 names: dict[str, Any] = {"__name__": __name__}
 exec(compile(block, GUIDE.name, "exec"), names)
 

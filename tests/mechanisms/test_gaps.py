@@ -10,7 +10,12 @@ import pytest
 from scipy.stats import binom
 
 from pate import mechanisms as m
-from pate.accounting import BoundedRangeEvent, GaussianNoisyMaxEvent, NeighboringRelation, PureDPEvent
+from pate.accounting import (
+    BoundedRangeEvent,
+    GaussianNoisyMaxEvent,
+    NeighboringRelation,
+    PureDPEvent,
+)
 from pate.mechanisms import _gaps
 from pate.mechanisms._gaps import GapNoise, sort_rows
 from pate.testing import MechanismContract
@@ -19,7 +24,14 @@ from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD = NeighboringRelation.ADD_REMOVE_TEACHER
-NOISES: tuple[GapNoise, ...] = ("gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian")
+NOISES: tuple[GapNoise, ...] = (
+    "gumbel",
+    "exponential",
+    "laplace",
+    "logistic",
+    "half_logistic",
+    "gaussian",
+)
 
 
 class TestChooseGap(MechanismContract):
@@ -40,8 +52,13 @@ class TestChooseGap(MechanismContract):
         return m.GapChoice(num_labels=self.num_items, scale=self.scale, **self.settings)
 
     def candidates(self) -> list[int]:
-        empty, kbar = self.settings.get("allow_empty", True), int(self.settings.get("kbar", self.num_items))
-        return [j for j in range(self.num_items + 1) if j <= kbar and (empty or 0 < j < self.num_items)]
+        empty, kbar = (
+            self.settings.get("allow_empty", True),
+            int(self.settings.get("kbar", self.num_items)),
+        )
+        return [
+            j for j in range(self.num_items + 1) if j <= kbar and (empty or 0 < j < self.num_items)
+        ]
 
     def outcomes(self) -> list[tuple[int, ...]]:
         return [(j,) for j in self.candidates()]
@@ -52,10 +69,14 @@ class TestChooseGap(MechanismContract):
             q += mechanism.regularizer
         utilities = q[self.candidates()] / mechanism.scale
         return (
-            oracles.softmax(utilities) if mechanism.noise == "gumbel" else oracles.max_law(utilities, mechanism.noise)
+            oracles.softmax(utilities)
+            if mechanism.noise == "gumbel"
+            else oracles.max_law(utilities, mechanism.noise)
         )
 
-    def select(self, mechanism: m.GapChoice, scores: oracles.Array, generator: np.random.Generator) -> Any:
+    def select(
+        self, mechanism: m.GapChoice, scores: oracles.Array, generator: np.random.Generator
+    ) -> Any:
         rows = np.atleast_2d(scores)
         gaps = m.sort_counts(rows, upper=self.upper, whole=rows.dtype.kind != "f").gaps
         return mechanism(gaps, generator=generator)
@@ -93,7 +114,9 @@ class TestChooseGapGaussian(TestChooseGap):
     max_count = 3
     scale = 3.0
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
-    loose_because = "what is proven adds up over the gaps, or releases all of them; no tighter theorem is known"
+    loose_because = (
+        "what is proven adds up over the gaps, or releases all of them; no tighter theorem is known"
+    )
 
 
 class TestChooseGapRegularized(TestChooseGap):
@@ -257,11 +280,16 @@ def test_gaps_that_are_refused(gaps: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"), [({}, 8), ({"allow_empty": False}, 6), ({"kbar": 2}, 3), ({"kbar": 7}, 8)]
+    ("settings", "expected"),
+    [({}, 8), ({"allow_empty": False}, 6), ({"kbar": 2}, 3), ({"kbar": 7}, 8)],
 )
-def test_gaussian_noise_is_charged_by_the_number_of_candidates(settings: dict[str, Any], expected: int) -> None:
+def test_gaussian_noise_is_charged_by_the_number_of_candidates(
+    settings: dict[str, Any], expected: int
+) -> None:
     event = m.GapChoice(num_labels=7, scale=50.0, noise="gaussian", **settings).event(ADD)
-    assert event == GaussianNoisyMaxEvent(neighboring_relation=ADD, noise_multiplier=25.0, num_candidates=expected)
+    assert event == GaussianNoisyMaxEvent(
+        neighboring_relation=ADD, noise_multiplier=25.0, num_candidates=expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -274,9 +302,14 @@ def test_gaussian_noise_is_charged_by_the_number_of_candidates(settings: dict[st
         (16.0, 0.3, 0.3 + 19661 / 2**16),
     ],
 )
-def test_a_choice_by_rounded_sums_pays_for_the_grid(scale: float, sensitivity: float, window: float) -> None:
-    """The noise may have to move by a window whose half is rounded up to the grid; of votes that is none, mostly."""
-    event = m.GapChoice(num_labels=3, scale=scale, sensitivity=sensitivity, noise="gaussian").event(ADD)
+def test_a_choice_by_rounded_sums_pays_for_the_grid(
+    scale: float, sensitivity: float, window: float
+) -> None:
+    """The noise may have to move by a window whose half is rounded up to the grid; of votes that is
+    none, mostly."""
+    event = m.GapChoice(num_labels=3, scale=scale, sensitivity=sensitivity, noise="gaussian").event(
+        ADD
+    )
     assert isinstance(event, GaussianNoisyMaxEvent)
     assert scale / event.noise_multiplier == pytest.approx(window, rel=1e-12)
 
@@ -286,10 +319,13 @@ def test_a_choice_by_rounded_sums_pays_for_the_grid(scale: float, sensitivity: f
 def test_rounded_sums_of_neighbors_choose_alike_within_the_window(
     relation: NeighboringRelation, grid: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The step of the proof: a gap that is chosen stays so if its noise alone grows by the window that is paid for."""
+    """The step of the proof: a gap that is chosen stays so if its noise alone grows by the window
+    that is paid for."""
     noise = np.zeros(0)
 
-    def rounded_sums(below: oracles.Array, *, sigma: float, generator: np.random.Generator) -> oracles.Array:
+    def rounded_sums(
+        below: oracles.Array, *, sigma: float, generator: np.random.Generator
+    ) -> oracles.Array:
         return np.asarray(grid * np.rint((below + noise) / grid))
 
     monkeypatch.setattr(_gaps, "add_gaussian", rounded_sums)
@@ -310,15 +346,22 @@ def test_rounded_sums_of_neighbors_choose_alike_within_the_window(
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_a_choice_costs_the_window_of_gaps_over_its_scale(relation: NeighboringRelation) -> None:
     eta = 2 * relation.count_window / 5
-    events = {noise: m.GapChoice(num_labels=3, scale=5.0, noise=noise).event(relation) for noise in NOISES}
+    events = {
+        noise: m.GapChoice(num_labels=3, scale=5.0, noise=noise).event(relation) for noise in NOISES
+    }
     assert events["gumbel"] == BoundedRangeEvent(eta=eta, neighboring_relation=relation)
-    assert events["exponential"] == events["laplace"] == PureDPEvent(epsilon=eta, neighboring_relation=relation)
+    assert (
+        events["exponential"]
+        == events["laplace"]
+        == PureDPEvent(epsilon=eta, neighboring_relation=relation)
+    )
 
 
 @pytest.mark.parametrize("scale", [1, 4])
 @pytest.mark.parametrize("attracted", [False, True])
 def test_wide_gaps_are_chosen_by_the_law_of_their_differences(attracted: bool, scale: int) -> None:
-    """Of gaps as large as counts may be, a vote or a unit of the regularizer counts as among small ones."""
+    """Of gaps as large as counts may be, a vote or a unit of the regularizer counts as among small
+    ones."""
     regularizer, draws = (0.0, -(2.0**31) * scale, 1.0 * scale, 0.0) if attracted else None, 2_000
     choose = m.GapChoice(num_labels=3, scale=scale, regularizer=regularizer)
     gaps = 2**50 + scale * np.array([-1, 2**31 if attracted else 0, -2, -(2**40)])
@@ -331,7 +374,8 @@ def test_wide_gaps_are_chosen_by_the_law_of_their_differences(attracted: bool, s
 
 def test_a_regularizer_that_would_drown_the_noise_is_refused() -> None:
     message = (
-        r"^Expected a regularizer whose numbers lie within 8.58993e\+09 \(2\^32 scales\), got spread=8589934593.0$"
+        r"^Expected a regularizer whose numbers lie within 8.58993e\+09 \(2\^32"
+        r" scales\), got spread=8589934593.0$"
     )
     with pytest.raises(ValueError, match=message):
         m.GapChoice(num_labels=2, scale=2.0, regularizer=(0.0, -(2.0**33) - 1, -math.inf))

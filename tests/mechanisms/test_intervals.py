@@ -9,11 +9,21 @@ import pytest
 
 from pate.mechanisms._exact_normal import Lazy
 from pate.mechanisms._exact_race import total_wait
-from pate.mechanisms._intervals import Interval, around, exp_of, log_of, negative, precise, product, total
+from pate.mechanisms._intervals import (
+    Interval,
+    around,
+    exp_of,
+    log_of,
+    negative,
+    precise,
+    product,
+    total,
+)
 
 
 def is_tight(bounds: Interval, exact: tuple[mpmath.mpf, mpmath.mpf], *, digits: int) -> bool:
-    """Whether bounds enclose what lies between two numbers, and exceed it by some units of the last digit only."""
+    """Whether bounds enclose what lies between two numbers, and exceed it by some units of the last
+    digit only."""
     low, high = (mpmath.mpf(str(bound)) for bound in bounds)
     slack = 4 * mpmath.mpf(10) ** (1 - digits) * max(abs(low), abs(high))
     return bool(exact[0] - slack < low < exact[0] <= exact[1] < high < exact[1] + slack)
@@ -22,10 +32,14 @@ def is_tight(bounds: Interval, exact: tuple[mpmath.mpf, mpmath.mpf], *, digits: 
 @pytest.mark.parametrize("prec", [6, 30])
 def test_bounds_are_tight(prec: int) -> None:
     """On few digits, where a bound that is rounded the wrong way lies on the wrong side at once."""
-    numbers = [Fraction(int(part), 2**20) for part in np.random.default_rng(6).integers(1, 2**20, 40)]
+    numbers = [
+        Fraction(int(part), 2**20) for part in np.random.default_rng(6).integers(1, 2**20, 40)
+    ]
     with localcontext(prec=prec), mpmath.workdps(60):
         for one, other in zip(numbers[::2], numbers[1::2], strict=True):
-            first, second = (mpmath.mpf(number.numerator) / number.denominator for number in (one, other))
+            first, second = (
+                mpmath.mpf(number.numerator) / number.denominator for number in (one, other)
+            )
             bounds = around(one), around(other)
             for interval, exact in (
                 (bounds[0], first),
@@ -55,7 +69,9 @@ def test_contexts_have_24_digits_to_spare() -> None:
 
 
 def test_waits_are_bounded_by_those_of_the_ends_of_their_digits() -> None:
-    tails = [Lazy(int(digits), 20) for digits in np.random.default_rng(7).integers(1, 2**20 - 1, 40)]
+    tails = [
+        Lazy(int(digits), 20) for digits in np.random.default_rng(7).integers(1, 2**20 - 1, 40)
+    ]
     with localcontext(prec=20), mpmath.workdps(45):
         for one, other in zip(tails[::2], tails[1::2], strict=True):
             least, most = (-mpmath.log(mpmath.mpf(one.digits + i) / 2**20) for i in (1, 0))
@@ -63,4 +79,8 @@ def test_waits_are_bounded_by_those_of_the_ends_of_their_digits() -> None:
             low, high = (-mpmath.log(mpmath.mpf(other.digits + i) / 2**20) for i in (1, 0))
             assert is_tight(total_wait([one, other]), (least + low, most + high), digits=19)
         assert total_wait([tails[0], Lazy(0, 20)])[1] == Decimal("Infinity")
-        assert is_tight(tails[0].bounds, tuple(mpmath.mpf(tails[0].digits + i) / 2**20 for i in (0, 1)), digits=19)
+        assert is_tight(
+            tails[0].bounds,
+            tuple(mpmath.mpf(tails[0].digits + i) / 2**20 for i in (0, 1)),
+            digits=19,
+        )

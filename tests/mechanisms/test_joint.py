@@ -26,7 +26,8 @@ class TestJoint(MechanismContract):
     noise: JointNoise = "gumbel"
     grid: Grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
     loose_because = (
-        "losses rise by the whole window only where most others stay: no pair has half its mass at either end"
+        "losses rise by the whole window only where most others stay: no pair"
+        " has half its mass at either end"
     )
 
     def make(self, relation: NeighboringRelation) -> m.JointMechanism:
@@ -103,7 +104,11 @@ def test_single_rows_of_many_items_follow_the_law(
     def law(scale: float) -> oracles.Array:
         chances = np.exp(-oracles.sequence_losses(SCORES, 2) / scale)
         uniform = np.ones(len(listing))
-        return oracles.flip_class_law(chances, uniform) if noise == "exponential" else chances / chances.sum()
+        return (
+            oracles.flip_class_law(chances, uniform)
+            if noise == "exponential"
+            else chances / chances.sum()
+        )
 
     assert chi_square_p_value(observed, draws * law(scale)) > 1e-4
     assert chi_square_p_value(observed, draws * law(0.8 * scale)) < 1e-6
@@ -129,8 +134,11 @@ def test_counts_in_a_batch_and_floats_have_one_law() -> None:
         pytest.param(5, 3.0, marks=pytest.mark.slow),
     ],
 )
-def test_losses_of_a_batch_in_blocks_follow_the_law(blocks: int, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the width of the blocks in which losses are proposed; a row of another spread shares the table."""
+def test_losses_of_a_batch_in_blocks_follow_the_law(
+    blocks: int, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the width of the blocks in which losses are proposed; a row of another spread shares
+    the table."""
     monkeypatch.setattr(joint, "_LEVEL_BLOCKS", blocks)
     scores = np.array([260, 251, 251, 230, 117, 60])
     draws = 40_000
@@ -160,7 +168,9 @@ def test_rows_of_a_batch_keep_their_own_law() -> None:
 
 def test_scores_too_small_to_be_normal() -> None:
     scores = np.array([5e-324, 0.0, 0.0, 1e-320])
-    assert sorted(m.JointMechanism(k=4, scale=1.0)(scores, generator=m.seeded_generator(0)).tolist()) == [0, 1, 2, 3]
+    assert sorted(
+        m.JointMechanism(k=4, scale=1.0)(scores, generator=m.seeded_generator(0)).tolist()
+    ) == [0, 1, 2, 3]
 
 
 def test_window_of_one_item_is_that_of_a_count() -> None:
@@ -178,34 +188,51 @@ def test_a_batch_of_near_ties_beside_an_outlier_ends_at_its_law() -> None:
     """Blocks of so many losses that nearly no candidate would pass are split until a tenth does."""
     scores, k, draws = np.array([200, 5, 4, 3, 2, 0]), 4, 4_000
     for scale in (0.7, 3.0):
-        drawn = m.JointMechanism(k=k, scale=scale)(np.tile(scores, (draws, 1)), generator=m.seeded_generator(6))
+        drawn = m.JointMechanism(k=k, scale=scale)(
+            np.tile(scores, (draws, 1)), generator=m.seeded_generator(6)
+        )
         law = oracles.softmax(-oracles.sequence_losses(scores, k) / scale)
         outcomes = np.array(oracles.sequences(scores.size, k))
         digits = scores.size ** np.arange(k)
         place = {code: i for i, code in enumerate((outcomes @ digits).tolist())}
-        observed = np.bincount([place[code] for code in (drawn @ digits).tolist()], minlength=len(law))
+        observed = np.bincount(
+            [place[code] for code in (drawn @ digits).tolist()], minlength=len(law)
+        )
         assert chi_square_p_value(observed, law * draws, rare=5) > 1e-4
     # of 10^15 sequences that lose 30 votes at most, the one that loses none
     steep = np.concatenate(([1000], 500 - np.arange(30), [0]))
-    found = m.JointMechanism(k=10, scale=0.02)(np.tile(steep, (3, 1)), generator=m.seeded_generator(7))
+    found = m.JointMechanism(k=10, scale=0.02)(
+        np.tile(steep, (3, 1)), generator=m.seeded_generator(7)
+    )
     assert (found == np.arange(10)).all()
 
 
 @pytest.mark.parametrize("shift", [0, 2**62])
 @pytest.mark.parametrize("scale", [1.0, 1e-7])
 def test_items_within_a_loss_are_those_that_are_counted(shift: int, scale: float) -> None:
-    """By one search where all scores are near, and by bisection where they are not; limits that are met count."""
+    """By one search where all scores are near, and by bisection where they are not; limits that are
+    met count."""
     scores = np.array([9, 9, 7, 4, 4, 4, 1, 0]) + shift
     losses = joint._Losses(scores, 3, scale)
     assert losses.furthest == 9
     limits = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.5, 5.0, 8.0, 9.0])
-    counted = [[int((scores[place] - scores <= limit).sum()) for place in range(3)] for limit in limits.tolist()]
-    for reached in (losses.reach(limits), np.concatenate([losses.reach(limits[[i]]) for i in range(9)])):
+    counted = [
+        [int((scores[place] - scores <= limit).sum()) for place in range(3)]
+        for limit in limits.tolist()
+    ]
+    for reached in (
+        losses.reach(limits),
+        np.concatenate([losses.reach(limits[[i]]) for i in range(9)]),
+    ):
         np.testing.assert_array_equal(reached, counted)
 
 
 def test_a_proposal_is_kept_as_often_as_a_loss_of_its_block_is_no_smaller() -> None:
-    reach, log_rates, scale = np.array([[2, 4], [2, 4], [3, 4], [3, 4]]), np.array([5.0, 4.0, 6.0, 5.0]), 1.5
+    reach, log_rates, scale = (
+        np.array([[2, 4], [2, 4], [3, 4], [3, 4]]),
+        np.array([5.0, 4.0, 6.0, 5.0]),
+        1.5,
+    )
     starts, ends = np.array([1.0, 1.0, 2.0, 1.0]), np.array([2.0, 2.0, np.inf, 2.0])
     losses, ranks = np.array([0.5, 1.5, 3.0, 2.0]), np.zeros((4, 2), dtype=np.int64)
     blocks = Picked(np.arange(4), np.array([1, 2, 3, 2]), np.full(4, 8))
@@ -221,4 +248,8 @@ def test_a_proposal_is_kept_as_often_as_a_loss_of_its_block_is_no_smaller() -> N
         factor, low, high = proposals.chance(place)
         less = 0.0 if high is None else math.exp(-high)
         assert float(factor) * (math.exp(-low) - less) == pytest.approx(probability)
-        assert float(proposals.loss(place)) == pytest.approx(losses[place] / scale) == proposals.losses[place]
+        assert (
+            float(proposals.loss(place))
+            == pytest.approx(losses[place] / scale)
+            == proposals.losses[place]
+        )

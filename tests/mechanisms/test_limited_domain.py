@@ -29,12 +29,16 @@ class TestLimitedDomain(MechanismContract):
     loose_because = "the threshold ends most lists early, and the pair that is the worst of a round is not of the next"
 
     def make(self, relation: NeighboringRelation) -> m.LimitedDomain:
-        return m.LimitedDomain(k=self.k, kbar=self.kbar, scale=self.scale, delta=self.delta, relation=relation)
+        return m.LimitedDomain(
+            k=self.k, kbar=self.kbar, scale=self.scale, delta=self.delta, relation=relation
+        )
 
     def outcomes(self) -> list[tuple[int, ...]]:
         items = range(self.num_items)
         return [
-            (*listed, *(-1,) * (self.k - n)) for n in range(self.k + 1) for listed in itertools.permutations(items, n)
+            (*listed, *(-1,) * (self.k - n))
+            for n in range(self.k + 1)
+            for listed in itertools.permutations(items, n)
         ]
 
     def law(self, mechanism: m.LimitedDomain, scores: oracles.Array) -> oracles.Array:
@@ -54,7 +58,9 @@ class TestLimitedDomain(MechanismContract):
             law.append(p)
         return np.array(law)
 
-    def select(self, mechanism: m.LimitedDomain, scores: oracles.Array, generator: np.random.Generator) -> Any:
+    def select(
+        self, mechanism: m.LimitedDomain, scores: oracles.Array, generator: np.random.Generator
+    ) -> Any:
         return mechanism(scores, generator=generator).items
 
 
@@ -81,11 +87,15 @@ def test_a_threshold_for_adding_fails_more_often_under_replacing() -> None:
         delta = 1e-3
 
         def make(self, relation: NeighboringRelation) -> m.LimitedDomain:
-            return _SameFailures(k=self.k, kbar=self.kbar, scale=self.scale, delta=self.delta, relation=ADD)
+            return _SameFailures(
+                k=self.k, kbar=self.kbar, scale=self.scale, delta=self.delta, relation=ADD
+            )
 
     class Stated(Claimed):
         def make(self, relation: NeighboringRelation) -> m.LimitedDomain:
-            return m.LimitedDomain(k=self.k, kbar=self.kbar, scale=self.scale, delta=self.delta, relation=ADD)
+            return m.LimitedDomain(
+                k=self.k, kbar=self.kbar, scale=self.scale, delta=self.delta, relation=ADD
+            )
 
     Stated().test_divergence_between_all_neighbors_is_within_the_curve(REPLACE)
     with pytest.raises(AssertionError):
@@ -132,7 +142,8 @@ def test_counts_beyond_the_domain_have_no_influence() -> None:
 
 
 def test_equal_scores_are_listed_only_by_failure() -> None:
-    """All stand below the threshold, and each beats it with a chance of ``delta / kbar`` at most."""
+    """All stand below the threshold, and each beats it with a chance of ``delta / kbar`` at
+    most."""
     listed = run(np.full((4000, 6), 7)).listed.any(axis=1)
     assert listed.mean() < 1.2 * 0.05 * np.exp(-1)
 
@@ -149,7 +160,9 @@ def test_a_giant_score_leaves_the_others_and_the_threshold_where_they_are(giant:
     draws = 300
     mechanism = m.LimitedDomain(**GIVEN | {"kbar": 3, "scale": 0.5, "delta": 0.5})
     threshold = 7 + 1 + 0.5 * math.log(3 / 0.5)
-    items = mechanism(np.tile([giant, threshold, 7.0, 7.0], (draws, 1)), generator=m.seeded_generator(3)).items
+    items = mechanism(
+        np.tile([giant, threshold, 7.0, 7.0], (draws, 1)), generator=m.seeded_generator(3)
+    ).items
     assert (items[:, 0] == 0).all()
     assert abs((items == 1).any(axis=1).mean() - 1 / 2) < 4 * math.sqrt(1 / 4 / draws)
 
@@ -160,7 +173,8 @@ def test_a_unit_changes_nothing(unit: float) -> None:
     other = replace(mechanism, scale=2.0 * unit, sensitivity=unit)
     scores = np.random.default_rng(0).integers(0, 60, (200, 7)).astype(float)
     items, others = (
-        one(x, generator=m.seeded_generator(0)).items for one, x in ((mechanism, scores), (other, scores * unit))
+        one(x, generator=m.seeded_generator(0)).items
+        for one, x in ((mechanism, scores), (other, scores * unit))
     )
     np.testing.assert_array_equal(items, others)
     assert len(np.unique((items >= 0).sum(axis=1))) > 2
@@ -175,13 +189,17 @@ def test_event_is_peeling_but_for_delta() -> None:
     assert event.cost().delta0 == pytest.approx(1e-6)
 
 
-@pytest.mark.parametrize(("scale", "expected"), [(2.0, 0.05 * math.exp(0.5)), (0.1, 1.0), (1e-9, 1.0)])
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(2.0, 0.05 * math.exp(0.5)), (0.1, 1.0), (1e-9, 1.0)]
+)
 def test_the_cost_is_known_under_the_other_relation(scale: float, expected: float) -> None:
     mechanism = m.LimitedDomain(**GIVEN | {"scale": scale})
     assert mechanism.failure(ADD) == 0.05 and mechanism.failure(REPLACE) == pytest.approx(expected)
     # one vote more in the threshold is the same as a smaller delta
     other = m.LimitedDomain(**GIVEN | {"scale": scale, "relation": REPLACE})
-    assert other.failure(ADD) == pytest.approx(max(0.05 * math.exp(-1 / scale), 5e-324), rel=1e-9, abs=0)
+    assert other.failure(ADD) == pytest.approx(
+        max(0.05 * math.exp(-1 / scale), 5e-324), rel=1e-9, abs=0
+    )
     for relation, event in mechanism.events().items():
         assert event.cost().delta0 == pytest.approx(mechanism.failure(relation))
 

@@ -33,20 +33,26 @@ def test_chances_of_exceeding_are_those_of_the_law(noise: Noise) -> None:
     values = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])
     draws = quantile(seeded_generator(2).random((20_000, 1)), noise)
     chances = np.exp(log_survival(values, noise))
-    assert (chances <= 1).all() and np.abs((draws > values).mean(axis=0) - chances).max() < 4.5 * 0.5 / 20_000**0.5
+    assert (chances <= 1).all() and np.abs(
+        (draws > values).mean(axis=0) - chances
+    ).max() < 4.5 * 0.5 / 20_000**0.5
 
 
 @pytest.mark.parametrize("noise", [*get_args(Noise), "gaussian"])
 def test_chances_are_right_to_the_last_digits(noise: Noise) -> None:
     """Far out too, where they round to 0 or to 1."""
     values = np.concatenate((np.linspace(-3.0, 30.0, 67), [-1e-9, 1e-9]))
-    np.testing.assert_allclose(np.exp(log_survival(values, noise)), oracles.NOISES[noise][2](values), rtol=1e-11)
+    np.testing.assert_allclose(
+        np.exp(log_survival(values, noise)), oracles.NOISES[noise][2](values), rtol=1e-11
+    )
     below, far_below = log_survival(np.array([-20.0, -1e4]), noise)
     assert -1e-8 < below <= 0 == far_below
     assert log_survival(np.array([200.0]), noise)[0] < -199
     if noise in get_args(Noise):
         tails = np.array([1e-300, 1e-9, 0.2, 0.5, 0.8, 1 - 2.0**-20, 1 - 2.0**-53])
-        np.testing.assert_allclose(-np.expm1(log_survival(quantile(tails, noise), noise)), 1 - tails, rtol=1e-7)
+        np.testing.assert_allclose(
+            -np.expm1(log_survival(quantile(tails, noise), noise)), 1 - tails, rtol=1e-7
+        )
     if noise in ("laplace", "logistic"):
         surely, nearly = quantile(np.array([1.0, 1 - 2.0**-53]), noise)
         assert -1e3 < surely <= nearly == pytest.approx(-53 * math.log(2), abs=0.7)
@@ -55,7 +61,12 @@ def test_chances_are_right_to_the_last_digits(noise: Noise) -> None:
 def test_seeded_streams_repeat_and_differ_between_releases() -> None:
     first = seeded_generator(3).random(4)
     np.testing.assert_array_equal(first, seeded_generator(3).random(4))
-    for other in (seeded_generator(3, release=1), seeded_generator(4), private_generator(), private_generator()):
+    for other in (
+        seeded_generator(3, release=1),
+        seeded_generator(4),
+        private_generator(),
+        private_generator(),
+    ):
         assert not np.isin(other.random(4), first).any()
     np.testing.assert_array_equal(first, seeded_generator(3, release=0).random(4))
 
@@ -69,7 +80,9 @@ def test_seed_that_is_refused(seed: int) -> None:
 def test_a_seed_of_the_system_gives_its_noise_again() -> None:
     seeds = [draw_key() for _ in range(4)]
     assert len(set(seeds)) == 4
-    first, again, other = (private_generator(seed).random(8) for seed in (seeds[0], seeds[0], seeds[1]))
+    first, again, other = (
+        private_generator(seed).random(8) for seed in (seeds[0], seeds[0], seeds[1])
+    )
     np.testing.assert_array_equal(first, again)
     assert (first != other).all()
     assert max(seeds) >> 230

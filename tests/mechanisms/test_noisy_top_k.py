@@ -131,6 +131,11 @@ def test_scale_for_epsilon_refuses(arguments: dict[str, Any], message: str) -> N
 
 def test_noise_without_a_proof_is_refused() -> None:
     unproven: Any = "gaussian"
-    for make in (lambda: m.NoisyMax(scale=1.0, noise=unproven), lambda: m.NoisyTopK(k=1, scale=1.0, noise=unproven)):
-        with pytest.raises(ValueError, match=r"^Expected a noise among \('gumbel', .*\), got noise='gaussian'$"):
+    for make in (
+        lambda: m.NoisyMax(scale=1.0, noise=unproven),
+        lambda: m.NoisyTopK(k=1, scale=1.0, noise=unproven),
+    ):
+        with pytest.raises(
+            ValueError, match=r"^Expected a noise among \('gumbel', .*\), got noise='gaussian'$"
+        ):
             make()

@@ -1,4 +1,5 @@
-"""The plain implementations that speed is measured against follow the laws that the mechanisms follow."""
+"""The plain implementations that speed is measured against follow the laws that the mechanisms
+follow."""
 
 from collections.abc import Callable
 
@@ -23,12 +24,16 @@ SCALE, K, DRAWS = 1.5, 2, 3000
             False,
         ),
         (
-            lambda generator: oracles.canonical_slow(SCORES, K, SCALE, 0.3, "exponential", generator),
+            lambda generator: oracles.canonical_slow(
+                SCORES, K, SCALE, 0.3, "exponential", generator
+            ),
             oracles.flip_law(oracles.subset_utilities(SCORES, K, 0.3) / SCALE),
             False,
         ),
         (
-            lambda generator: oracles.canonical_slow(SCORES, K, SCALE, 0.3, "gumbel", generator, "published"),
+            lambda generator: oracles.canonical_slow(
+                SCORES, K, SCALE, 0.3, "gumbel", generator, "published"
+            ),
             oracles.softmax(oracles.subset_utilities(SCORES, K, 0.3, "published") / SCALE),
             False,
         ),
@@ -58,7 +63,8 @@ def test_slow_forms_follow_the_law(
     generator = m.seeded_generator(0)
     drawn = [slow(generator) for _ in range(DRAWS)]
     observed = np.bincount(
-        [index[tuple(chosen if ordered else sorted(chosen))] for chosen in drawn], minlength=len(listing)
+        [index[tuple(chosen if ordered else sorted(chosen))] for chosen in drawn],
+        minlength=len(listing),
     )
     assert chi_square_p_value(observed, DRAWS * law) > 1e-4
 
@@ -67,7 +73,9 @@ def test_slow_stable_top_k_follows_the_fast_one() -> None:
     counts, upper = np.array([9, 4, 8, 0]), 10
     generator = m.seeded_generator(0)
     z = -float(ndtri(0.05))
-    slow = [oracles.stable_top_k_slow(counts, upper, 2.0, 2.0, z, 2, generator) for _ in range(DRAWS)]
+    slow = [
+        oracles.stable_top_k_slow(counts, upper, 2.0, 2.0, z, 2, generator) for _ in range(DRAWS)
+    ]
     fast_form = m.StableTopKMechanism(
         num_teachers=upper, num_labels=4, scale_gap=2.0, sigma_test=2.0, delta_test=0.05, shift=2
     )
@@ -80,4 +88,6 @@ def test_slow_stable_top_k_follows_the_fast_one() -> None:
     chances = [1.0, 0.5, 0.5, 0.1]
     merged = oracles.flip_class_law([1.0, 0.5, 0.1], [1, 2, 1])
     one_by_one = oracles.flip_law(np.log(chances))
-    np.testing.assert_allclose(merged, [one_by_one[0], one_by_one[1:3].sum(), one_by_one[3]], rtol=1e-9)
+    np.testing.assert_allclose(
+        merged, [one_by_one[0], one_by_one[1:3].sum(), one_by_one[3]], rtol=1e-9
+    )

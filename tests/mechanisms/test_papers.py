@@ -1,4 +1,5 @@
-"""Where we depart from the papers: the numbers of docs/privacy.md, recomputed (Theorem 11 with the reproduction)."""
+"""Where we depart from the papers: the numbers of docs/privacy.md, recomputed (Theorem 11 with the
+reproduction)."""
 
 import itertools
 import math
@@ -13,14 +14,17 @@ from pate.accounting._events import StabilityTestEvent
 
 
 def test_the_utility_of_the_canonical_mechanism_as_printed_says_nothing() -> None:
-    """Shekelyan & Loukides (2022), Theorem 5.6: a set's last score is below that of rank k plus anything."""
+    """Shekelyan & Loukides (2022), Theorem 5.6: a set's last score is below that of rank k plus
+    anything."""
     scores, k, beta = np.arange(35, -1, -5), 3, 0.1
     subsets = list(itertools.combinations(range(len(scores)), k))
     tails = np.array([scores[list(subset)].min() for subset in subsets])
     # with gamma = 1 the utility of a set is its last score
     law = np.exp(tails - tails.max())
     law /= law.sum()
-    np.testing.assert_allclose(m.CanonicalMechanism(k=k, scale=1.0, gamma=1.0).class_probabilities(scores).top, law[0])
+    np.testing.assert_allclose(
+        m.CanonicalMechanism(k=k, scale=1.0, gamma=1.0).class_probabilities(scores).top, law[0]
+    )
     room = math.log(len(subsets) / beta)
     printed, meant = tails <= scores[k - 1], tails > scores[k - 1] - room
     assert printed.all()

@@ -23,7 +23,8 @@ class TestPeeledCounts(MechanismContract):
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     edges = np.array([0.0, 1.5, 3.0])
     loose_because = (
-        "bins tell less than the noisy scores, and the worst scores of the choice are not those of the counts"
+        "bins tell less than the noisy scores, and the worst scores of the"
+        " choice are not those of the counts"
     )
 
     def make(self, relation: NeighboringRelation) -> m.PeeledCounts:
@@ -31,11 +32,16 @@ class TestPeeledCounts(MechanismContract):
 
     def outcomes(self) -> list[tuple[int, ...]]:
         bins = itertools.product(range(len(self.edges) + 1), repeat=self.k)
-        return [(*items, *inside) for items, inside in itertools.product(oracles.sequences(3, self.k), bins)]
+        return [
+            (*items, *inside)
+            for items, inside in itertools.product(oracles.sequences(3, self.k), bins)
+        ]
 
     def law(self, mechanism: m.PeeledCounts, scores: oracles.Array) -> oracles.Array:
         listing = oracles.sequences(3, self.k)
-        chosen = oracles.peel_law(tuple((np.asarray(scores) / mechanism.scale).tolist()), listing, oracles.softmax)
+        chosen = oracles.peel_law(
+            tuple((np.asarray(scores) / mechanism.scale).tolist()), listing, oracles.softmax
+        )
         ends = np.concatenate(([-np.inf], self.edges, [np.inf]))
         parts = [np.diff(norm.cdf((ends - score) / mechanism.sigma)) for score in scores]
         found = []
@@ -89,7 +95,10 @@ def test_a_unit_changes_nothing() -> None:
     counted = m.PeeledCounts(k=2, scale=3.0, sigma=2.0)
     other = m.PeeledCounts(k=2, scale=12.0, sigma=8.0, sensitivity=4.0)
     scores = np.tile([9.0, 7.0, 8.0, 1.0], (100, 1))
-    one, four = counted(scores, generator=m.seeded_generator(0)), other(4 * scores, generator=m.seeded_generator(0))
+    one, four = (
+        counted(scores, generator=m.seeded_generator(0)),
+        other(4 * scores, generator=m.seeded_generator(0)),
+    )
     np.testing.assert_array_equal(one.items, four.items)
     np.testing.assert_array_equal(4 * one.scores, four.scores)
     for relation in NeighboringRelation:

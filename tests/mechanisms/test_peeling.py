@@ -50,12 +50,15 @@ def test_one_shot_noise_is_peeling_without_its_order() -> None:
 def test_permute_and_flip_follows_its_law_to_the_last_choice(
     shortest: int, draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All items of a row at once, and those alone whose first digits allow it, as of a long list."""
+    """All items of a row at once, and those alone whose first digits allow it, as of a long
+    list."""
     monkeypatch.setattr(_peeling, "_LONG", shortest)
     listing = oracles.sequences(len(LEVELS), 5)
     law = oracles.peel_law(tuple(LEVELS), listing, oracles.flip_law)
     index = {sequence: i for i, sequence in enumerate(listing)}
-    drawn = m.PermuteAndFlipPeeling(k=5, scale=1.0)(np.tile(LEVELS, (draws, 1)), generator=m.seeded_generator(0))
+    drawn = m.PermuteAndFlipPeeling(k=5, scale=1.0)(
+        np.tile(LEVELS, (draws, 1)), generator=m.seeded_generator(0)
+    )
     observed = np.bincount([index[tuple(row)] for row in drawn.tolist()], minlength=len(listing))
     assert chi_square_p_value(observed, draws * law) > 1e-4
     other = oracles.peel_law(tuple(LEVELS), listing, oracles.softmax)
@@ -63,7 +66,8 @@ def test_permute_and_flip_follows_its_law_to_the_last_choice(
 
 
 def test_first_digits_leave_out_no_item_that_could_come_first() -> None:
-    """By all digits of all items: those that a long list looks at, and others that come after the best one."""
+    """By all digits of all items: those that a long list looks at, and others that come after the
+    best one."""
 
     class Watched:
         def integers(self, high: int, *, size: int, dtype: type = np.int64) -> oracles.Array:
@@ -83,8 +87,11 @@ def test_first_digits_leave_out_no_item_that_could_come_first() -> None:
     assert first >= 199  # the digits that follow hardly ever change the order
 
 
-def test_long_lists_are_peeled_by_the_digits_of_their_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Items are looked at if 16 digits of their numbers leave it open, by one unit more; 37 digits follow."""
+def test_long_lists_are_peeled_by_the_digits_of_their_coins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Items are looked at if 16 digits of their numbers leave it open, by one unit more; 37 digits
+    follow."""
     scores, scale = np.array([10, 9, 7, 2, 0]), 2.0
     seen: list[tuple[list[float], list[float]]] = []
 
@@ -93,7 +100,8 @@ def test_long_lists_are_peeled_by_the_digits_of_their_coins(monkeypatch: pytest.
         return np.zeros((1, k), dtype=np.int64)
 
     monkeypatch.setattr(_peeling, "smallest", smallest)
-    # the first time all coins are as large as they may be; then one is too large, and the first item is taken
+    # the first time all coins are as large as they may be; then one is too large, and the first
+    # item is taken
     first = np.floor(np.exp((scores - 10) / scale) * 2**16 + 1).astype(int).clip(max=2**16 - 1)
     second = np.floor(np.exp((scores - 9) / scale) * 2**16 + 1).astype(int).clip(max=2**16 - 1)
     second[[0, 3]] = 0, second[3] + 1
@@ -111,12 +119,16 @@ def test_long_lists_are_peeled_by_the_digits_of_their_coins(monkeypatch: pytest.
     ]
     for (below, tails), (distances, coins, digits, places) in zip(seen, expected, strict=True):
         assert below == distances
-        assert tails == [int(coins[at]) * 2**37 + digit for at, digit in zip(places, digits, strict=True)]
+        assert tails == [
+            int(coins[at]) * 2**37 + digit for at, digit in zip(places, digits, strict=True)
+        ]
 
 
 @pytest.mark.parametrize("mechanism", [m.GumbelPeeling, m.PermuteAndFlipPeeling])
 @pytest.mark.parametrize("shortest", [1024, 1])
-def test_a_unit_changes_nothing(mechanism: Any, shortest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_changes_nothing(
+    mechanism: Any, shortest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_peeling, "_LONG", shortest)
     scores = np.tile(LEVELS, (50, 1))
     chosen, *others = (
@@ -137,11 +149,15 @@ def test_a_giant_count_does_not_drown_the_noise_of_later_choices() -> None:
 def test_all_items_are_peeled_in_the_end() -> None:
     scores = m.seeded_generator(0).integers(0, 1000, 300)
     for mechanism in (m.GumbelPeeling(k=300, scale=3.0), m.PermuteAndFlipPeeling(k=300, scale=3.0)):
-        assert sorted(mechanism(scores, generator=m.seeded_generator(1)).tolist()) == list(range(300))
+        assert sorted(mechanism(scores, generator=m.seeded_generator(1)).tolist()) == list(
+            range(300)
+        )
 
 
 def test_event_of_one_round_is_not_repeated() -> None:
     relation = NeighboringRelation.REPLACE_RECORD
     choice = PureDPEvent(neighboring_relation=relation, epsilon=0.5)
     assert m.PermuteAndFlipPeeling(k=1, scale=4.0).event(relation) == choice
-    assert m.PermuteAndFlipPeeling(k=7, scale=4.0).event(relation) == RepeatedEvent(event=choice, count=7)
+    assert m.PermuteAndFlipPeeling(k=7, scale=4.0).event(relation) == RepeatedEvent(
+        event=choice, count=7
+    )

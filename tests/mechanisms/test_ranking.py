@@ -15,9 +15,9 @@ from pate.mechanisms._ranking import (
     are_near,
     as_rows,
     below_rank,
-    expect_within,
     k_smallest,
     rank,
+    require_within,
     sort_ascending,
     with_noise,
 )
@@ -53,7 +53,8 @@ def test_distances_are_from_the_score_of_a_rank_and_end_at_their_reach() -> None
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])
 def test_distances_are_those_of_integers_at_every_rank(dtype: type[np.integer]) -> None:
-    """Of all triples of numbers at the ends of a type and in its middle, each rounded once, as Python rounds it."""
+    """Of all triples of numbers at the ends of a type and in its middle, each rounded once, as
+    Python rounds it."""
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     for triple in itertools.product({low, low + 1, 0, 1, high - 1, high}, repeat=3):
         ordered, scores = sorted(triple, reverse=True), np.array([triple], dtype=dtype)
@@ -66,16 +67,19 @@ def test_distances_are_those_of_integers_at_every_rank(dtype: type[np.integer]) 
 
 
 def test_noise_and_distances_are_told_apart_by_far() -> None:
-    """Distances that are not cut are rounded by 2^-33 scales at most; those that are lie beyond all noise."""
+    """Distances that are not cut are rounded by 2^-33 scales at most; those that are lie beyond all
+    noise."""
     assert np.spacing(NEAR) / 2 <= 2.0**-33 < np.spacing(2 * NEAR) / 2 and REACH >= 2.0**10 * NEAR
 
 
 def test_ranks_leave_as_many_items_out_as_they_must() -> None:
-    expect_within(5, spare=1, k=4)
-    expect_within(5, k=5)
+    require_within(5, spare=1, k=4)
+    require_within(5, k=5)
     for spare in (0, 1):
-        with pytest.raises(ValueError, match=rf"^Expected k <= {5 - spare} for 5 items, got k={6 - spare}$"):
-            expect_within(5, spare=spare, k=6 - spare)
+        with pytest.raises(
+            ValueError, match=rf"^Expected k <= {5 - spare} for 5 items, got k={6 - spare}$"
+        ):
+            require_within(5, spare=spare, k=6 - spare)
 
 
 def test_scores_of_a_batch_are_near_one_another_up_to_a_bound() -> None:
@@ -110,7 +114,9 @@ def test_a_sum_with_noise_is_rounded_once() -> None:
     scores, noise = np.array([[2**60 + 1, 2**60 + 127, 3]]), np.array([[0.25, 1.5, 0.25]])
     # rounded first, the second would have lost the vote that carries it to the next float
     np.testing.assert_array_equal(with_noise(scores, noise), [[2.0**60, 2.0**60 + 256, 3.25]])
-    np.testing.assert_array_equal(with_noise(-scores, -noise), [[-(2.0**60), -(2.0**60) - 256, -3.25]])
+    np.testing.assert_array_equal(
+        with_noise(-scores, -noise), [[-(2.0**60), -(2.0**60) - 256, -3.25]]
+    )
     np.testing.assert_array_equal(with_noise(np.array([[3, 4]]), noise[:, :2]), [[3.25, 5.5]])
 
 
@@ -141,7 +147,10 @@ def test_one_row_differs_in_shape_from_a_batch_of_one() -> None:
         ([1.0, np.nan, 2.0], "Expected finite scores, got minimum=nan, maximum=nan"),
         ([1.0, -np.inf, 2.0], "Expected finite scores, got minimum=-inf, maximum=2.0"),
         ([-1.7e308, 1.7e308, 0], "Expected finite scores, got minimum=-1.7e+308, maximum=1.7e+308"),
-        ([[1.0, 2.0, 3.0], [np.nan, 1.0, 2.0]], "Expected finite scores, got minimum=nan, maximum=nan"),
+        (
+            [[1.0, 2.0, 3.0], [np.nan, 1.0, 2.0]],
+            "Expected finite scores, got minimum=nan, maximum=nan",
+        ),
         ([True, False, True], "Expected integer or float scores, got dtype='bool'"),
         (["a", "b", "c"], "Expected integer or float scores, got dtype='<U1'"),
         ([1j, 2j, 3j], "Expected integer or float scores, got dtype='complex128'"),

@@ -11,7 +11,14 @@ from pate.accounting import NeighboringRelation
 from pate.mechanisms._base import ScoreMechanism
 from pate.testing._laws import ORDERS
 from pate.testing._mechanisms import Grid
-from tests.mechanisms import oracles, test_canonical, test_joint, test_limited_domain, test_peeling, test_top_stable
+from tests.mechanisms import (
+    oracles,
+    test_canonical,
+    test_joint,
+    test_limited_domain,
+    test_peeling,
+    test_top_stable,
+)
 
 UNIT = 3  # by which a score moves between neighbors
 
@@ -43,7 +50,9 @@ class TestJointInUnits(_InUnits, test_joint.TestJoint):
         relation = NeighboringRelation.ADD_REMOVE_TEACHER
         votes = replace(self.make(relation), sensitivity=1.0)
         worst = self.worst_divergence(relation)
-        assert (worst <= self.make(relation).event(relation).cost(ORDERS).rdp * (1 + self.tolerance)).all()
+        assert (
+            worst <= self.make(relation).event(relation).cost(ORDERS).rdp * (1 + self.tolerance)
+        ).all()
         assert (worst > votes.event(relation).cost(ORDERS).rdp).any()
 
 
@@ -57,7 +66,8 @@ STEP = 0.25
 
 
 class _OnAGrid:
-    """A contract on real scores: multiples of a quarter, two of which a score moves between neighbors."""
+    """A contract on real scores: multiples of a quarter, two of which a score moves between
+    neighbors."""
 
     num_items = 3
     max_count = 7
@@ -81,7 +91,9 @@ class _OnAGrid:
 class TestLimitedDomainOnAGrid(_OnAGrid, test_limited_domain.TestLimitedDomain): ...
 
 
-class TestLimitedDomainOnAGridForTheOther(_OnAGrid, test_limited_domain.TestLimitedDomainForTheOther): ...
+class TestLimitedDomainOnAGridForTheOther(
+    _OnAGrid, test_limited_domain.TestLimitedDomainForTheOther
+): ...
 
 
 class TestTopStableOnAGrid(_OnAGrid, test_top_stable.TestTopStable): ...
@@ -92,7 +104,9 @@ class TestTopStableOnAGridForTheOther(_OnAGrid, test_top_stable.TestTopStableFor
 
 @pytest.mark.parametrize("contract", [TestLimitedDomainOnAGrid, TestTopStableOnAGrid])
 @pytest.mark.parametrize("relation", NeighboringRelation)
-def test_a_sensitivity_that_is_half_of_the_moves_is_refuted(contract: Any, relation: NeighboringRelation) -> None:
+def test_a_sensitivity_that_is_half_of_the_moves_is_refuted(
+    contract: Any, relation: NeighboringRelation
+) -> None:
     class Claimed(contract):  # type: ignore[misc]
         sensitivity = 0.25
 
@@ -116,9 +130,20 @@ MECHANISMS: list[ScoreMechanism[Any]] = [
     m.GapChoice(num_labels=6, scale=2.0, noise="laplace"),
     m.LaplaceCounts(num_items=7, scale=2.0),
     m.GammaCounts(scale=2.0),
-    *(m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=0.01, relation=relation) for relation in NeighboringRelation),
     *(
-        m.TopStable(k=2, kbar=3, scale_threshold=0.5, scale_gap=1.5, scale_peel=2.0, delta=0.01, relation=relation)
+        m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=0.01, relation=relation)
+        for relation in NeighboringRelation
+    ),
+    *(
+        m.TopStable(
+            k=2,
+            kbar=3,
+            scale_threshold=0.5,
+            scale_gap=1.5,
+            scale_peel=2.0,
+            delta=0.01,
+            relation=relation,
+        )
         for relation in NeighboringRelation
     ),
 ]
@@ -134,7 +159,10 @@ def test_scores_and_noise_in_another_unit_cost_the_same(votes: Any) -> None:
         assert twice.event(relation) == votes.scaled(0.5).event(relation)
         assert scores.window(relation) == relation.count_window / 4
     counts = np.array([9, 3, 7, 7, 1, 0, 2])
-    drawn = [each(values, generator=m.seeded_generator(0)) for each, values in ((votes, counts), (scores, counts / 4))]
+    drawn = [
+        each(values, generator=m.seeded_generator(0))
+        for each, values in ((votes, counts), (scores, counts / 4))
+    ]
     moved = isinstance(votes, m.LaplaceCounts | m.GammaCounts)
     for first, second in zip(*map(np.atleast_2d, drawn), strict=True):
         np.testing.assert_allclose(first, 4 * second if moved else second)

@@ -1,4 +1,5 @@
-"""Gaps between scores of any sensitivity, whole and real: their choice, their tests, and what follows."""
+"""Gaps between scores of any sensitivity, whole and real: their choice, their tests, and what
+follows."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -9,7 +10,12 @@ from scipy.special import ndtr, ndtri
 
 from pate import mechanisms as m
 from pate.accounting import ComposedEvent, Event, NeighboringRelation, RDPAccountant
-from pate.accounting._events import FailureEvent, GaussianEvent, GaussianThresholdEvent, StabilityTestEvent
+from pate.accounting._events import (
+    FailureEvent,
+    GaussianEvent,
+    GaussianThresholdEvent,
+    StabilityTestEvent,
+)
 from pate.testing._laws import ORDERS, renyi_divergence
 from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles, test_gaps, test_stability, test_stable_top_k
@@ -18,7 +24,8 @@ ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLA
 
 
 class _OfScores:
-    """A contract on scores of ``unit`` times the counts, which move by ``max_move`` units between neighbors."""
+    """A contract on scores of ``unit`` times the counts, which move by ``max_move`` units between
+    neighbors."""
 
     max_move = 2
     unit: float = 1
@@ -30,9 +37,15 @@ class _OfScores:
     def make(self, relation: NeighboringRelation) -> Any:
         moves = self.unit * self.max_move
         votes = super().make(relation).scaled(moves)  # type: ignore[misc]
-        given = {"sensitivity": moves, "num_teachers": self.upper, "whole": isinstance(self.unit, int)}
+        given = {
+            "sensitivity": moves,
+            "num_teachers": self.upper,
+            "whole": isinstance(self.unit, int),
+        }
         given["shift"] = relation.count_window * moves
-        return replace(votes, **{each.name: given[each.name] for each in fields(votes) if each.name in given})
+        return replace(
+            votes, **{each.name: given[each.name] for each in fields(votes) if each.name in given}
+        )
 
     def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
         found: oracles.Array = super().law(mechanism, self.unit * np.asarray(scores))  # type: ignore[misc]
@@ -111,7 +124,12 @@ class TestFixedTopKByPeelingAloneInHalves(_Charged, test_stable_top_k.TestFixedT
 
 
 PANEL: dict[str, Any] = {"num_teachers": 64.0, "num_labels": 5, "whole": False}
-STABLE: dict[str, Any] = PANEL | {"scale_gap": 4.0, "sigma_test": 3.0, "delta_test": 1e-3, "shift": 2.0}
+STABLE: dict[str, Any] = PANEL | {
+    "scale_gap": 4.0,
+    "sigma_test": 3.0,
+    "delta_test": 1e-3,
+    "shift": 2.0,
+}
 TESTS: list[Any] = [
     m.StabilityTest(num_teachers=64.0, sigma=3.0, delta_test=1e-3, shift=2.0, whole=False),
     m.LaplaceStabilityTest(scale=3.0, delta_test=1e-3, shift=2.0),
@@ -138,13 +156,17 @@ def test_a_unit_changes_nothing(scores: Any, unit: float) -> None:
         assert gaps[1] == gaps[0] * unit
     for relation in NeighboringRelation:
         assert scaled.event(relation) == scores.event(relation)
-    found = [one(x, generator=m.seeded_generator(0)) for one, x in ((scores, drawn), (scaled, drawn * unit))]
+    found = [
+        one(x, generator=m.seeded_generator(0))
+        for one, x in ((scores, drawn), (scaled, drawn * unit))
+    ]
     for part, other in zip(*found, strict=True):
         np.testing.assert_array_equal(part, other)
 
 
 def test_whole_scores_cost_what_their_gaps_may_be() -> None:
-    """Three counts of each user have all gaps between those of one count, and fewer than real scores."""
+    """Three counts of each user have all gaps between those of one count, and fewer than real
+    scores."""
     one = m.StabilityTest(num_teachers=20, sigma=0.5, delta_test=1e-6, shift=1)
     three = m.StabilityTest(num_teachers=60, sigma=1.5, delta_test=1e-6, shift=3, sensitivity=3)
     real = replace(three, whole=False)
@@ -159,11 +181,19 @@ def test_whole_scores_cost_what_their_gaps_may_be() -> None:
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 20.0])
 def test_real_gaps_are_covered_and_cost_more_than_whole_ones(sigma: float) -> None:
-    """A fine grid of gaps and of moves against the curve; that of whole scores falls below, at times by 2%."""
+    """A fine grid of gaps and of moves against the curve; that of whole scores falls below, at
+    times by 2%."""
     real = m.StabilityTest(num_teachers=200.0, sigma=sigma, delta_test=1e-9, shift=1.0, whole=False)
     x = ndtri(1e-9) + np.linspace(0, 12 * sigma + 1, 500) / sigma
-    laws = [np.column_stack((ndtr(x + move), ndtr(-x - move))) for move in np.array([0, 0.4, 0.9, 1]) / sigma]
-    found = [renyi_divergence(*each).max(axis=0) for law in laws[1:] for each in ((laws[0], law), (law, laws[0]))]
+    laws = [
+        np.column_stack((ndtr(x + move), ndtr(-x - move)))
+        for move in np.array([0, 0.4, 0.9, 1]) / sigma
+    ]
+    found = [
+        renyi_divergence(*each).max(axis=0)
+        for law in laws[1:]
+        for each in ((laws[0], law), (law, laws[0]))
+    ]
     worst, curve = np.max(found, axis=0), real.event(ADD).cost(ORDERS).rdp
     assert (worst <= curve).all()
     assert (worst > 0.99 * curve)[6 * sigma > ORDERS].all()
@@ -183,12 +213,16 @@ def test_events_of_scores() -> None:
         delta = max(1e-6, float(real.probability(window)))
         parts = (
             GaussianThresholdEvent(noise_multiplier=6 / window, neighboring_relation=relation),
-            FailureEvent(delta=delta, tail="normal", step=window / 6, neighboring_relation=relation),
+            FailureEvent(
+                delta=delta, tail="normal", step=window / 6, neighboring_relation=relation
+            ),
         )
         assert real.event(relation) == ComposedEvent(events=parts)
         assert event.cost(ORDERS).delta0 == pytest.approx(real.event(relation).cost(ORDERS).delta0)
     assert replace(counts, sensitivity=1.0).event(ADD).window is None  # type: ignore[attr-defined]
-    often = m.StabilityTest(num_teachers=60, sigma=0.1, delta_test=1e-6, shift=1.0, whole=False, sensitivity=9.0)
+    often = m.StabilityTest(
+        num_teachers=60, sigma=0.1, delta_test=1e-6, shift=1.0, whole=False, sensitivity=9.0
+    )
     assert often.event(REPLACE).cost(ORDERS).delta0 == pytest.approx(1)
 
 
@@ -204,7 +238,10 @@ def test_a_window_counts_sensitivities() -> None:
 
 def test_gaps_of_real_scores() -> None:
     order, gaps = m.sort_counts([[0.5, 0.75, 0.5], [1.0, 0.0, 1.0]], upper=2.0, whole=False)
-    assert order.tolist() == [[1, 0, 2], [0, 2, 1]] and gaps.tolist() == [[1.25, 0.25, 0, 0.5], [1, 0, 1, 0]]
+    assert order.tolist() == [[1, 0, 2], [0, 2, 1]] and gaps.tolist() == [
+        [1.25, 0.25, 0, 0.5],
+        [1, 0, 1, 0],
+    ]
     # a bound far above the scores takes none of their digits
     assert m.sort_counts([0.3, 0.1], upper=1e15, whole=False).gaps[1] == 0.3 - 0.1
 
@@ -220,7 +257,9 @@ def test_gaps_of_real_scores() -> None:
 )
 def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        m.StabilityTest(**{"num_teachers": 9, "sigma": 1.0, "delta_test": 0.1, "shift": 1} | arguments)
+        m.StabilityTest(
+            **{"num_teachers": 9, "sigma": 1.0, "delta_test": 0.1, "shift": 1} | arguments
+        )
     assert str(caught.value) == message
 
 
@@ -231,7 +270,11 @@ def test_scores_that_are_refused() -> None:
     assert scores(row, generator=m.seeded_generator(0))[1].shape == ()
     for mechanism, given, message in (
         (whole, row, "Expected integer counts, got dtype='float64'"),
-        (scores, [0.5, 1.5, 64.25, 2.0, 0.0], "Expected counts in 0..64.0, got minimum=0.0, maximum=64.25"),
+        (
+            scores,
+            [0.5, 1.5, 64.25, 2.0, 0.0],
+            "Expected counts in 0..64.0, got minimum=0.0, maximum=64.25",
+        ),
     ):
         with pytest.raises(ValueError) as caught:
             mechanism(given, generator=m.seeded_generator(0))
@@ -240,12 +283,19 @@ def test_scores_that_are_refused() -> None:
 
 def test_a_bound_that_rounds_gaps_is_refused() -> None:
     """At 2^50 a move of one sensitivity may turn a gap by 122 of them, and the choice with it."""
-    given: dict[str, Any] = STABLE | {"scale_gap": 1e-3, "sigma_test": 1e-3, "shift": 1e-3, "sensitivity": 1e-3}
+    given: dict[str, Any] = STABLE | {
+        "scale_gap": 1e-3,
+        "sigma_test": 1e-3,
+        "shift": 1e-3,
+        "sensitivity": 1e-3,
+    }
     gaps = [m.sort_counts([h], upper=2.0**50, whole=False).gaps[0] for h in (0.062, 0.063)]
     assert gaps[0] - gaps[1] > 100 * given["sensitivity"]
     for most in (2.0**22, 2**32 * 1e-3):
         m.StableTopKMechanism(**given | {"num_teachers": most})
-    with pytest.raises(ValueError, match=r"^Expected num_teachers <= 4294967\.296, got num_teachers=8388608\.0$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected num_teachers <= 4294967\.296, got num_teachers=8388608\.0$"
+    ):
         m.StableTopKMechanism(**given | {"num_teachers": 2.0**23})
     with pytest.raises(ValueError, match=r"^Expected num_teachers <= 4294967\.296, "):
         m.FixedTopKMechanism(k=2, pull=1.0, scale_peel=1e-3, **STABLE | {"num_teachers": 2.0**23})
@@ -261,8 +311,12 @@ def test_what_real_gaps_cost_beside_whole_ones_is_what_the_page_says() -> None:
 
     for sigma in (0.3, 3.0, 10.0):
         for count in (10, 100, 1000):
-            test = m.StabilityTest(num_teachers=200, sigma=sigma, delta_test=1e-6 / (4 * count), shift=1)
-            whole, real = (epsilon(each.event(ADD), count) for each in (test, replace(test, whole=False)))
+            test = m.StabilityTest(
+                num_teachers=200, sigma=sigma, delta_test=1e-6 / (4 * count), shift=1
+            )
+            whole, real = (
+                epsilon(each.event(ADD), count) for each in (test, replace(test, whole=False))
+            )
             rises[sigma, count] = real / whole - 1
             noise = GaussianEvent(neighboring_relation=ADD, noise_multiplier=sigma)
             gaussian.append(epsilon(noise, count, 0.75e-6) / real - 1)

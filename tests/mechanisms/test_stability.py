@@ -38,7 +38,10 @@ class TestStabilityTest(MechanismContract):
 
     def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
         return m.StabilityTest(
-            num_teachers=self.max_count, sigma=self.sigma, delta_test=self.delta, shift=relation.count_window
+            num_teachers=self.max_count,
+            sigma=self.sigma,
+            delta_test=self.delta,
+            shift=relation.count_window,
         )
 
     def outcomes(self) -> list[tuple[int, ...]]:
@@ -90,7 +93,9 @@ def test_gaps_pass_with_the_probability_that_is_foretold(delta: float) -> None:
     ):
         passed = test(np.tile(gaps, (4000, 1)), generator=m.seeded_generator(1)).mean(axis=0)
         expected = test.probability(gaps)
-        assert (np.abs(passed - expected) <= 4.5 * np.sqrt(expected * (1 - expected) / 4000) + 1e-9).all()
+        assert (
+            np.abs(passed - expected) <= 4.5 * np.sqrt(expected * (1 - expected) / 4000) + 1e-9
+        ).all()
         assert np.ptp(expected) > 0.2
 
 
@@ -100,8 +105,12 @@ def test_that_probability_is_the_one_of_the_law() -> None:
     lead = np.maximum(gaps - 2, 0) / 1.5
     normal = m.StabilityTest(num_teachers=9, sigma=1.5, **settings).probability(gaps)
     laplace = m.LaplaceStabilityTest(scale=1.5, **settings).probability(gaps)
-    np.testing.assert_allclose(normal, oracles.NOISES["gaussian"][2](-ndtri(0.1) - lead), rtol=1e-12)
-    np.testing.assert_allclose(laplace, oracles.NOISES["laplace"][2](-math.log(0.2) - lead), rtol=1e-12)
+    np.testing.assert_allclose(
+        normal, oracles.NOISES["gaussian"][2](-ndtri(0.1) - lead), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        laplace, oracles.NOISES["laplace"][2](-math.log(0.2) - lead), rtol=1e-12
+    )
 
 
 def test_gaps_below_a_small_bound_are_tested() -> None:
@@ -123,7 +132,10 @@ def test_half_the_probability_of_failure_is_refuted(relation: NeighboringRelatio
     class Halved(TestStabilityTest):
         def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
             return _HalfTheFailures(
-                num_teachers=self.max_count, sigma=self.sigma, delta_test=self.delta, shift=relation.count_window
+                num_teachers=self.max_count,
+                sigma=self.sigma,
+                delta_test=self.delta,
+                shift=relation.count_window,
             )
 
     with pytest.raises(AssertionError):
@@ -141,7 +153,9 @@ def test_an_unstable_gap_passes_as_often_as_it_may(shift: int) -> None:
     draws, delta = 20_000, 0.1
     low, high = binom.ppf([1e-6, 1 - 1e-6], draws, delta)
     for test in both(3.0, delta_test=delta, shift=shift):
-        passed = test(np.repeat([[-3, 0, shift]], draws, axis=0), generator=m.seeded_generator(0)).sum(axis=0)
+        passed = test(
+            np.repeat([[-3, 0, shift]], draws, axis=0), generator=m.seeded_generator(0)
+        ).sum(axis=0)
         assert ((passed >= low) & (passed <= high)).all()
 
 
@@ -154,7 +168,9 @@ def test_a_gap_passes_when_it_is_wide_against_the_noise(noise: float) -> None:
 
 def test_a_test_of_real_gaps_that_always_fails_still_has_an_event() -> None:
     """A gap of one sensitivity passes with a probability of 1 in floats, and no delta is 1."""
-    test = m.StabilityTest(num_teachers=9.5, sigma=0.01, delta_test=0.1, shift=0.5, window=3.5, whole=False)
+    test = m.StabilityTest(
+        num_teachers=9.5, sigma=0.01, delta_test=0.1, shift=0.5, window=3.5, whole=False
+    )
     assert test.probability(3.5) == 1
     cost = test.event(NeighboringRelation.REPLACE_RECORD).cost()
     assert 1 - 1e-9 < cost.delta0 < 1
@@ -165,7 +181,8 @@ def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
     """The maximum in its curve runs over half votes up to the number of teachers."""
     test = m.StabilityTest(num_teachers=10, sigma=0.3, delta_test=1e-9, shift=2)
     with pytest.raises(
-        ValueError, match=r"^Expected gaps (in whole or half|of at most 10) votes, got gaps='(others|larger ones)'$"
+        ValueError,
+        match=r"^Expected gaps (in whole or half|of at most 10) votes, got gaps='(others|larger ones)'$",
     ):
         test([3.0, gap], generator=m.seeded_generator(0))
     distances = m.StabilityTest(num_teachers=1, sigma=0.3, delta_test=1e-9, shift=1, window=1)
@@ -194,7 +211,9 @@ def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None
 
 @pytest.mark.parametrize(("name", "value"), [("num_teachers", 0), ("window", 0.5)])
 def test_gaussian_tests_that_are_refused(name: str, value: float) -> None:
-    given: dict[str, Any] = {"num_teachers": 9, "sigma": 1.0, "delta_test": 0.1, "shift": 1} | {name: value}
+    given: dict[str, Any] = {"num_teachers": 9, "sigma": 1.0, "delta_test": 0.1, "shift": 1} | {
+        name: value
+    }
     with pytest.raises(ValueError, match=f"^Expected an integer {name} >= 1, got {name}={value}$"):
         m.StabilityTest(**given)
 
@@ -206,7 +225,8 @@ def test_gaps_that_are_refused() -> None:
 
 
 def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
-    """A test that subtracts 1 lets a gap of 2 pass more often: with the chance that the noise exceeds what is left."""
+    """A test that subtracts 1 lets a gap of 2 pass more often: with the chance that the noise
+    exceeds what is left."""
 
     def event(relation: NeighboringRelation, scale: float, delta_test: float = 1e-3) -> Event:
         return m.LaplaceStabilityTest(scale=scale, delta_test=delta_test, shift=1).event(relation)
@@ -215,7 +235,9 @@ def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
         found = event(relation, 4.0)
         assert found.cost().delta0 == pytest.approx(expected)
         assert isinstance(found, ComposedEvent)
-        assert found.events[0] == PureDPEvent(neighboring_relation=relation, epsilon=relation.count_window / 4)
+        assert found.events[0] == PureDPEvent(
+            neighboring_relation=relation, epsilon=relation.count_window / 4
+        )
     assert event(REPLACE, 1e-6).cost().delta0 == pytest.approx(1)
     likely = event(REPLACE, 0.1, 0.4)
     assert likely.cost().delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)
@@ -225,11 +247,15 @@ def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
 def test_an_unstable_gap_passes_laplace_noise_as_often_as_delta_says(delta: float) -> None:
     test = m.LaplaceStabilityTest(scale=3.0, delta_test=delta, shift=2)
     assert float(test.probability(np.array(2.0))) == pytest.approx(delta, rel=1e-9)
-    assert test.event(NeighboringRelation.REPLACE_RECORD).cost().delta0 == pytest.approx(delta, rel=1e-9)
+    assert test.event(NeighboringRelation.REPLACE_RECORD).cost().delta0 == pytest.approx(
+        delta, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("teachers", [1, 2, 5])
-def test_laplace_noise_fails_for_a_unit_of_more_teachers_as_often_as_its_event_says(teachers: int) -> None:
+def test_laplace_noise_fails_for_a_unit_of_more_teachers_as_often_as_its_event_says(
+    teachers: int,
+) -> None:
     """A gap that so many teachers can undo is wider by the window of each."""
     test = m.LaplaceStabilityTest(scale=5.0, delta_test=1e-4, shift=1)
     exact = float(test.probability(np.array(float(teachers))))

@@ -20,7 +20,12 @@ from tests.mechanisms.scripted import Scripted
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 PANEL: dict[str, Any] = {"num_teachers": 100, "num_labels": 4}
-STABLE: dict[str, Any] = PANEL | {"scale_gap": 2.0, "sigma_test": 2.0, "delta_test": 1e-3, "shift": 2}
+STABLE: dict[str, Any] = PANEL | {
+    "scale_gap": 2.0,
+    "sigma_test": 2.0,
+    "delta_test": 1e-3,
+    "shift": 2,
+}
 FIXED: dict[str, Any] = STABLE | {"k": 2, "pull": 1.0, "scale_peel": 2.0}
 COUNTS = np.array([[90, 3, 80, 9], [50, 50, 50, 50], [0, 100, 0, 100]])
 
@@ -37,7 +42,12 @@ class TestStableTopK(MechanismContract):
         return self.max_count
 
     def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
-        noise = {"scale_gap": 2.0, "sigma_test": 1.5, "delta_test": 0.02, "shift": relation.count_window}
+        noise = {
+            "scale_gap": 2.0,
+            "sigma_test": 1.5,
+            "delta_test": 0.02,
+            "shift": relation.count_window,
+        }
         return {"num_teachers": self.max_count, "num_labels": self.num_items} | noise
 
     def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
@@ -112,7 +122,9 @@ class TestFixedTopK(TestStableTopK):
     extra: Mapping[str, Any] = MappingProxyType({})
 
     def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
-        return m.FixedTopKMechanism(k=self.k, pull=1.0, scale_peel=1.2, **self.settings(relation), **self.extra)
+        return m.FixedTopKMechanism(
+            k=self.k, pull=1.0, scale_peel=1.2, **self.settings(relation), **self.extra
+        )
 
     def law(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array) -> oracles.Array:
         q = np.array(oracles.gaps(scores.tolist(), self.upper), dtype=float)
@@ -124,7 +136,9 @@ class TestFixedTopK(TestStableTopK):
             if mechanism.fallback:
                 peels = oracles.sequences(self.num_items, k)
                 utilities = tuple(scores / mechanism.scale_peel)
-                for peel, p in zip(peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True):
+                for peel, p in zip(
+                    peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True
+                ):
                     members = tuple(int(i in peel) for i in range(self.num_items))
                     law[(*members, 0)] += chance * (1 - passing) * p
             else:
@@ -137,20 +151,32 @@ class TestFixedTopK(TestStableTopK):
             else:
                 pool, rounds, sign = inside, k, 1
             peels = oracles.sequences(len(pool), rounds)
-            scale = mechanism.scale_peel * (math.sqrt(rounds / k) if mechanism.peel_by_root else 1.0)
+            scale = mechanism.scale_peel * (
+                math.sqrt(rounds / k) if mechanism.peel_by_root else 1.0
+            )
             utilities = tuple(sign * scores[i] / scale for i in pool) if rounds else ()
-            for peel, p in zip(peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True):
+            for peel, p in zip(
+                peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True
+            ):
                 picked = {pool[i] for i in peel}
-                chosen = set(inside) | picked if j <= k else (set(inside) - picked if sign < 0 else picked)
+                chosen = (
+                    set(inside) | picked
+                    if j <= k
+                    else (set(inside) - picked if sign < 0 else picked)
+                )
                 members = tuple(int(i in chosen) for i in range(self.num_items))
                 law[(*members, 1)] += chance * passing * p
         return np.array(list(law.values()))
 
-    def select(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array, generator: np.random.Generator) -> Any:
+    def select(
+        self, mechanism: m.FixedTopKMechanism, scores: oracles.Array, generator: np.random.Generator
+    ) -> Any:
         members, released, rounds = mechanism(np.atleast_2d(scores), generator=generator)
         answered = released | mechanism.fallback
         assert (members.sum(axis=1) == self.k * answered).all()
-        assert (rounds <= self.k * answered).all() and (rounds[answered & ~released] == self.k).all()
+        assert (rounds <= self.k * answered).all() and (
+            rounds[answered & ~released] == self.k
+        ).all()
         return np.column_stack((members, released)).astype(int)
 
 
@@ -183,13 +209,18 @@ class TestFixedTopKByPeelingAlone(TestFixedTopK):
     extra = MappingProxyType({"fallback": True})
 
     def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
-        return super().settings(relation) | {"scale_gap": 100.0, "sigma_test": 100.0, "delta_test": 1e-9}
+        return super().settings(relation) | {
+            "scale_gap": 100.0,
+            "sigma_test": 100.0,
+            "delta_test": 1e-9,
+        }
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 @pytest.mark.parametrize("by_root", [False, True])
 def test_every_rank_is_peeled_by_its_law(k: int, by_root: bool) -> None:
-    """One wide gap after another is chosen, of five labels; noise of the peeling reaches across it."""
+    """One wide gap after another is chosen, of five labels; noise of the peeling reaches across
+    it."""
 
     class Five(TestFixedTopK):
         num_items = 5
@@ -197,8 +228,8 @@ def test_every_rank_is_peeled_by_its_law(k: int, by_root: bool) -> None:
 
     draws, levels = 3000, np.array([210, 0, 10, 5, 200])
     noise = {"scale_gap": 10.0, "sigma_test": 10.0, "scale_peel": 150.0}
-    panel = {"num_teachers": 1210, "num_labels": 5, "k": k, "pull": 0.0, "peel_by_root": by_root}
-    mechanism = m.FixedTopKMechanism(**FIXED | panel | noise)
+    shape = {"num_teachers": 1210, "num_labels": 5, "k": k, "pull": 0.0, "peel_by_root": by_root}
+    mechanism = m.FixedTopKMechanism(**FIXED | shape | noise)
     rows = np.array([levels + 800 * (np.arange(5) < j) for j in range(6)])
     drawn = mechanism(np.repeat(rows, draws, axis=0), generator=m.seeded_generator(0))
     assert drawn.released.all()
@@ -257,8 +288,12 @@ def test_counts_that_are_refused(run: Any, counts: Any, message: str) -> None:
 def test_an_event_is_that_of_the_choice_and_that_of_the_test() -> None:
     for noise in ("gumbel", "gaussian"):
         mechanism = m.StableTopKMechanism(**STABLE | {"allow_empty": False, "noise": noise})
-        assert mechanism.choice == m.GapChoice(num_labels=4, scale=2.0, allow_empty=False, noise=mechanism.noise)
-        assert mechanism.test == m.StabilityTest(num_teachers=100, sigma=2.0, delta_test=1e-3, shift=2)
+        assert mechanism.choice == m.GapChoice(
+            num_labels=4, scale=2.0, allow_empty=False, noise=mechanism.noise
+        )
+        assert mechanism.test == m.StabilityTest(
+            num_teachers=100, sigma=2.0, delta_test=1e-3, shift=2
+        )
         for relation in NeighboringRelation:
             parts = (mechanism.choice.event(relation), mechanism.test.event(relation))
             assert mechanism.event(relation) == ComposedEvent(events=parts)
@@ -274,14 +309,17 @@ def test_little_noise_releases_the_set_above_the_widest_gap(noise: str) -> None:
 
 @pytest.mark.parametrize("allow_empty", [False, True])
 def test_equal_counts_without_a_majority_release_nothing(allow_empty: bool) -> None:
-    members, released = stable(np.full((200, 5), 50), num_labels=5, delta_test=1e-9, allow_empty=allow_empty)
+    members, released = stable(
+        np.full((200, 5), 50), num_labels=5, delta_test=1e-9, allow_empty=allow_empty
+    )
     assert not released.any() and not members.any()
 
 
 @pytest.mark.parametrize(("shift", "weight"), [(1, 1), (2, 2), (3, 2)])
 @pytest.mark.parametrize("num_teachers", [99, 100])
 def test_none_and_all_are_answered_by_majority(shift: int, weight: int, num_teachers: int) -> None:
-    """Their gaps are compared with those between labels: a label is given from a quarter or a third of T on."""
+    """Their gaps are compared with those between labels: a label is given from a quarter or a third
+    of T on."""
     quiet = {"scale_gap": 1e-3, "sigma_test": 1e-3, "num_teachers": num_teachers, "shift": shift}
     alone = math.ceil(num_teachers * (weight / (2 + 2 * weight)) + 0.1)
     rows = [[alone, 0, 0, 0], [alone - 2, 0, 0, 0], [num_teachers] * 4, [0] * 4]
@@ -303,8 +341,12 @@ def test_a_weight_of_majorities_that_is_refused(weight: Any) -> None:
 
 
 def test_a_doubled_majority_has_its_window_under_both_relations() -> None:
-    """What is run for REPLACE_RECORD costs as much under ADD_REMOVE_TEACHER, unless none and all are left out."""
-    doubled, single = m.StableTopKMechanism(**STABLE), m.StableTopKMechanism(**STABLE | {"shift": 1})
+    """What is run for REPLACE_RECORD costs as much under ADD_REMOVE_TEACHER, unless none and all
+    are left out."""
+    doubled, single = (
+        m.StableTopKMechanism(**STABLE),
+        m.StableTopKMechanism(**STABLE | {"shift": 1}),
+    )
     np.testing.assert_array_equal(doubled.event(ADD).cost().rdp, doubled.event(REPLACE).cost().rdp)
     assert doubled.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=2.0)
     assert single.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=1.0)
@@ -314,14 +356,20 @@ def test_a_doubled_majority_has_its_window_under_both_relations() -> None:
 
 
 def test_seeded_releases_of_many_rows_stay_as_they_are() -> None:
-    """Rows of a later part change nothing in those before it; Gaussian noise of all rows is drawn at once."""
+    """Rows of a later part change nothing in those before it; Gaussian noise of all rows is drawn
+    at once."""
     rows = np.random.default_rng(0).integers(0, 101, (1100, 4))
     for given, kept in zip(stable(rows), stable(rows[:1024]), strict=True):
         np.testing.assert_array_equal(given[:1024], kept)
-    mechanism, generator = m.StableTopKMechanism(**STABLE | {"noise": "gaussian"}), m.seeded_generator(0)
+    mechanism, generator = (
+        m.StableTopKMechanism(**STABLE | {"noise": "gaussian"}),
+        m.seeded_generator(0),
+    )
     gaps = m.sort_counts(rows, upper=100, majority_weight=2).gaps
     chosen = mechanism.choice(gaps, generator=generator)
-    passed = mechanism.test(np.take_along_axis(gaps, chosen[:, None], axis=1)[:, 0], generator=generator)
+    passed = mechanism.test(
+        np.take_along_axis(gaps, chosen[:, None], axis=1)[:, 0], generator=generator
+    )
     members, released = stable(rows, noise="gaussian")
     np.testing.assert_array_equal(released, passed)
     np.testing.assert_array_equal(members.sum(axis=1), chosen * passed)
@@ -383,7 +431,9 @@ def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
 
 def test_a_row_that_fails_falls_back_on_the_peeling_of_all() -> None:
     counts = np.tile([60, 50, 40, 30], (4000, 1))
-    members, released, rounds = fixed(counts, sigma_test=100.0, delta_test=1e-9, fallback=True, scale_peel=1e-3)
+    members, released, rounds = fixed(
+        counts, sigma_test=100.0, delta_test=1e-9, fallback=True, scale_peel=1e-3
+    )
     assert not released.any() and (rounds == 2).all()
     assert (members == [True, True, False, False]).all()
     without = fixed(counts, sigma_test=100.0, delta_test=1e-9, scale_peel=1e-3)
@@ -395,19 +445,28 @@ def test_rows_that_pass_are_the_same_with_a_fallback() -> None:
     without, behind = fixed(counts, **noise), fixed(counts, fallback=True, **noise)
     np.testing.assert_array_equal(without.released, behind.released)
     assert 0 < without.released.mean() < 1
-    np.testing.assert_array_equal(without.members[without.released], behind.members[without.released])
+    np.testing.assert_array_equal(
+        without.members[without.released], behind.members[without.released]
+    )
     assert (behind.members.sum(axis=1) == 2).all()
 
 
 @pytest.mark.parametrize("by_root", [False, True])
 @pytest.mark.parametrize("fallback", [False, True])
 @pytest.mark.parametrize("zeros", [[0], [2], [1], [0, 1, 2, 3]])
-def test_no_uniform_number_exchanges_labels_that_passed(by_root: bool, fallback: bool, zeros: list[int]) -> None:
-    """The set that passed has k labels: none is peeled, whatever the numbers for it are, 0 among them."""
+def test_no_uniform_number_exchanges_labels_that_passed(
+    by_root: bool, fallback: bool, zeros: list[int]
+) -> None:
+    """The set that passed has k labels: none is peeled, whatever the numbers for it are, 0 among
+    them."""
     peel = np.full((1, 4), 0.5)
     peel[0, zeros] = 0.0
     generator = Scripted(np.full((1, 5), 0.5), np.full((1, 2), 0.5), peel)
-    options: dict[str, Any] = {"peel_by_root": by_root, "fallback": fallback, "test_noise": "laplace"}
+    options: dict[str, Any] = {
+        "peel_by_root": by_root,
+        "fallback": fallback,
+        "test_noise": "laplace",
+    }
     mechanism = m.FixedTopKMechanism(**FIXED | {"sigma_test": 0.1} | options)
     members, released, rounds = mechanism(COUNTS[:1], generator=generator)
     assert released and rounds == 0 and members.tolist() == [[True, False, True, False]]
@@ -422,20 +481,33 @@ def test_fewer_rounds_with_less_noise_never_cost_more_than_k(scale: float) -> No
         np.testing.assert_allclose(reserved.rdp, peeled[-1].rdp, rtol=1e-12)
         assert reserved.mu_squared == pytest.approx(peeled[-1].mu_squared, rel=1e-12)
         # fewer are wider, and no width holds them all
-        assert all((fewer.among_many <= reserved.among_many * (1 + 1e-12)).all() for fewer in peeled)
+        assert all(
+            (fewer.among_many <= reserved.among_many * (1 + 1e-12)).all() for fewer in peeled
+        )
         for less, more in itertools.pairwise(peeled):
-            assert (less.rdp <= more.rdp * (1 + 1e-12)).all() and less.mu_squared <= more.mu_squared * (1 + 1e-12)
+            assert (
+                less.rdp <= more.rdp * (1 + 1e-12)
+            ).all() and less.mu_squared <= more.mu_squared * (1 + 1e-12)
         if scale == 1e4:
             first, last = (each.rdp[:128] - stable.rdp[:128] for each in (peeled[0], peeled[-1]))
             np.testing.assert_allclose(first, last, rtol=1e-4)
 
 
 def test_a_panel_of_any_size_peels_by_the_law_of_small_counts() -> None:
-    """Two labels have nearly all the votes, and one of two others is peeled: a vote is three scales and a third."""
+    """Two labels have nearly all the votes, and one of two others is peeled: a vote is three scales
+    and a third."""
     huge = 2**52
-    settings = FIXED | {"num_teachers": huge, "sigma_test": 1.0, "k": 3, "scale_gap": 1.0, "scale_peel": 0.3}
+    settings = FIXED | {
+        "num_teachers": huge,
+        "sigma_test": 1.0,
+        "k": 3,
+        "scale_gap": 1.0,
+        "scale_peel": 0.3,
+    }
     rows = np.tile([huge, huge - 3, 8, 9], (2_000, 1))
-    members, passed, rounds = m.FixedTopKMechanism(**settings)(rows, generator=m.seeded_generator(4))
+    members, passed, rounds = m.FixedTopKMechanism(**settings)(
+        rows, generator=m.seeded_generator(4)
+    )
     assert passed.all() and members[:, :2].all() and (rounds == 1).all()
     share, expected = members[:, 3].mean(), 1 / (1 + math.exp(-1 / 0.3))
     assert abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / len(rows))

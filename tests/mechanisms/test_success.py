@@ -1,4 +1,5 @@
-"""The gaps that a planner asks for: against the laws of the mechanisms, and against the bounds of the papers."""
+"""The gaps that a planner asks for: against the laws of the mechanisms, and against the bounds of
+the papers."""
 
 import itertools
 import math
@@ -30,7 +31,9 @@ MAKERS: dict[str, Callable[[int], TopKMechanism]] = {
     "canonical, gamma 0.3": lambda k: canonical(k, gamma=0.3),
     "canonical, published": lambda k: canonical(k, gamma=0.4, loss="published"),
     "canonical, exponential": lambda k: canonical(k, noise="exponential"),
-    "canonical, published, exponential": lambda k: canonical(k, noise="exponential", loss="published"),
+    "canonical, published, exponential": lambda k: canonical(
+        k, noise="exponential", loss="published"
+    ),
     "joint": lambda k: m.JointMechanism(k=k, scale=SCALE),
     "joint, exponential": lambda k: m.JointMechanism(k=k, scale=SCALE, noise="exponential"),
     "peeling": lambda k: m.GumbelPeeling(k=k, scale=SCALE),
@@ -51,7 +54,9 @@ def top_chance(mechanism: TopKMechanism, scores: tuple[float, ...]) -> float:
     if isinstance(mechanism, m.CanonicalMechanism):
         choice = oracles.softmax if mechanism.noise == "gumbel" else oracles.flip_law
         utilities = oracles.subset_utilities(scores, k, mechanism.gamma, mechanism.loss)
-        return float(choice(utilities / mechanism.scale)[oracles.sets(d, k).index(tuple(sorted(top)))])
+        return float(
+            choice(utilities / mechanism.scale)[oracles.sets(d, k).index(tuple(sorted(top)))]
+        )
     scaled = tuple(score / mechanism.scale for score in scores)
     if isinstance(mechanism, m.NoisyTopK):
         law = oracles.one_shot_set_law(scaled, k, mechanism.noise)
@@ -65,7 +70,9 @@ def top_chance(mechanism: TopKMechanism, scores: tuple[float, ...]) -> float:
     else:
         choice = oracles.softmax if isinstance(mechanism, m.GumbelPeeling) else oracles.flip_law
         law = oracles.peel_law(scaled, listing, choice)
-    return float(sum(chance for chosen, chance in zip(listing, law, strict=True) if set(chosen) == top))
+    return float(
+        sum(chance for chosen, chance in zip(listing, law, strict=True) if set(chosen) == top)
+    )
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -74,20 +81,30 @@ def test_a_step_profile_finds_the_top_so_often(name: str) -> None:
         mechanism = MAKERS[name](k)
         scores = (gap,) * k + (0.0,) * (ITEMS - k)
         found = m.top_k_probability(mechanism, gap=gap, num_items=ITEMS)
-        assert found == pytest.approx(top_chance(mechanism, scores), abs=2e-4 if "Laplace" in name else 2e-5)
+        assert found == pytest.approx(
+            top_chance(mechanism, scores), abs=2e-4 if "Laplace" in name else 2e-5
+        )
 
 
 @pytest.mark.parametrize(("k", "kbar"), [(1, 3), (2, 2), (2, 4)])
 def test_how_often_a_limited_domain_lists_the_top(k: int, kbar: int) -> None:
     """A step profile is the worst for it, too."""
     relation = NeighboringRelation.REPLACE_RECORD
-    mechanism = m.LimitedDomain(k=k, kbar=kbar, scale=SCALE, delta=0.2, relation=relation, sensitivity=0.5)
+    mechanism = m.LimitedDomain(
+        k=k, kbar=kbar, scale=SCALE, delta=0.2, relation=relation, sensitivity=0.5
+    )
     contract = test_limited_domain.TestLimitedDomain()
     contract.num_items, contract.k = ITEMS, k
 
     def whole(scores: tuple[float, ...]) -> float:
         law = contract.law(mechanism, np.array(scores))
-        return float(sum(law[i] for i, listed in enumerate(contract.outcomes()) if set(listed) == set(range(k))))
+        return float(
+            sum(
+                law[i]
+                for i, listed in enumerate(contract.outcomes())
+                if set(listed) == set(range(k))
+            )
+        )
 
     for gap in (0.0, 2.0, 6.0):
         found = m.top_k_probability(mechanism, gap=gap, num_items=ITEMS)
@@ -130,8 +147,12 @@ def test_canonical_gap_has_a_closed_form(k: int, d: int, probability: float) -> 
     log_sets = math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
     gap = m.gap_for_top_k(canonical(k), probability=probability, num_items=d)
     others = math.log(math.expm1(log_sets)) if log_sets < 30 else log_sets
-    assert gap == pytest.approx(SCALE * (others + math.log(probability / (1 - probability))), rel=1e-7)
-    published = m.gap_for_top_k(canonical(k, loss="published"), probability=probability, num_items=d)
+    assert gap == pytest.approx(
+        SCALE * (others + math.log(probability / (1 - probability))), rel=1e-7
+    )
+    published = m.gap_for_top_k(
+        canonical(k, loss="published"), probability=probability, num_items=d
+    )
     assert published == pytest.approx(2 * gap, rel=1e-7)  # at gamma 1/2
 
 
@@ -139,8 +160,9 @@ def test_canonical_gap_has_a_closed_form(k: int, d: int, probability: float) -> 
 def test_bounds_of_the_papers_are_never_smaller(probability: float) -> None:
     """The exponential mechanism loses more than ``s (log n + log(1/beta))`` with probability beta at most.
 
-    So say McSherry & Talwar (2007) and Dwork & Roth (2014), Corollary 3.12: of one choice among all subsets, one among
-    all sequences, and k choices of beta / k each. McKenna & Sheldon (2020): permute-and-flip errs no more often.
+    So say McSherry & Talwar (2007) and Dwork & Roth (2014), Corollary 3.12: of one choice among all
+    subsets, one among all sequences, and k choices of beta / k each. McKenna & Sheldon (2020):
+    permute-and-flip errs no more often.
     """
     beta = 1 - probability
     for k, d in ((1, 10), (3, 40), (20, 40), (100, 5000)):
@@ -154,9 +176,13 @@ def test_bounds_of_the_papers_are_never_smaller(probability: float) -> None:
         for name, bound in bounds.items():
             gap = m.gap_for_top_k(MAKERS[name](k), probability=probability, num_items=d)
             assert gap <= SCALE * bound * (1 + 1e-9), (name, k, d)
-        for ours, than in (("permute-and-flip", "peeling"), ("canonical, exponential", "canonical")):
+        for ours, than in (
+            ("permute-and-flip", "peeling"),
+            ("canonical, exponential", "canonical"),
+        ):
             flip, soft = (
-                m.gap_for_top_k(MAKERS[name](k), probability=probability, num_items=d) for name in (ours, than)
+                m.gap_for_top_k(MAKERS[name](k), probability=probability, num_items=d)
+                for name in (ours, than)
             )
             assert flip <= soft * (1 + 1e-6)
 
@@ -164,7 +190,8 @@ def test_bounds_of_the_papers_are_never_smaller(probability: float) -> None:
 def test_one_item_is_one_choice_for_all() -> None:
     """With k = 1 canonical, joint and peeling are the exponential mechanism."""
     gaps = [
-        m.gap_for_top_k(MAKERS[name](1), probability=0.9, num_items=40) for name in ("canonical", "joint", "peeling")
+        m.gap_for_top_k(MAKERS[name](1), probability=0.9, num_items=40)
+        for name in ("canonical", "joint", "peeling")
     ]
     assert gaps == pytest.approx([SCALE * (math.log(39) + math.log(9))] * 3, rel=1e-7)
 
@@ -175,7 +202,13 @@ def test_of_items_without_a_gap_each_is_as_likely(name: str) -> None:
 
 
 def test_all_items_need_no_gap() -> None:
-    for name in ("joint", "peeling", "permute-and-flip", "one-shot Laplace", "one-shot exponential"):
+    for name in (
+        "joint",
+        "peeling",
+        "permute-and-flip",
+        "one-shot Laplace",
+        "one-shot exponential",
+    ):
         assert m.gap_for_top_k(MAKERS[name](7), probability=0.999, num_items=7) == 0
 
 
@@ -207,10 +240,13 @@ def test_gaps_of_tests_are_quantiles() -> None:
 
 
 def test_tail_bounds_ask_for_no_smaller_gap_of_a_test() -> None:
-    """Zhu & Wang (2022) take ``sqrt(2 log(1/x))`` for quantiles of the normal law, which exceeds the exact ones."""
+    """Zhu & Wang (2022) take ``sqrt(2 log(1/x))`` for quantiles of the normal law, which exceeds
+    the exact ones."""
     for delta_test, beta in ((1e-9, 0.1), (1e-3, 0.01), (1e-6, 0.4)):
         test = m.StabilityTest(num_teachers=10_000, sigma=30.0, delta_test=delta_test, shift=1)
-        bound = 1 + 30 * (math.sqrt(2 * math.log(1 / delta_test)) + math.sqrt(2 * math.log(1 / beta)))
+        bound = 1 + 30 * (
+            math.sqrt(2 * math.log(1 / delta_test)) + math.sqrt(2 * math.log(1 / beta))
+        )
         assert m.gap_for_answer(test, probability=1 - beta) <= bound
 
 
@@ -218,14 +254,20 @@ def test_stable_top_k_answers_by_choice_and_test() -> None:
     mechanism = m.StableTopKMechanism(
         num_teachers=200, num_labels=3, scale_gap=10.0, sigma_test=8.0, delta_test=1e-3, shift=2
     )
-    counts = np.tile([150, 140, 20], (40_000, 1))  # gaps 50 (sentinel), 10, 120, 20: the widest below rank 2
+    counts = np.tile(
+        [150, 140, 20], (40_000, 1)
+    )  # gaps 50 (sentinel), 10, 120, 20: the widest below rank 2
     members, released = mechanism(counts, generator=m.seeded_generator(0))
     right = (released & (members == [True, True, False]).all(axis=1)).mean()
     promised = m.answer_probability(mechanism, gap=120, widest_other=50)
     assert promised - 0.005 < right < promised + 0.005
     gap = m.gap_for_answer(mechanism, probability=0.9, widest_other=30)
     assert m.answer_probability(mechanism, gap=gap, widest_other=30) == pytest.approx(0.9)
-    assert gap > m.gap_for_answer(mechanism, probability=0.9) > m.gap_for_answer(mechanism.test, probability=0.9)
+    assert (
+        gap
+        > m.gap_for_answer(mechanism, probability=0.9)
+        > m.gap_for_answer(mechanism.test, probability=0.9)
+    )
 
 
 def test_what_cannot_be_predicted_is_refused() -> None:
@@ -234,14 +276,22 @@ def test_what_cannot_be_predicted_is_refused() -> None:
         with pytest.raises(ValueError, match=r"^Expected a finite gap >= 0, got gap=[^\n]*$"):
             m.top_k_probability(peeling, gap=gap, num_items=5)
         with pytest.raises(ValueError, match=r"^Expected a finite gap >= 0, got gap=[^\n]*$"):
-            m.answer_probability(m.LaplaceStabilityTest(scale=1.0, delta_test=0.1, shift=1), gap=gap)
+            m.answer_probability(
+                m.LaplaceStabilityTest(scale=1.0, delta_test=0.1, shift=1), gap=gap
+            )
     with pytest.raises(ValueError, match=r"^Expected k <= 1 for 1 items, got k=2$"):
         m.gap_for_top_k(peeling, probability=0.5, num_items=1)
     with pytest.raises(ValueError, match=r"^Expected 0 < probability < 1, got probability=1$"):
         m.gap_for_top_k(peeling, probability=1, num_items=5)
-    with pytest.raises(ValueError, match=r"^Expected gamma > 0 with the published loss, got gamma=0.0$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected gamma > 0 with the published loss, got gamma=0.0$"
+    ):
         m.gap_for_top_k(canonical(2, gamma=0.0, loss="published"), probability=0.5, num_items=5)
-    plain = m.StableTopKMechanism(num_teachers=9, num_labels=1, scale_gap=1, sigma_test=1, delta_test=0.1, shift=1)
+    plain = m.StableTopKMechanism(
+        num_teachers=9, num_labels=1, scale_gap=1, sigma_test=1, delta_test=0.1, shift=1
+    )
     preferring = replace(plain, regularizer=(0.0, 1.0))
-    with pytest.raises(ValueError, match=r"^Expected no regularizer, got regularizer=\(0.0, 1.0\)$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected no regularizer, got regularizer=\(0.0, 1.0\)$"
+    ):
         m.gap_for_answer(preferring, probability=0.5)

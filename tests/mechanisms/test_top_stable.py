@@ -67,13 +67,16 @@ class TestTopStable(MechanismContract):
             law[(*released, *(-1,) * (mechanism.k - len(released)))] += chance
         return np.array(list(law.values()))
 
-    def select(self, mechanism: m.TopStable, scores: oracles.Array, generator: np.random.Generator) -> Any:
+    def select(
+        self, mechanism: m.TopStable, scores: oracles.Array, generator: np.random.Generator
+    ) -> Any:
         return mechanism(scores, generator=generator).items
 
 
 @cache
 def law_of_sizes(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[int, float]:
-    """Return the probability of every rank to be the first that passes, from scores in descending order; 0 is none."""
+    """Return the probability of every rank to be the first that passes, from scores in descending
+    order; 0 is none."""
     k, kbar, scale_gap = mechanism.k, mechanism.kbar, mechanism.scale_gap
     turns = [*range(k, kbar + 1), *range(k - 1, 0, -1)]
     threshold = m.unstable_threshold(
@@ -81,7 +84,9 @@ def law_of_sizes(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[int, floa
     )
     window = mechanism.sensitivity * mechanism.relation.count_window
     q = {i: max(x[i - 1] - x[i] - window, 0) for i in turns}
-    z, waiting = oracles.laplace_panels(mechanism.scale_threshold, [q[i] - threshold for i in turns])
+    z, waiting = oracles.laplace_panels(
+        mechanism.scale_threshold, [q[i] - threshold for i in turns]
+    )
     law: dict[int, float] = {}
     for i in turns:
         passing = oracles.NOISES["laplace"][2]((threshold + z - q[i]) / scale_gap)
@@ -92,12 +97,15 @@ def law_of_sizes(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[int, floa
 
 @cache
 def law_of_ranks(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[tuple[int, ...], float]:
-    """Return the probability of every peel of ranks from scores in descending order; () is nothing."""
+    """Return the probability of every peel of ranks from scores in descending order; () is
+    nothing."""
     law: dict[tuple[int, ...], float] = defaultdict(float)
     for size, stopped in law_of_sizes(mechanism, x).items():
         pool = size or mechanism.fallback * len(x)
         peels = oracles.sequences(pool, min(pool, mechanism.k))
-        chances = oracles.peel_law(tuple(v / mechanism.scale_peel for v in x[:pool]), peels, oracles.softmax)
+        chances = oracles.peel_law(
+            tuple(v / mechanism.scale_peel for v in x[:pool]), peels, oracles.softmax
+        )
         for peel, chance in zip(peels, chances, strict=True):
             law[peel] += stopped * chance
     return law
@@ -140,7 +148,9 @@ def test_a_fallback_that_is_not_paid_is_refuted(relation: NeighboringRelation) -
     class Unpaid(TestTopStableTwo):
         def make(self, relation: NeighboringRelation) -> m.TopStable:
             noise = {"scale_threshold": 100.0, "scale_gap": 100.0, "scale_peel": 1.0}
-            return _Claimed(k=self.k, kbar=self.kbar, delta=1e-6, relation=relation, fallback=True, **noise)
+            return _Claimed(
+                k=self.k, kbar=self.kbar, delta=1e-6, relation=relation, fallback=True, **noise
+            )
 
     with pytest.raises(AssertionError):
         Unpaid().test_divergence_between_all_neighbors_is_within_the_curve(relation)
@@ -159,11 +169,20 @@ def test_the_first_wide_gap_is_released() -> None:
 
 def test_a_set_that_is_large_enough_is_released_as_it_is() -> None:
     """Below one to ten of many, of which ten are listed; and of more, none beyond the gap."""
-    quiet = {"k": 10, "kbar": 60, "scale_threshold": 1e-3, "scale_gap": 1e-3, "scale_peel": 1e9, "delta": 1e-9}
+    quiet = {
+        "k": 10,
+        "kbar": 60,
+        "scale_threshold": 1e-3,
+        "scale_gap": 1e-3,
+        "scale_peel": 1e9,
+        "delta": 1e-9,
+    }
     rows = np.where(np.arange(70) < np.arange(1, 11)[:, None], 90, np.arange(70)[::-1] - 70)
     items, listed = run(rows, **quiet)
     for row in range(10):
-        assert items[row, : row + 1].tolist() == list(range(row + 1)) and listed[row].sum() == row + 1
+        assert (
+            items[row, : row + 1].tolist() == list(range(row + 1)) and listed[row].sum() == row + 1
+        )
     # below twelve, of which any ten are listed
     more = run(np.tile(np.where(np.arange(70) < 12, 90, 0), (200, 1)), **quiet).items
     assert set(more.ravel().tolist()) == set(range(12))
@@ -176,7 +195,8 @@ def test_a_unit_changes_nothing(unit: float) -> None:
     other = replace(mechanism, sensitivity=unit, **scales)
     scores = np.random.default_rng(0).integers(0, 12, (200, 7)).astype(float)
     peeled, others = (
-        one.peel(x, generator=m.seeded_generator(0)) for one, x in ((mechanism, scores), (other, scores * unit))
+        one.peel(x, generator=m.seeded_generator(0))
+        for one, x in ((mechanism, scores), (other, scores * unit))
     )
     np.testing.assert_array_equal(peeled.listed.items, others.listed.items)
     np.testing.assert_array_equal(peeled.rounds, others.rounds)
@@ -199,7 +219,9 @@ def test_failures_may_be_almost_as_likely_as_not() -> None:
 
 @pytest.mark.parametrize("probability", [0.5, 0.7])
 def test_no_threshold_is_exceeded_by_half_or_more(probability: float) -> None:
-    with pytest.raises(ValueError, match=f"^Expected probability < 1/2, got probability={probability}$"):
+    with pytest.raises(
+        ValueError, match=f"^Expected probability < 1/2, got probability={probability}$"
+    ):
         m.unstable_threshold(probability, scale_threshold=1.0, scale_gap=1.0)
 
 
@@ -231,7 +253,10 @@ def test_rounds_are_settled() -> None:
 
 
 def test_a_threshold_for_adding_fails_more_often_under_replacing() -> None:
-    quiet, loud = (m.TopStable(**GIVEN | {"scale_gap": scale, "scale_threshold": scale}) for scale in (0.1, 50.0))
+    quiet, loud = (
+        m.TopStable(**GIVEN | {"scale_gap": scale, "scale_threshold": scale})
+        for scale in (0.1, 50.0)
+    )
     assert quiet.failure(ADD) == loud.failure(ADD) == 0.05
     assert quiet.failure(REPLACE) == pytest.approx(1.0) and 0.05 < loud.failure(REPLACE) < 0.052
     other = m.TopStable(**GIVEN | {"relation": REPLACE})
@@ -240,13 +265,19 @@ def test_a_threshold_for_adding_fails_more_often_under_replacing() -> None:
 
 @pytest.mark.parametrize("gap", [0, 2, 5])
 def test_gaps_pass_as_often_as_is_said(gap: int) -> None:
-    """The bound adds kbar equal gaps up: one of them alone passes at least a third of it, and all at most the bound."""
+    """The bound adds kbar equal gaps up: one of them alone passes at least a third of it, and all
+    at most the bound."""
     draws, mechanism = 6000, m.TopStable(**GIVEN)
     bound = mechanism.chance_to_pass(gap)
     assert (bound == pytest.approx(mechanism.delta)) == (gap == 0)
     scores = np.arange(5, 0, -1) * (gap + int(mechanism.window(ADD)))
-    passed = mechanism.peel(np.tile(scores, (draws, 1)), generator=m.seeded_generator(0)).passed.sum()
-    least, most = (binom.ppf(chance, draws, share) for chance, share in ((1e-6, bound / 3), (1 - 1e-6, min(1, bound))))
+    passed = mechanism.peel(
+        np.tile(scores, (draws, 1)), generator=m.seeded_generator(0)
+    ).passed.sum()
+    least, most = (
+        binom.ppf(chance, draws, share)
+        for chance, share in ((1e-6, bound / 3), (1 - 1e-6, min(1, bound)))
+    )
     assert least <= passed <= most
 
 
@@ -276,7 +307,9 @@ def test_threshold_is_exceeded_with_its_probability(ratio: float, probability: f
         assert exceeded == pytest.approx(probability, rel=1e-3)
         for votes in (t, -t, t - 1):
             found = chance_to_exceed(votes, scale_threshold=scale_threshold, scale_gap=scale_gap)
-            assert found == pytest.approx(integrated_tail(votes, scale_threshold, scale_gap), rel=1e-3)
+            assert found == pytest.approx(
+                integrated_tail(votes, scale_threshold, scale_gap), rel=1e-3
+            )
 
 
 def integrated_tail(t: float, scale_threshold: float, scale_gap: float) -> float:
@@ -288,7 +321,12 @@ def integrated_tail(t: float, scale_threshold: float, scale_gap: float) -> float
 
     far = 40 * min(scale_threshold, scale_gap)
     ends = sorted({-math.inf, -t - far, -t, -t + far, -far, 0.0, far, math.inf})
-    return float(sum(quad(lambda z: density(z) * beyond(t + z), *piece, epsabs=0)[0] for piece in pairwise(ends)))
+    return float(
+        sum(
+            quad(lambda z: density(z) * beyond(t + z), *piece, epsabs=0)[0]
+            for piece in pairwise(ends)
+        )
+    )
 
 
 def test_threshold_of_a_far_tail_is_finite() -> None:
@@ -298,7 +336,13 @@ def test_threshold_of_a_far_tail_is_finite() -> None:
 
 def test_event_adds_the_choice_the_peeling_and_the_failure() -> None:
     mechanism = m.TopStable(
-        k=2, kbar=3, scale_threshold=4.0, scale_gap=8.0, scale_peel=2.0, delta=1e-6, relation=REPLACE
+        k=2,
+        kbar=3,
+        scale_threshold=4.0,
+        scale_gap=8.0,
+        scale_peel=2.0,
+        delta=1e-6,
+        relation=REPLACE,
     )
     event = mechanism.event(REPLACE)
     peel = m.GumbelPeeling(k=2, scale=2.0).event(REPLACE).cost().rdp

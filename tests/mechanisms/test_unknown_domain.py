@@ -1,4 +1,5 @@
-"""A limited domain of items that nobody knows beforehand: all data sets of few users and items, enumerated."""
+"""A limited domain of items that nobody knows beforehand: all data sets of few users and items,
+enumerated."""
 
 import itertools
 import math
@@ -39,7 +40,8 @@ def last_rank(counts: list[int], kbar: int) -> float:
 
 @cache
 def law_of_list(mechanism: m.LimitedDomain, counts: Counts, rank: Rank = padded_rank) -> Law:
-    """The law of the list of items, by the plain definition: blanks fill the domain up, and are left out."""
+    """The law of the list of items, by the plain definition: blanks fill the domain up, and are
+    left out."""
     existing = [i for i in oracles.ranks(counts) if counts[i] > 0]
     window = mechanism.sensitivity * mechanism.relation.count_window
     lead = window + mechanism.scale * math.log(mechanism.kbar / mechanism.delta)
@@ -65,7 +67,8 @@ def law_of_list(mechanism: m.LimitedDomain, counts: Counts, rank: Rank = padded_
 
 @dataclass(frozen=True)
 class World:
-    """All data sets of so many users, who have each of the items up to ``max_each`` times or not at all."""
+    """All data sets of so many users, who have each of the items up to ``max_each`` times or not at
+    all."""
 
     users: int
     items: int
@@ -76,7 +79,9 @@ class World:
     def mechanism(self, relation: NeighboringRelation) -> m.LimitedDomain:
         scale = GIVEN["scale"] * self.max_each
         return m.LimitedDomain(
-            **GIVEN | {"scale": scale} | self.given, relation=relation, sensitivity=float(self.max_each)
+            **GIVEN | {"scale": scale} | self.given,
+            relation=relation,
+            sensitivity=float(self.max_each),
         )
 
     def users_data(self) -> list[Counts]:
@@ -89,9 +94,14 @@ class World:
         if self.max_items is None or len(held) <= self.max_items:
             return {user: 1.0}
         drawn = list(itertools.combinations(held, self.max_items))
-        return {tuple(n if i in kept else 0 for i, n in enumerate(user)): 1 / len(drawn) for kept in drawn}
+        return {
+            tuple(n if i in kept else 0 for i, n in enumerate(user)): 1 / len(drawn)
+            for kept in drawn
+        }
 
-    def law(self, mechanism: m.LimitedDomain, data: tuple[Counts, ...], rank: Rank = padded_rank) -> Law:
+    def law(
+        self, mechanism: m.LimitedDomain, data: tuple[Counts, ...], rank: Rank = padded_rank
+    ) -> Law:
         """The law of the list that is released of a data set."""
         found: Law = defaultdict(float)
         for drawn in itertools.product(*(self.contributed(user).items() for user in data)):
@@ -100,16 +110,22 @@ class World:
                 found[listed] += chance * math.prod(p for _, p in drawn)
         return found
 
-    def neighbors(self, relation: NeighboringRelation) -> list[tuple[tuple[Counts, ...], tuple[Counts, ...]]]:
+    def neighbors(
+        self, relation: NeighboringRelation
+    ) -> list[tuple[tuple[Counts, ...], tuple[Counts, ...]]]:
         """All ordered pairs: one user is there or not, or has anything else."""
         kinds, pairs = self.users_data(), []
         for others in itertools.combinations_with_replacement(kinds, self.users - 1):
             for first, second in itertools.permutations(kinds, 2):
                 if relation is REPLACE or kinds[0] in (first, second):
-                    pairs.append((tuple(sorted((*others, first))), tuple(sorted((*others, second)))))
+                    pairs.append(
+                        (tuple(sorted((*others, first))), tuple(sorted((*others, second))))
+                    )
         return pairs
 
-    def worst(self, mechanism: m.LimitedDomain, relation: NeighboringRelation, rank: Rank = padded_rank) -> Any:
+    def worst(
+        self, mechanism: m.LimitedDomain, relation: NeighboringRelation, rank: Rank = padded_rank
+    ) -> Any:
         """The largest divergences between neighbors, of the lists and of their lengths."""
         laws, pairs = laws_of(self, mechanism, rank), self.neighbors(relation)
         p, q = (np.array([laws[pair[side]] for pair in pairs]) for side in (0, 1))
@@ -124,7 +140,9 @@ def laws_of(
     world: World, mechanism: m.LimitedDomain, rank: Rank = padded_rank
 ) -> dict[tuple[Counts, ...], oracles.Array]:
     """The laws of all data sets over all lists, users in any order being one data set."""
-    lists = [s for n in range(mechanism.k + 1) for s in itertools.permutations(range(world.items), n)]
+    lists = [
+        s for n in range(mechanism.k + 1) for s in itertools.permutations(range(world.items), n)
+    ]
     return {
         data: np.array([law.get(listed, 0.0) for listed in lists])
         for data in itertools.combinations_with_replacement(world.users_data(), world.users)
@@ -166,7 +184,9 @@ def test_what_one_user_alone_has_is_named_with_the_probability_of_failure(name: 
         alone = {i for i in range(world.items) if sum(user[i] > 0 for user in data) == 1}
         held = {i for i in range(world.items) if any(user[i] for user in data)}
         law = world.law(mechanism, data)
-        worst = max(worst, sum(chance for listed, chance in law.items() if alone.intersection(listed)))
+        worst = max(
+            worst, sum(chance for listed, chance in law.items() if alone.intersection(listed))
+        )
         assert all(held.issuperset(listed) for listed in law)
     assert 0 < worst <= mechanism.delta
 
@@ -186,17 +206,28 @@ def test_a_domain_without_a_threshold_is_refuted() -> None:
     mechanism = world.mechanism(ADD)
     event = replace(mechanism, delta=1e-9).event(ADD)
     with pytest.raises(AssertionError):
-        assert_paid(world.worst(mechanism, ADD, lambda counts, kbar: -50)[0], event.cost(ORDERS).rdp, event)
+        assert_paid(
+            world.worst(mechanism, ADD, lambda counts, kbar: -50)[0], event.cost(ORDERS).rdp, event
+        )
 
 
 @pytest.mark.parametrize(
     ("words", "bounds"),
-    [(("aab", "ab", "a"), {}), (("aab", "aac", "abc"), {"max_each": 2, "max_items": 2}), (("", ""), {})],
+    [
+        (("aab", "ab", "a"), {}),
+        (("aab", "aac", "abc"), {"max_each": 2, "max_items": 2}),
+        (("", ""), {}),
+    ],
 )
-def test_lists_of_pairs_follow_the_law(words: tuple[str, ...], bounds: dict[str, int], tmp_path: Path) -> None:
+def test_lists_of_pairs_follow_the_law(
+    words: tuple[str, ...], bounds: dict[str, int], tmp_path: Path
+) -> None:
     """From the file to the names: what is drawn is what was enumerated."""
     path = tmp_path / "pairs.csv"
-    path.write_text("user,item\n" + "".join(f"{user},{item}\n" for user, word in enumerate(words) for item in word))
+    path.write_text(
+        "user,item\n"
+        + "".join(f"{user},{item}\n" for user, word in enumerate(words) for item in word)
+    )
     world = World(len(words), 3, given={"scale": 1.5, "delta": 0.3, "kbar": 3}, **bounds)
     mechanism = world.mechanism(REPLACE)
     data = tuple(tuple(min(word.count(name), world.max_each) for name in "abc") for word in words)
@@ -212,9 +243,14 @@ def test_lists_of_pairs_follow_the_law(words: tuple[str, ...], bounds: dict[str,
 
 
 def test_counts_of_nothing_change_nothing() -> None:
-    mechanism = m.LimitedDomain(k=2, kbar=5, scale=4.0, delta=0.9, relation=ADD)  # blanks are drawn, too
+    mechanism = m.LimitedDomain(
+        k=2, kbar=5, scale=4.0, delta=0.9, relation=ADD
+    )  # blanks are drawn, too
     few, many = (
-        [mechanism.choose_unknown(counts, generator=m.seeded_generator(seed)).tolist() for seed in range(50)]
+        [
+            mechanism.choose_unknown(counts, generator=m.seeded_generator(seed)).tolist()
+            for seed in range(50)
+        ]
         for counts in ([0, 4, 0, 9], [0, 4, 0, 9, *[0] * 1000])
     )
     assert few == many and {1, 3} == set(itertools.chain(*few))
@@ -223,14 +259,24 @@ def test_counts_of_nothing_change_nothing() -> None:
 
 @pytest.mark.parametrize("counts", [[-1, 7], [[1, 2]], [math.nan], [math.inf, 1.0], ["7"]])
 def test_counts_that_are_refused_are_not_repeated(counts: Any) -> None:
-    with pytest.raises(ValueError, match=r"^Expected finite counts >= 0 of shape \[n\], got counts='others'$"):
-        m.LimitedDomain(**GIVEN, relation=ADD).choose_unknown(counts, generator=m.seeded_generator(0))
+    with pytest.raises(
+        ValueError, match=r"^Expected finite counts >= 0 of shape \[n\], got counts='others'$"
+    ):
+        m.LimitedDomain(**GIVEN, relation=ADD).choose_unknown(
+            counts, generator=m.seeded_generator(0)
+        )
 
 
 def test_counts_are_a_list_of_numbers() -> None:
-    mechanism = m.LimitedDomain(k=2, kbar=3, scale=1e-3, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)
-    chosen = mechanism.choose_unknown(np.array([0, 900, 5, 800]), generator=np.random.default_rng(0))
+    mechanism = m.LimitedDomain(
+        k=2, kbar=3, scale=1e-3, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD
+    )
+    chosen = mechanism.choose_unknown(
+        np.array([0, 900, 5, 800]), generator=np.random.default_rng(0)
+    )
     assert chosen.tolist() == [1, 3]
     for counts in ([[3, 1]], [-1.0, 2.0], [np.nan, 1.0], ["3", "1"]):
-        with pytest.raises(ValueError, match=r"^Expected finite counts >= 0 of shape \[n\], got counts='others'$"):
+        with pytest.raises(
+            ValueError, match=r"^Expected finite counts >= 0 of shape \[n\], got counts='others'$"
+        ):
             mechanism.choose_unknown(np.array(counts), generator=np.random.default_rng(0))

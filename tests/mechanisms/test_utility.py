@@ -63,7 +63,9 @@ def test_all_items_are_the_top() -> None:
     assert all(m.grade([4], [0])) and m.recall(SCORES, [0, 1, 2, 3, 4]) == 1
 
 
-@pytest.mark.parametrize("measure", [m.grade, m.linf_error, m.l1_error, m.k_relative_error, m.recall])
+@pytest.mark.parametrize(
+    "measure", [m.grade, m.linf_error, m.l1_error, m.k_relative_error, m.recall]
+)
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
@@ -84,7 +86,9 @@ def test_choices_that_are_refused(measure: Any, chosen: Any, message: str) -> No
 
 
 def test_a_batch_of_choices_has_the_rows_of_the_scores() -> None:
-    with pytest.raises(ValueError, match=r"^Expected chosen of shape \[k\] or \[batch, k\] as the scores"):
+    with pytest.raises(
+        ValueError, match=r"^Expected chosen of shape \[k\] or \[batch, k\] as the scores"
+    ):
         m.recall([SCORES, SCORES], [[0, 1]])
 
 
@@ -95,9 +99,9 @@ def test_recall_of_a_list_that_ended_early() -> None:
     assert m.recall(SCORES, [-1, -1], k=2) == 0
     batch = m.recall([SCORES, SCORES], [[1, 2, -1], [1, 2, 3]], k=3)
     assert batch.tolist() == pytest.approx([2 / 3, 1])
-    listed = m.LimitedDomain(k=3, kbar=4, scale=0.01, delta=1e-6, relation=NeighboringRelation.ADD_REMOVE_TEACHER)(
-        [50, 40, 0, 0, 0], generator=m.seeded_generator(0)
-    )
+    listed = m.LimitedDomain(
+        k=3, kbar=4, scale=0.01, delta=1e-6, relation=NeighboringRelation.ADD_REMOVE_TEACHER
+    )([50, 40, 0, 0, 0], generator=m.seeded_generator(0))
     assert m.recall([50, 40, 0, 0, 0], listed.items, k=3) == pytest.approx(2 / 3)
 
 

@@ -1,4 +1,5 @@
-"""What is compared: proposals, and with variants every other form of them that their classes declare."""
+"""What is compared: proposals, and with variants every other form of them that their classes
+declare."""
 
 from collections import Counter
 from dataclasses import dataclass, fields, replace
@@ -13,7 +14,7 @@ from pate._planning.evaluation import frontier
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import forms, proposals, propose, variants
 from pate._planning.simulation import Simulation, simulated
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
@@ -27,7 +28,7 @@ from pate.aggregators import (
 )
 
 OUTLOOK = Outlook(
-    panel=Panel(60, 6),
+    shape=VoteShape(60, 6),
     num_queries=9,
     delta=1e-5,
     relation=NeighboringRelation.ADD_REMOVE_TEACHER,
@@ -49,7 +50,9 @@ def test_every_form_is_compared_once_and_has_a_name_of_its_own() -> None:
     assert [each for _, _, each in candidates(OUTLOOK)] == proposed
     assert [each for _, _, each in found if each in proposed] == proposed
     assert max(Counter(name for name, _, _ in found).values()) == 1
-    assert all(left != right for i, (_, _, left) in enumerate(found) for _, _, right in found[i + 1 :])
+    assert all(
+        left != right for i, (_, _, left) in enumerate(found) for _, _, right in found[i + 1 :]
+    )
     names = families_of(found)
     for name, family in {
         "StableTopK, noise_law=laplace": "StableTopK",
@@ -91,7 +94,11 @@ def test_forms_of_a_list_follow_what_is_listed() -> None:
         "Rounds (ClippedVotes, TauVoting (around a student)), soft=False",
     ]
     last = found[-1].aggregator
-    assert isinstance(last, Rounds) and isinstance(last.rounds[-1], TauVoting) and not last.rounds[-1].soft
+    assert (
+        isinstance(last, Rounds)
+        and isinstance(last.rounds[-1], TauVoting)
+        and not last.rounds[-1].soft
+    )
     assert {each.neighboring_relation for _, _, each in found} == {relation}
     # what is listed is no variant too
     both = candidates(OUTLOOK, [noisy, replace(noisy, soft=False)], variants=True)
@@ -100,10 +107,14 @@ def test_forms_of_a_list_follow_what_is_listed() -> None:
 
 def test_what_the_panel_or_the_outlook_does_not_allow_is_no_form() -> None:
     stable, _ = proposals(StableTopK, OUTLOOK)
-    single = replace(OUTLOOK, panel=Panel(60, 1), labels_per_sample=1)
+    single = replace(OUTLOOK, shape=VoteShape(60, 1), labels_per_sample=1)
     assert "allow_empty=False" in forms(stable, OUTLOOK).keys() - forms(stable, single).keys()
     assert not [name for name in forms(stable, single) if name.startswith("kbar")]
-    assert "kbar=4" in forms(stable, OUTLOOK).keys() - forms(stable, replace(OUTLOOK, labels_per_sample=None)).keys()
+    assert (
+        "kbar=4"
+        in forms(stable, OUTLOOK).keys()
+        - forms(stable, replace(OUTLOOK, labels_per_sample=None)).keys()
+    )
 
 
 def test_another_package_says_what_its_forms_are() -> None:
@@ -118,7 +129,10 @@ def test_another_package_says_what_its_forms_are() -> None:
             return {"weight": (0.5, 1.0)}
 
     found = candidates(OUTLOOK, [Outside(sigma_votes=1.0)], variants=True)
-    assert [(name, family) for name, family, _ in found] == [("Outside", "Outside"), ("Outside, weight=0.5", "Outside")]
+    assert [(name, family) for name, family, _ in found] == [
+        ("Outside", "Outside"),
+        ("Outside, weight=0.5", "Outside"),
+    ]
     assert variants(StableMajority, OUTLOOK) == {}
 
 
@@ -128,10 +142,15 @@ def test_a_comparison_shows_the_forms() -> None:
     comparison = Comparison(epsilons=(8.0,), num_queries=40, seeds=1, variants=True)
     found = frontier(task, comparison, [peeling])
     names = ["Peeling (k=1)"]
-    names += [f"Peeling (k=1), noise_law={law}" for law in ("exponential", "laplace", "logistic", "half_logistic")]
+    names += [
+        f"Peeling (k=1), noise_law={law}"
+        for law in ("exponential", "laplace", "logistic", "half_logistic")
+    ]
     assert [point.aggregator for point in found.points] == names
     assert found.families == dict.fromkeys(names, "Peeling")
-    assert len({point.parameters for point in found.points}) == 2  # all but Gumbel noise cost pure epsilon
+    assert (
+        len({point.parameters for point in found.points}) == 2
+    )  # all but Gumbel noise cost pure epsilon
     assert np.allclose([point.epsilon for point in found.points], 8, rtol=2e-3)
     plain = frontier(task, replace(comparison, variants=False), [peeling])
     assert plain.points == found.points[:1] and not plain.families

@@ -1,16 +1,25 @@
-"""What an aggregator lacks is None, is suggested by a target, and is refused where there is none."""
+"""What an aggregator lacks is None, is suggested by a target, and is refused where there is
+none."""
 
 import pytest
 
 from pate import cli
 from pate._planning.completion import complete_aggregator
 from pate._release.label_settings import LabelSettings
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes, Peeling, Rounds, StableMajority, StableTopK
+from pate.aggregators import (
+    Aggregator,
+    ConfidentScreen,
+    NoisyVotes,
+    Peeling,
+    Rounds,
+    StableMajority,
+    StableTopK,
+)
 
-PANEL = Panel(60, 6)
+PANEL = VoteShape(60, 6)
 TARGET = Target(epsilon=4.0, delta=1e-4, num_queries=50)
 
 
@@ -30,15 +39,25 @@ def test_other_parameters_are_what_the_class_chooses() -> None:
     relation = NeighboringRelation.ADD_REMOVE_TEACHER
     other = Target(epsilon=4.0, delta=1e-4, num_queries=50, neighboring_relation=relation)
     rounds = complete_aggregator(None, other, PANEL)
-    assert isinstance(rounds, Rounds) and len(rounds.rounds) == 2 and rounds.neighboring_relation is relation
+    assert (
+        isinstance(rounds, Rounds)
+        and len(rounds.rounds) == 2
+        and rounds.neighboring_relation is relation
+    )
 
 
 @pytest.mark.parametrize(
     ("aggregator", "message"),
     [
-        (StableTopK.blank(scale_gap=1.0, delta_test=1e-6), "all noise of StableTopK or none of it, got missing='--agg"),
+        (
+            StableTopK.blank(scale_gap=1.0, delta_test=1e-6),
+            "all noise of StableTopK or none of it, got missing='--agg",
+        ),
         (Peeling.blank(), r"k \(--aggregator.k\) of Peeling, which no target suggests, got k=None"),
-        (StableMajority.blank(delta_majority=2.0), "0 < delta_majority < 1, got delta_majority=2.0"),
+        (
+            StableMajority.blank(delta_majority=2.0),
+            "0 < delta_majority < 1, got delta_majority=2.0",
+        ),
     ],
     ids=lambda value: "",
 )
@@ -49,15 +68,21 @@ def test_what_no_target_suggests_is_refused(aggregator: Aggregator, message: str
 
 @pytest.mark.parametrize("aggregator", [StableTopK.blank(delta_test=1e-6), None])
 def test_without_a_target_nothing_may_be_missing(aggregator: Aggregator | None) -> None:
-    with pytest.raises(ValueError, match=r"^Expected [^\n]*, or --target_epsilon, which finds (it|one), got"):
+    with pytest.raises(
+        ValueError, match=r"^Expected [^\n]*, or --target_epsilon, which finds (it|one), got"
+    ):
         LabelSettings(aggregator, delta=1e-3)
     assert LabelSettings(aggregator, delta=1e-3, target_epsilon=1.0).aggregator == aggregator
 
 
 def test_what_lies_within_is_complete() -> None:
-    screen = ConfidentScreen(answers=NoisyVotes.blank(), sigma_confident=1.0, threshold_confident=3.0)
-    for state in (screen.events, lambda panel: screen.calibrated(TARGET, panel)):
-        with pytest.raises(ValueError, match=r"^Expected the noise of NoisyVotes \(--aggregator.sigma_votes\), got"):
+    screen = ConfidentScreen(
+        answers=NoisyVotes.blank(), sigma_confident=1.0, threshold_confident=3.0
+    )
+    for state in (screen.events, lambda shape: screen.calibrated(TARGET, shape)):
+        with pytest.raises(
+            ValueError, match=r"^Expected the noise of NoisyVotes \(--aggregator.sigma_votes\), got"
+        ):
             state(PANEL)
 
 
@@ -70,7 +95,9 @@ def test_account_needs_the_noise(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("word", ["--target_epsilon=two", "--aggregator=StableTopk"])
-def test_a_wrong_value_is_refused_by_the_parser(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_value_is_refused_by_the_parser(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(["label", word, "--delta=1e-5", "--run=x"])
     assert stopped.value.code == 2

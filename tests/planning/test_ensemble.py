@@ -41,7 +41,14 @@ def test_simulated_teachers_are_as_good_as_the_formula_says(records: float) -> N
     facts = replace(FACTS, num_labels=40)
     learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(facts, learner, num_queries=10, seed=1)
-    judged = World(world.test, world.test, world.test_labels, world.directions, world.thresholds, world.spectrum)
+    judged = World(
+        world.test,
+        world.test,
+        world.test_labels,
+        world.directions,
+        world.thresholds,
+        world.spectrum,
+    )
     task = ensemble_votes(judged, learner, num_teachers=52, records=records, seed=2)
     assert task.votes.ballots is not None and not task.private
     right = (task.votes.ballots == task.test_labels[:, None]).mean()
@@ -52,7 +59,10 @@ def test_simulated_teachers_are_as_good_as_the_formula_says(records: float) -> N
 def test_fewer_records_make_teachers_err_and_shy() -> None:
     learner = Learner(signal=0.9, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=400, seed=0)
-    few, many = (ensemble_votes(world, learner, num_teachers=100, records=n, seed=0).votes for n in (20, 2000))
+    few, many = (
+        ensemble_votes(world, learner, num_teachers=100, records=n, seed=0).votes
+        for n in (20, 2000)
+    )
     split = [float(np.minimum(each.counts, 100 - each.counts).mean()) for each in (few, many)]
     given = [float((2 * each.counts > 100).mean()) for each in (few, many)]
     assert split[0] > 2 * split[1]
@@ -74,7 +84,8 @@ def test_a_part_stands_for_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_noise_scaled_down_with_the_ensemble_is_as_loud() -> None:
-    """Twelve copies of each teacher at a noise, and one of each at a twelfth of it, release the same shares."""
+    """Twelve copies of each teacher at a noise, and one of each at a twelfth of it, release the
+    same shares."""
     learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=60, seed=0)
     part = ensemble_votes(world, learner, num_teachers=50, records=30, seed=0).votes
@@ -82,7 +93,8 @@ def test_noise_scaled_down_with_the_ensemble_is_as_loud() -> None:
     whole = Votes.from_ballots(np.repeat(part.ballots, 12, axis=1))
     loud = ClippedVotes(multiplier_clipped=60.0)
     shares = [
-        aggregator.aggregate(votes, generator=np.random.default_rng(5)).noisy_counts / votes.num_teachers  # type: ignore[operator]
+        aggregator.aggregate(votes, generator=np.random.default_rng(5)).noisy_counts  # type: ignore[operator]
+        / votes.num_teachers
         for aggregator, votes in ((loud, whole), (loud.scaled(1 / 12), part))
     ]
     # noise lies on a grid of its own
@@ -90,17 +102,23 @@ def test_noise_scaled_down_with_the_ensemble_is_as_loud() -> None:
 
 
 @pytest.mark.parametrize("records", [1.0, 4.6])
-def test_voters_in_closed_form_have_records_of_the_task(records: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_voters_in_closed_form_have_records_of_the_task(
+    records: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ensemble, "_FEATURES", 2000 * FACTS.num_features)
     learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=60, seed=0)
     task = voters_task(world, learner, num_teachers=9000, records=records, seed=0)
     voters = task.votes.voters
     assert isinstance(voters, RecordVoters if records == 1 else GroupVoters)
-    assert voters.num_voters == voters.num_private == task.votes.num_teachers == 2000 // round(records)
+    assert (
+        voters.num_voters == voters.num_private == task.votes.num_teachers == 2000 // round(records)
+    )
     shares = voters.labels.mean(axis=0)
     assert len(voters.labels) == voters.num_voters * round(records)
     # five standard errors of 2,000 records and of all test samples
-    assert np.abs(shares - world.test_labels.mean(axis=0)).max() < 5 * np.sqrt(0.25 / 2000 + 0.25 / 4000)
+    assert np.abs(shares - world.test_labels.mean(axis=0)).max() < 5 * np.sqrt(
+        0.25 / 2000 + 0.25 / 4000
+    )
     few = voters_task(world, learner, num_teachers=7, records=records, seed=0).votes
     assert few.num_teachers == 7

@@ -31,7 +31,11 @@ SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6
 def test_label_quality_of_the_majority_itself_is_perfect() -> None:
     votes = simulated(Simulation(num_labels=5, num_teachers=61, num_public=150)).votes  # no ties
     release = NoisyVotes(sigma_votes=1e-3).aggregate(votes, generator=np.random.default_rng(0))
-    assert label_quality(release, votes) == {"answered": 1.0, "label_accuracy": 1.0, "label_macro_f1": 1.0}
+    assert label_quality(release, votes) == {
+        "answered": 1.0,
+        "label_accuracy": 1.0,
+        "label_macro_f1": 1.0,
+    }
     nothing = release._replace(labels=0 * release.labels, mask=release.mask & False)
     assert math.isnan(label_quality(nothing, votes)["label_accuracy"])
 
@@ -48,17 +52,25 @@ def test_label_quality_of_the_majority_itself_is_perfect() -> None:
         ),
     ],
 )
-def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelation, names: tuple[str, ...]) -> None:
+def test_all_rounds_together_cost_what_a_point_says(
+    relation: NeighboringRelation, names: tuple[str, ...]
+) -> None:
     task = simulated(SMALL)
     common: dict[str, Any] = {"neighboring_relation": relation}
     noisy = NoisyVotes(sigma_votes=1.0, **common)
-    comparison = Comparison(epsilons=(3.0,), delta=1e-5, num_queries=150, neighboring_relation=relation, seeds=1)
+    comparison = Comparison(
+        epsilons=(3.0,), delta=1e-5, num_queries=150, neighboring_relation=relation, seeds=1
+    )
     outlook = Outlook.of(task.votes, delta=comparison.delta, relation=relation)
     listed: dict[str, Aggregator] = {
         "noisy": noisy,
         "stable": StableMajority(sigma_majority=1.0, delta_majority=1e-8, **common),
-        "tau": TauVoting(tau=1.5, sigma_tau=1.0, threshold_tau=30.0, around_predictions=True, **common),
-        "screen": InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=7.5, **common),
+        "tau": TauVoting(
+            tau=1.5, sigma_tau=1.0, threshold_tau=30.0, around_predictions=True, **common
+        ),
+        "screen": InteractiveScreen(
+            answers=noisy, sigma_interactive=1.0, threshold_interactive=7.5, **common
+        ),
     }
     for name in names:
         aggregator = listed[name]
@@ -67,12 +79,16 @@ def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelatio
         assert point.aggregator.startswith("Rounds (ClippedVotes, ") == (name in ("tau", "screen"))
         assert 0.998 * 3.0 < point.epsilon <= 3.0 * (1 + 1e-9)
         assert point.realised_epsilon <= point.epsilon * (1 + 1e-9)
-        calibrated = with_first_round(aggregator, outlook).calibrated(comparison.target(3.0), task.votes.panel)
+        calibrated = with_first_round(aggregator, outlook).calibrated(
+            comparison.target(3.0), task.votes.shape
+        )
         assert calibrated is not None
-        charge = ({relation: calibrated.event(task.votes.panel, relation)}, 150)
+        charge = ({relation: calibrated.event(task.votes.shape, relation)}, 150)
         assert account([charge], relation).get_epsilon(delta=1e-5) == pytest.approx(3.0, rel=1e-5)
         # noise by fewer orders may be a little more than is needed, never less
-        for noise, needed in zip(json.loads(point.parameters).values(), calibrated.noise.values(), strict=True):
+        for noise, needed in zip(
+            json.loads(point.parameters).values(), calibrated.noise.values(), strict=True
+        ):
             assert needed - 1e-4 <= noise <= 1.003 * needed + 1e-4
 
 

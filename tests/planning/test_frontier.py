@@ -1,4 +1,5 @@
-"""The frontier: calibrated on the private side, repeatable, PRIVATE where it is, free where it may be."""
+"""The frontier: calibrated on the private side, repeatable, PRIVATE where it is, free where it may
+be."""
 
 import math
 from pathlib import Path
@@ -19,10 +20,14 @@ SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6
 
 @pytest.mark.slow
 def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
-    listed: list[Aggregator] = [NoisyVotes(sigma_votes=3.0), NoisyVotes(sigma_votes=3.0, soft=False)]
+    listed: list[Aggregator] = [
+        NoisyVotes(sigma_votes=3.0),
+        NoisyVotes(sigma_votes=3.0, soft=False),
+    ]
     comparison = Comparison(epsilons=(4.0,), num_queries=100, student=True)
     first, again = (
-        compare(comparison, simulate=SMALL, aggregators=listed, output=tmp_path / name).points for name in "ab"
+        compare(comparison, simulate=SMALL, aggregators=listed, output=tmp_path / name).points
+        for name in "ab"
     )
     assert first == again
     assert [point.aggregator for point in first] == ["NoisyVotes", "NoisyVotes (hard)"]
@@ -57,13 +62,23 @@ def point(name: str, target: float, value: float) -> Point:
 def test_a_table_fits_into_a_terminal() -> None:
     long = "Rounds (ClippedVotes, ClippedVotes (around a student))"
     points = (point("NoisyVotes", 2.0, 0.5), point(long, 2.0, 0.75))
-    result = Frontier(comparison=Comparison(), points=points, references={"majority": vars(points[0])}, private=False)
+    result = Frontier(
+        comparison=Comparison(),
+        points=points,
+        references={"majority": vars(points[0])},
+        private=False,
+    )
     lines = frontier_table(result).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("aggregator"))
     head, noisy, rounds, rest, majority = lines[first : first + 5]
     assert max(map(len, lines)) <= 100 and len(head) == len(noisy) == len(rounds) == len(majority)
-    assert rounds.startswith("Rounds (ClippedVotes, ClippedVotes ") and rest == "    (around a student))"
-    assert rounds.split()[-3:] == ["1.0000", "0.7500", "0.7500"] and majority.split()[1:] == ["1.0000"] + 2 * ["0.5000"]
+    assert (
+        rounds.startswith("Rounds (ClippedVotes, ClippedVotes ")
+        and rest == "    (around a student))"
+    )
+    assert rounds.split()[-3:] == ["1.0000", "0.7500", "0.7500"] and majority.split()[1:] == [
+        "1.0000"
+    ] + 2 * ["0.5000"]
 
 
 def test_the_best_on_average_come_first() -> None:
@@ -75,7 +90,9 @@ def test_the_best_on_average_come_first() -> None:
 
 def test_the_picture_names_five_aggregators() -> None:
     """The others are one grey."""
-    points = tuple(point(f"{i}", target, 0.1 * (i + target)) for i in range(8) for target in (1.0, 2.0))
+    points = tuple(
+        point(f"{i}", target, 0.1 * (i + target)) for i in range(8) for target in (1.0, 2.0)
+    )
     levels = {"constant answer": {"answered": 1.0, "label_accuracy": 0.1, "label_macro_f1": 0.1}}
     found = Frontier(comparison=Comparison(), points=points, references=levels, private=False)
     figure = frontier_figure(found)
@@ -91,9 +108,14 @@ def test_the_picture_names_five_aggregators() -> None:
 
 
 def test_each_class_has_one_colour_and_a_panel_for_its_forms() -> None:
-    """Of seven forms of two classes the best of each is named; the classes with several forms have a panel."""
+    """Of seven forms of two classes the best of each is named; the classes with several forms have
+    a shape."""
     names = ["a", "a, x=1", "a, x=2", "b", "b, y=1", "c"]
-    points = tuple(point(name, target, 0.1 * (i + target)) for i, name in enumerate(names) for target in (1.0, 2.0))
+    points = tuple(
+        point(name, target, 0.1 * (i + target))
+        for i, name in enumerate(names)
+        for target in (1.0, 2.0)
+    )
     levels = {"constant answer": {"answered": 1.0, "label_accuracy": 0.1, "label_macro_f1": 0.1}}
     found = Frontier(
         comparison=Comparison(variants=True),
@@ -112,11 +134,22 @@ def test_each_class_has_one_colour_and_a_panel_for_its_forms() -> None:
     for family, axes in panels.items():
         shown = axes.get_legend()
         assert shown is not None
-        assert [text.get_text() for text in shown.get_texts()] == [name for name in names if name[0] == family]
-        assert [str(line.get_color()) for line in axes.lines].count("0.8") == sum(name[0] != family for name in names)
+        assert [text.get_text() for text in shown.get_texts()] == [
+            name for name in names if name[0] == family
+        ]
+        assert [str(line.get_color()) for line in axes.lines].count("0.8") == sum(
+            name[0] != family for name in names
+        )
     assert "PRIVATE" in figure.get_suptitle()
 
 
 def test_the_best_is_the_largest_figure_that_is_one() -> None:
-    points = [point("a", 2, 0.5), point("b", 2, 0.7), point("c", 2, math.nan), point("a", 1, math.nan)]
-    assert {target: best.aggregator for target, best in best_at(points, "label_accuracy").items()} == {2: "b"}
+    points = [
+        point("a", 2, 0.5),
+        point("b", 2, 0.7),
+        point("c", 2, math.nan),
+        point("a", 1, math.nan),
+    ]
+    assert {
+        target: best.aggregator for target, best in best_at(points, "label_accuracy").items()
+    } == {2: "b"}

@@ -1,4 +1,5 @@
-"""The fewest teachers that are as good as the best are taken, and what is released costs what it says."""
+"""The fewest teachers that are as good as the best are taken, and what is released costs what it
+says."""
 
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from pate._planning.facts import Facts
 from pate._planning.proposals import for_target
 from pate._planning.sweep import Sweep, Trial, fewest_as_good, run_sweep
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ClippedVotes, Rounds
@@ -15,7 +16,9 @@ from pate.aggregators import Aggregator, ClippedVotes, Rounds
 FACTS = Facts(num_records=20_000, num_labels=4, num_public=300, num_features=8)
 
 
-def trial(num_teachers: int, *accuracies: float, aggregator: str = "Rounds", f1: float = 0.0) -> Trial:
+def trial(
+    num_teachers: int, *accuracies: float, aggregator: str = "Rounds", f1: float = 0.0
+) -> Trial:
     return Trial(
         num_teachers=num_teachers,
         records=10.0,
@@ -37,14 +40,20 @@ def test_fewer_teachers_within_a_standard_error_are_taken() -> None:
     trials = [trial(50, 0.7, 0.7), trial(100, 0.79, 0.82), trial(200, 0.81, 0.81)]
     assert fewest_as_good(trials, "accuracy") == trials[1]
     # the same mean difference on every task is no accident
-    assert fewest_as_good([trial(100, 0.805, 0.805), trial(200, 0.81, 0.81)], "accuracy").num_teachers == 200
+    assert (
+        fewest_as_good([trial(100, 0.805, 0.805), trial(200, 0.81, 0.81)], "accuracy").num_teachers
+        == 200
+    )
 
 
 def test_the_first_aggregator_that_is_as_good_is_taken() -> None:
     trials = [trial(50, 0.8), trial(50, 0.81, aggregator="ClippedVotes"), trial(100, 0.805)]
     assert fewest_as_good(trials, "accuracy") == trials[1]
     assert (
-        fewest_as_good([trial(50, 0.8), trial(50, 0.8, aggregator="ClippedVotes")], "accuracy").aggregator == "Rounds"
+        fewest_as_good(
+            [trial(50, 0.8), trial(50, 0.8, aggregator="ClippedVotes")], "accuracy"
+        ).aggregator
+        == "Rounds"
     )
     accidental = [trial(50, 0.8, 0.8), trial(50, 0.79, 0.82, aggregator="ClippedVotes")]
     assert fewest_as_good(accidental, "accuracy").aggregator == "Rounds"
@@ -64,10 +73,12 @@ def test_another_figure_may_choose() -> None:
 
 @pytest.mark.parametrize("cls", [Rounds, ClippedVotes])
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
-def test_noise_does_not_depend_on_the_number_of_teachers(cls: type[Aggregator], relation: NeighboringRelation) -> None:
+def test_noise_does_not_depend_on_the_number_of_teachers(
+    cls: type[Aggregator], relation: NeighboringRelation
+) -> None:
     """So that it is found once for a sweep."""
     target = Target(epsilon=2.0, delta=1e-5, num_queries=100, neighboring_relation=relation)
-    found = [for_target(cls, target, Panel(num_teachers, 4)) for num_teachers in (50, 3200)]
+    found = [for_target(cls, target, VoteShape(num_teachers, 4)) for num_teachers in (50, 3200)]
     assert found[0] == found[1]
 
 
@@ -75,7 +86,10 @@ def test_noise_does_not_depend_on_the_number_of_teachers(cls: type[Aggregator], 
 def test_too_few_teachers_drown_in_noise() -> None:
     found = run_sweep(FACTS, Sweep(epsilons=(1,), num_teachers=(800, 20), delta=1e-5, seeds=2))
     assert [each.num_teachers for each in found.trials] == [20, 20, 800, 800, 4000, 20_000]
-    few, many = found.trials[0], fewest_as_good([each for each in found.trials if not each.in_closed_form], "accuracy")
+    few, many = (
+        found.trials[0],
+        fewest_as_good([each for each in found.trials if not each.in_closed_form], "accuracy"),
+    )
     assert many.num_teachers == 800
     assert few.teacher_accuracy > many.teacher_accuracy
     assert many.accuracy > found.constant[0] + 0.02

@@ -1,4 +1,5 @@
-"""A run as a task: the samples that `pate label` would take, and no more of it than a comparison needs."""
+"""A run as a task: the samples that `pate label` would take, and no more of it than a comparison
+needs."""
 
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,18 @@ COUNTED: list[Aggregator] = [NoisyVotes(sigma_votes=1.0)]
 
 
 def test_samples_are_those_that_label_takes(copied: Path) -> None:
-    words = ["--aggregator=NoisyVotes", "--target_epsilon=40", "--delta=1e-3", "--num_queries=30", "--query_seed=5"]
+    words = [
+        "--aggregator=NoisyVotes",
+        "--target_epsilon=40",
+        "--delta=1e-3",
+        "--num_queries=30",
+        "--query_seed=5",
+    ]
     assert cli.main(["label", "--run", str(copied), *words, "--overwrite"]) == 0
     labelled = ReleasedLabels.load(copied).ids
-    task = load_task(copied, Comparison(num_queries=30, query_seed=5), [ClippedVotes(multiplier_clipped=1.0)])
+    task = load_task(
+        copied, Comparison(num_queries=30, query_seed=5), [ClippedVotes(multiplier_clipped=1.0)]
+    )
     whole, ids = VoteStore(copied / "private" / "votes").load(ballots=True)
     rows = [ids.index(name) for name in labelled.tolist()]
     assert task.private and whole.ballots is not None
@@ -70,7 +79,9 @@ def test_ballots_and_features_are_read_where_they_are_needed(finished: Path) -> 
     assert votes.ballots is None and votes.features is not None
     votes = load_task(finished, comparison, [ClippedVotes(multiplier_clipped=1.0)]).votes
     assert votes.ballots is not None and votes.features is None
-    around: list[Aggregator] = [TauVoting(tau=1.5, sigma_tau=1, threshold_tau=5, around_predictions=True)]
+    around: list[Aggregator] = [
+        TauVoting(tau=1.5, sigma_tau=1, threshold_tau=5, around_predictions=True)
+    ]
     for listed in (around, None):
         votes = load_task(finished, comparison, listed).votes
         assert votes.ballots is not None and votes.features is not None

@@ -1,4 +1,5 @@
-"""`pate label`: nothing is spent on what cannot be released, and the statement is always of the labels beside it."""
+"""`pate label`: nothing is spent on what cannot be released, and the statement is always of the
+labels beside it."""
 
 import json
 import os
@@ -23,7 +24,10 @@ from pate.aggregators._base import Release
 from tests.conftest import copy_run
 
 Aggregators = dict[str, Any]
-STABLE: Aggregators = {"class_path": "StableTopK", "init_args": {"scale_gap": 1, "sigma_test": 0.5, "delta_test": 1e-6}}
+STABLE: Aggregators = {
+    "class_path": "StableTopK",
+    "init_args": {"scale_gap": 1, "sigma_test": 0.5, "delta_test": 1e-6},
+}
 NOISY: Aggregators = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}
 
 
@@ -48,7 +52,10 @@ def public(run: Path) -> dict[str, bytes]:
         (("--query_seed=-1",), "query_seed >= 0, got query_seed=-1"),
         (("--num_queries=0",), "num_queries >= 1"),
         (("--delta=2",), "0 < delta < 1"),
-        (("--predictions=x.npz",), "no --predictions, of which StableTopK makes no use, got predictions='x.npz'"),
+        (
+            ("--predictions=x.npz",),
+            "no --predictions, of which StableTopK makes no use, got predictions='x.npz'",
+        ),
     ],
 )
 def test_bad_settings_spend_nothing(
@@ -67,7 +74,10 @@ def refuse(*_: object, **__: object) -> Release:
 
 
 def misshapen(self: NoisyVotes, votes: Any, **_: object) -> Release:
-    return Release(np.zeros((votes.num_queries, 1), dtype=np.uint8), np.ones((votes.num_queries, 1), dtype=np.bool_))
+    return Release(
+        np.zeros((votes.num_queries, 1), dtype=np.uint8),
+        np.ones((votes.num_queries, 1), dtype=np.bool_),
+    )
 
 
 def short_tiers(self: NoisyVotes, votes: Any, **_: object) -> Release:
@@ -76,7 +86,10 @@ def short_tiers(self: NoisyVotes, votes: Any, **_: object) -> Release:
 
 @pytest.mark.parametrize("aggregate", [refuse, misshapen, short_tiers])
 def test_what_an_aggregator_refuses_spends_nothing(
-    aggregate: Callable[..., Release], copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    aggregate: Callable[..., Release],
+    copied: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(NoisyVotes, "aggregate", aggregate)
     assert label(copied, NOISY, "--overwrite") == 2
@@ -106,7 +119,9 @@ def test_a_folder_that_cannot_be_written_spends_nothing(
     for _ in range(2):
         assert label(sealed_folder, NOISY, "--overwrite") == 2
         error = capsys.readouterr().err
-        assert "Expected a run that labels can be written to" in error and len(error.splitlines()) == 1
+        assert (
+            "Expected a run that labels can be written to" in error and len(error.splitlines()) == 1
+        )
     assert spent(sealed_folder) == 1
     assert public(sealed_folder) == before
 
@@ -142,12 +157,18 @@ def test_a_private_folder_on_another_disk_spends_nothing(
         patch.setattr("pathlib.Path.replace", fail)
         assert label(copied, NOISY, "--overwrite") == 2
     error = capsys.readouterr().err
-    assert "that labels can be written to" in error and "cross-device" in error and len(error.splitlines()) == 1
+    assert (
+        "that labels can be written to" in error
+        and "cross-device" in error
+        and len(error.splitlines()) == 1
+    )
     assert spent(copied) == 1
     assert public(copied) == before
 
 
-def test_labels_are_drafted_in_the_private_folder(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_drafted_in_the_private_folder(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A command that is killed leaves nothing half-written among what may be published."""
     drafts: dict[str, list[str]] = {}
     save = ReleasedLabels.save
@@ -185,11 +206,23 @@ def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
 
     spoil: dict[str, tuple[Callable[[], object], str]] = {
         "gone": (gone, "labels.npz"),
-        "cut": (lambda: path.write_bytes(whole[:500]), "got another kind of file, or a truncated one"),
+        "cut": (
+            lambda: path.write_bytes(whole[:500]),
+            "got another kind of file, or a truncated one",
+        ),
         "empty": (lambda: path.write_bytes(b""), "got another kind of file"),
-        "a byte": (lambda: path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]), "got a damaged one ("),
-        "a label": (lambda: write(labels=1 - arrays["labels"]), "as `pate label` of this run left them"),
-        "the aggregator": (lambda: write(aggregator=np.array("{}")), "as `pate label` of this run left them"),
+        "a byte": (
+            lambda: path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]),
+            "got a damaged one (",
+        ),
+        "a label": (
+            lambda: write(labels=1 - arrays["labels"]),
+            "as `pate label` of this run left them",
+        ),
+        "the aggregator": (
+            lambda: write(aggregator=np.array("{}")),
+            "as `pate label` of this run left them",
+        ),
         "a release": (lambda: write(release=np.array(2)), "as `pate label` of this run left them"),
     }
     for name, (change, message) in spoil.items():
@@ -206,18 +239,25 @@ def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
     assert spent(copied) == 2
 
 
-def test_labels_of_another_run_are_told(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_of_another_run_are_told(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = copy_run(copied, tmp_path / "other")
     (other / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
     fit = other / "private" / "teachers_fit.json"
     state = json.loads(fit.read_text())
     state["inputs"]["partition"] = digest(bytes.fromhex("5a" * 32))
     fit.write_text(json.dumps(state))
-    assert cli.main(["label", "--config", str(other / "public" / "label.yaml"), "--run", str(other)]) == 2
+    assert (
+        cli.main(["label", "--config", str(other / "public" / "label.yaml"), "--run", str(other)])
+        == 2
+    )
     assert "as `pate label` of this run left them" in capsys.readouterr().err
 
 
-def test_old_labels_put_back_are_told(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_labels_put_back_are_told(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Labels of this very run, sealed by its key, but of an earlier release."""
     old = (copied / "public" / "labels.npz").read_bytes()
     state = json.loads((copied / LABEL.state).read_text())
@@ -231,9 +271,14 @@ def test_old_labels_put_back_are_told(copied: Path, tmp_path: Path, capsys: pyte
     assert spent(copied) == 2
 
 
-def test_labels_that_no_state_speaks_of_are_told(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_that_no_state_speaks_of_are_told(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (copied / LABEL.state).unlink()
-    assert cli.main(["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]) == 2
+    assert (
+        cli.main(["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied)])
+        == 2
+    )
     error = capsys.readouterr().err
     assert "that this command left, got changed='all'" in error and len(error.splitlines()) == 1
     assert spent(copied) == 1
@@ -254,7 +299,9 @@ def test_the_statement_is_made_again_where_it_is_missing(copied: Path) -> None:
     assert spent(copied) == 1
 
 
-@pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"key": "zz"}', '{"key": "' + "ab" * 32 + '"}'])
+@pytest.mark.parametrize(
+    "content", [None, "", "{}", "[]", '{"key": "zz"}', '{"key": "' + "ab" * 32 + '"}']
+)
 def test_labels_that_could_not_be_sealed_spend_nothing(
     content: str | None, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,7 +321,9 @@ def test_labels_that_could_not_be_sealed_spend_nothing(
 
 @pytest.mark.parametrize("name", ["privacy.json", "privacy.txt"])
 @pytest.mark.parametrize("content", [b"", b"[]", b"epsilon = 0.001", None])
-def test_a_statement_that_is_not_of_these_labels_is_made_again(name: str, content: bytes | None, copied: Path) -> None:
+def test_a_statement_that_is_not_of_these_labels_is_made_again(
+    name: str, content: bytes | None, copied: Path
+) -> None:
     assert label(copied, STABLE, "--overwrite") == 0
     path = copied / "public" / name
     intact, paid = path.read_bytes(), spent(copied)
@@ -285,8 +334,11 @@ def test_a_statement_that_is_not_of_these_labels_is_made_again(name: str, conten
     assert spent(copied) == paid
 
 
-def test_a_reader_follows_a_run_to_the_written_statement_in_fewer_than_40_functions(copied: Path) -> None:
-    """A function counts once if a run is among its arguments, or among the attributes of one of them."""
+def test_a_reader_follows_a_run_to_the_written_statement_in_fewer_than_40_functions(
+    copied: Path,
+) -> None:
+    """A function counts once if a run is among its arguments, or among the attributes of one of
+    them."""
     package, statement = str(Path(pate.__file__).parent), copied / LABEL.outputs[2]
     followed: set[CodeType] = set()
     for place in (LABEL.state, *LABEL.outputs):
@@ -297,7 +349,9 @@ def test_a_reader_follows_a_run_to_the_written_statement_in_fewer_than_40_functi
         if event == "call" and code.co_filename.startswith(package) and not statement.exists():
             names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             values = [frame.f_locals.get(name) for name in names]
-            attributes = [value for owner in values for value in getattr(owner, "__dict__", {}).values()]
+            attributes = [
+                value for owner in values for value in getattr(owner, "__dict__", {}).values()
+            ]
             if any(isinstance(value, Run) for value in [*values, *attributes]):
                 followed.add(code)
 

@@ -1,4 +1,5 @@
-"""`pate label` that is killed at any step pays once, draws once, and leaves no statement of other labels."""
+"""`pate label` that is killed at any step pays once, draws once, and leaves no statement of other
+labels."""
 
 import json
 import shutil
@@ -41,7 +42,9 @@ STEPS = [
     "pate._release.transaction.destroy",
     "pate._runs.Run.finish",
 ]
-SCREEN = ConfidentScreen(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
+SCREEN = ConfidentScreen(
+    answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4
+)
 
 
 class Killed(KeyboardInterrupt):
@@ -61,17 +64,23 @@ def resolve(dotted: str) -> Any:
     raise LookupError(dotted)
 
 
-def release_screened(root: Path, *, noise_seed: int | None = None, screen: ConfidentScreen = SCREEN) -> None:
+def release_screened(
+    root: Path, *, noise_seed: int | None = None, screen: ConfidentScreen = SCREEN
+) -> None:
     """What `pate label --overwrite` calls."""
     run = Run(root, overwrite=True)
-    label_stage(run, finished_votes(run), LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=noise_seed))
+    label_stage(
+        run,
+        finished_votes(run),
+        LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=noise_seed),
+    )
 
 
 def name_of(run: Path) -> str:
     return str(ReleasedLabels.load(run).aggregator["class_path"]).rpartition(".")[2]
 
 
-def expect_consistent(run: Path) -> None:
+def require_consistent(run: Path) -> None:
     """A statement that is there is of the labels that are there."""
     for name in ("privacy.json", "privacy.txt"):
         if (run / "public" / name).exists():
@@ -147,7 +156,13 @@ def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
             begin_again()
             original, made = resolve(step), 0
 
-            def cut(*args: Any, original: Any = original, call: int = call, after: bool = after, **kwargs: Any) -> Any:
+            def cut(
+                *args: Any,
+                original: Any = original,
+                call: int = call,
+                after: bool = after,
+                **kwargs: Any,
+            ) -> Any:
                 nonlocal made
                 made += 1
                 if made == call and not after:
@@ -155,7 +170,9 @@ def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
                 try:
                     return original(*args, **kwargs)
                 finally:
-                    if made == call:  # also where the call failed, as deleting what is not there does
+                    if (
+                        made == call
+                    ):  # also where the call failed, as deleting what is not there does
                         raise Killed
 
             stopped = False
@@ -166,24 +183,31 @@ def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
                 except Killed:
                     stopped = True
             assert stopped == (made >= call), (step, after, call)
-            expect_consistent(run)
+            require_consistent(run)
             paid = len(read_ledger(run / "ledger.sqlite").entries) == 2
             paid_before += stopped and paid
             release_screened(run, noise_seed=noise_seed)
-            expect_consistent(run)
+            require_consistent(run)
             assert name_of(run) == "ConfidentScreen"
             entries = read_ledger(run / "ledger.sqlite").entries
             assert len(entries) == 2 and entries[-1].settled, (step, after, call)
             assert ReleasedLabels.load(run).release == 2
-            # what was reserved has its own noise; before that, a seed that never served may be left for another
-            assert labels(run) == unbroken[0] if paid else labels(run) in unbroken, (step, after, call)
+            # what was reserved has its own noise; before that, a seed that never served may be left
+            # for another
+            assert labels(run) == unbroken[0] if paid else labels(run) in unbroken, (
+                step,
+                after,
+                call,
+            )
             assert (run / "public" / "privacy.txt").is_file()
             assert not seeds(run), (step, after, call)
             cuts += 1
             if not stopped:
                 break
     # most of what comes after the reservation is of what was paid
-    assert (cuts > 40 and paid_before > 15) if most > 1 else (cuts == len(STEPS) and paid_before > 6)
+    assert (
+        (cuts > 40 and paid_before > 15) if most > 1 else (cuts == len(STEPS) and paid_before > 6)
+    )
 
 
 def kill(monkeypatch: pytest.MonkeyPatch, step: str, run: Path, **options: Any) -> None:
@@ -202,14 +226,19 @@ SAVE = "pate._runs.released.ReleasedLabels.save"
 def test_a_seed_is_for_its_owner_alone(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kill(monkeypatch, SAVE, copied)
     (file,) = seeds(copied)
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE(file.stat().st_mode) == 0o600
+        and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    )
     content = json.loads(file.read_text())
     assert 2**200 < int(content["key"], 16) < 2**256
     assert read_ledger(copied / "ledger.sqlite").entries[-1].token == content["token"]
     assert content["key"].encode() not in (copied / "ledger.sqlite").read_bytes()
 
 
-def test_another_command_pays_for_itself_and_destroys_the_seed(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_command_pays_for_itself_and_destroys_the_seed(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kill(monkeypatch, SAVE, copied)
     first = seeds(copied)
     release_screened(copied, screen=replace(SCREEN, threshold_confident=3.0))
@@ -222,12 +251,18 @@ def test_another_command_pays_for_itself_and_destroys_the_seed(copied: Path, mon
     assert len({entry.token for entry in read_ledger(copied / "ledger.sqlite").entries}) == 4
 
 
-def test_a_command_that_is_refused_leaves_the_seed_of_another(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_refused_leaves_the_seed_of_another(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kill(monkeypatch, SAVE, copied)
     kept = {file: file.read_bytes() for file in seeds(copied)}
     run = Run(copied, overwrite=True)
     with pytest.raises(ValueError, match=r"Expected epsilon <= 0\.001"):
-        label_stage(run, finished_votes(run), LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=0.001))
+        label_stage(
+            run,
+            finished_votes(run),
+            LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=0.001),
+        )
     assert {file: file.read_bytes() for file in seeds(copied)} == kept
     release_screened(copied)
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
@@ -237,26 +272,36 @@ def test_other_votes_are_another_question(copied: Path, monkeypatch: pytest.Monk
     """The noise of a release is never added to other votes."""
     kill(monkeypatch, SAVE, copied)
     (first,) = seeds(copied)
-    state, manifest = copied / "private" / "teachers_vote.json", copied / "private" / "votes" / "manifest.json"
+    state, manifest = (
+        copied / "private" / "teachers_vote.json",
+        copied / "private" / "votes" / "manifest.json",
+    )
     before = digest(manifest)
     votes = sorted((copied / "private" / "votes").glob("*.npy"))[0]
     content, old = np.load(votes), digest(votes)
     np.save(votes, ~content)
     manifest.write_text(manifest.read_text().replace(old, digest(votes)))
-    state.write_text(state.read_text().replace(old, digest(votes)).replace(before, digest(manifest)))
+    state.write_text(
+        state.read_text().replace(old, digest(votes)).replace(before, digest(manifest))
+    )
     kill(monkeypatch, SAVE, copied)
     (second,) = seeds(copied)
     assert second != first and len(read_ledger(copied / "ledger.sqlite").entries) == 3
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{}", "[]", '{"token": "a", "key": "zz"}', '{"token": "a", "key": "1' + 64 * "0" + '"}']
+    "content",
+    ["", "{}", "[]", '{"token": "a", "key": "zz"}', '{"token": "a", "key": "1' + 64 * "0" + '"}'],
 )
-def test_a_damaged_seed_is_told_and_not_shown(content: str, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_seed_is_told_and_not_shown(
+    content: str, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kill(monkeypatch, SAVE, copied)
     (file,) = seeds(copied)
     file.write_text(content)
-    with pytest.raises(ValueError, match=r"^Expected what a command that was killed left[^\n]*costs again[^\n]*$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected what a command that was killed left[^\n]*costs again[^\n]*$"
+    ):
         release_screened(copied)
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
     file.unlink()
@@ -264,7 +309,9 @@ def test_a_damaged_seed_is_told_and_not_shown(content: str, copied: Path, monkey
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 3
 
 
-def test_a_budget_that_the_release_itself_uses_up_lets_it_go_on(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_that_the_release_itself_uses_up_lets_it_go_on(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is reserved already is not counted once more against the budget."""
     release_screened(copied)
     said = json.loads((copied / "public" / "privacy.json").read_text())
@@ -272,7 +319,11 @@ def test_a_budget_that_the_release_itself_uses_up_lets_it_go_on(copied: Path, mo
 
     def spend() -> None:
         run = Run(copied, overwrite=True)
-        label_stage(run, finished_votes(run), LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=3 * both))
+        label_stage(
+            run,
+            finished_votes(run),
+            LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=3 * both),
+        )
 
     def cut(*_: object, **__: object) -> None:
         raise Killed

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._release.ledger_file import choose_ledger, expect_ledger, ledger_scope
+from pate._release.ledger_file import choose_ledger, ledger_scope, require_ledger
 from pate._runs.run import Run, labels_file
 from pate._runs.stage import LABEL, TEACHERS_FIT
 from pate.accounting._ledger import Ledger, read_ledger
@@ -42,7 +42,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A working directory whose run has teachers and their votes, and a copy of it that nobody changes."""
+    """A working directory whose run has teachers and their votes, and a copy of it that nobody
+    changes."""
     folder = furnish(tmp_path_factory.mktemp("taught"))
     copy = tmp_path_factory.mktemp("kept") / "copy"
     with pytest.MonkeyPatch.context() as patch:
@@ -54,7 +55,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def taught(kept: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory in which ``runs/one`` has voted, always the same one: paths are written into its files."""
+    """A working directory in which ``runs/one`` has voted, always the same one: paths are written
+    into its files."""
     folder, copy = kept
     shutil.rmtree(folder)
     shutil.copytree(copy, folder)
@@ -75,11 +77,26 @@ def label(root: str, *words: str) -> int:
 
 @pytest.mark.slow
 def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captured) -> None:
-    """What both released together is stated, and what the budget has left is what the second may spend."""
-    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=60", "--label.max_epsilon=700"]) == 0
+    """What both released together is stated, and what the budget has left is what the second may
+    spend."""
+    assert (
+        cli.main(
+            [
+                "run",
+                "recipe",
+                "--run",
+                "runs/one",
+                "--label.num_queries=60",
+                "--label.max_epsilon=700",
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert "The ledger of the private data holds 1 release(s) of 60 queries" in out
-    assert out.splitlines()[-2] == "ledger:            data/faces.ledger.sqlite (of the private data)"
+    assert (
+        out.splitlines()[-2] == "ledger:            data/faces.ledger.sqlite (of the private data)"
+    )
     assert cli.main(["run", "recipe", "--run", "runs/two", "--label.num_queries=80"]) == 2
     shutil.rmtree("runs")  # what was released stays released
     assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=80"]) == 2
@@ -96,7 +113,9 @@ def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captu
     verify_ledger(place / "data" / "faces.ledger.sqlite")
 
 
-def test_the_ledger_is_recorded_and_found_from_anywhere(taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledger_is_recorded_and_found_from_anywhere(
+    taught: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorded = yaml.safe_load((taught / "runs" / "one" / "data.yaml").read_text())["ledger"]
     assert recorded == str(taught / "data" / "faces.ledger.sqlite")
     (taught / "elsewhere").mkdir()
@@ -144,7 +163,9 @@ def sealed(place: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(sealed: Path, capsys: Captured) -> None:
+def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(
+    sealed: Path, capsys: Captured
+) -> None:
     assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=20"]) == 0
     out = capsys.readouterr().out
     assert "The ledger of this run alone holds 1 release(s) of 20 queries" in out
@@ -164,10 +185,17 @@ def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(sealed: Path, c
 def test_a_missing_ledger_is_no_new_budget(taught: Path, capsys: Captured) -> None:
     path = taught / "data" / "faces.ledger.sqlite"
     kept = path.rename(taught / "kept.sqlite")
-    for said in (label("runs/one"), teach("runs/one"), cli.main(["teachers", "vote", "--run", "runs/one"])):
+    for said in (
+        label("runs/one"),
+        teach("runs/one"),
+        cli.main(["teachers", "vote", "--run", "runs/one"]),
+    ):
         assert said == 2
     errors = capsys.readouterr().err.splitlines()[-3:]
-    assert all(f"missing='{path}'" in error and "`ledger:` in runs/one/data.yaml" in error for error in errors)
+    assert all(
+        f"missing='{path}'" in error and "`ledger:` in runs/one/data.yaml" in error
+        for error in errors
+    )
     assert not path.exists()
     # where it says so, its new place is used, with all that was spent
     data = taught / "runs" / "one" / "data.yaml"
@@ -179,7 +207,9 @@ def test_a_missing_ledger_is_no_new_budget(taught: Path, capsys: Captured) -> No
 
 
 @pytest.mark.slow
-def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(taught: Path, capsys: Captured) -> None:
+def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(
+    taught: Path, capsys: Captured
+) -> None:
     assert label("runs/one", "--num_queries=5") == 0
     original = taught / "data" / "faces.ledger.sqlite"
     shutil.copytree("data", "copy")
@@ -213,7 +243,9 @@ def test_moved_data_keep_what_was_spent(taught: Path) -> None:
 @pytest.mark.slow
 def test_a_run_keeps_the_ledger_that_it_was_begun_with(place: Path, capsys: Captured) -> None:
     assert teach("runs/one", "--ledger=all.sqlite") == 0
-    assert yaml.safe_load(Path("runs/one/data.yaml").read_text())["ledger"] == str(place / "all.sqlite")
+    assert yaml.safe_load(Path("runs/one/data.yaml").read_text())["ledger"] == str(
+        place / "all.sqlite"
+    )
     assert teach("runs/one") == 0
     assert teach("runs/one", "--ledger=other.sqlite") == 2
     assert "the ledger that runs/one was begun with" in capsys.readouterr().err
@@ -226,7 +258,9 @@ def test_a_run_keeps_the_ledger_that_it_was_begun_with(place: Path, capsys: Capt
 def test_a_run_of_an_earlier_version_keeps_its_own_ledger(taught: Path) -> None:
     Ledger(taught / "runs" / "one" / "ledger.sqlite")
     for path in (taught / "runs" / "one" / "data.yaml",):
-        path.write_text("".join(line for line in path.read_text().splitlines(True) if "ledger" not in line))
+        path.write_text(
+            "".join(line for line in path.read_text().splitlines(True) if "ledger" not in line)
+        )
     state = taught / "runs" / "one" / "private" / "teachers_fit.json"
     content = json.loads(state.read_text())
     state.write_text(json.dumps(content | {"config": content["config"] | {"ledger": None}}))
@@ -240,7 +274,7 @@ def test_a_run_of_an_earlier_version_keeps_its_own_ledger(taught: Path) -> None:
     for trace in (labels_file(run), run.root / LABEL.state):
         kept = trace.rename(taught / "kept")
         with pytest.raises(ValueError, match=r"^Expected the ledger of "):
-            expect_ledger(run)
+            require_ledger(run)
         kept.rename(trace)
 
 
@@ -265,7 +299,9 @@ def test_the_place_of_a_new_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert choose_ledger(root, None, data) is None
     # one that is there is never passed over for a new one
     (tmp_path / "a.b.ledger.sqlite").touch()
-    with pytest.raises(ValueError, match="a writable ledger of the private data; --ledger names another"):
+    with pytest.raises(
+        ValueError, match="a writable ledger of the private data; --ledger names another"
+    ):
         choose_ledger(root, None, data)
 
 
@@ -283,7 +319,9 @@ def test_faces_drawn_anew_leave_the_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_records_are_not_booked_where_the_first_ones_are(taught: Path, capsys: Captured) -> None:
+def test_other_records_are_not_booked_where_the_first_ones_are(
+    taught: Path, capsys: Captured
+) -> None:
     """A run that is done again on other data spends their budget, or none."""
     np.savez(taught / "data" / "more.npz", **make_arrays(seed=1))  # type: ignore[arg-type]
     assert label("runs/one", "--num_queries=5") == 0
@@ -291,31 +329,55 @@ def test_other_records_are_not_booked_where_the_first_ones_are(taught: Path, cap
     assert teach("runs/one", "--overwrite", other) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert "the private records that runs/one was begun with" in error and "--ledger" in error
-    again = ["--config=recipe/data.yaml", "--config=recipe/teachers.yaml", "--run=runs/one", "--overwrite", other]
+    again = [
+        "--config=recipe/data.yaml",
+        "--config=recipe/teachers.yaml",
+        "--run=runs/one",
+        "--overwrite",
+        other,
+    ]
     assert cli.main(["teachers", "fit", *again, "--ledger=data/more.ledger.sqlite"]) == 0
     assert cli.main(["teachers", "vote", "--run=runs/one", "--overwrite"]) == 0
     assert label("runs/one", "--num_queries=5", "--overwrite") == 0
-    counts = [len(read_ledger(taught / "data" / f"{name}.ledger.sqlite").entries) for name in ("faces", "more")]
+    counts = [
+        len(read_ledger(taught / "data" / f"{name}.ledger.sqlite").entries)
+        for name in ("faces", "more")
+    ]
     assert counts == [1, 1]
     # the same records stay where they are counted, with other settings too
     assert teach("runs/two", "--ledger=all.sqlite") == 0
     configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
     assert cli.main(["teachers", "fit", *configs, "--run=runs/two", "--seed=2", "--overwrite"]) == 0
-    assert yaml.safe_load(Path("runs/two/data.yaml").read_text())["ledger"] == str(taught / "all.sqlite")
+    assert yaml.safe_load(Path("runs/two/data.yaml").read_text())["ledger"] == str(
+        taught / "all.sqlite"
+    )
 
 
 def test_a_link_to_the_data_leads_to_their_ledger(place: Path) -> None:
     os.symlink("data/faces.npz", "link.npz")
     os.symlink("data", "linked")
     for path in ("link.npz", "linked/faces.npz"):
-        assert choose_ledger(place / "run", None, Arrays(Path(path))) == place / "data" / "faces.ledger.sqlite"
-    assert choose_ledger(place / "run", None, CelebA(Path("linked"))) == place / "data" / "ledger.sqlite"
+        assert (
+            choose_ledger(place / "run", None, Arrays(Path(path)))
+            == place / "data" / "faces.ledger.sqlite"
+        )
+    assert (
+        choose_ledger(place / "run", None, CelebA(Path("linked")))
+        == place / "data" / "ledger.sqlite"
+    )
 
 
 @pytest.mark.parametrize(
-    "damage", ["missing", "no ledger", *(pytest.param(text, marks=pytest.mark.slow) for text in ("", "[]", "data: ["))]
+    "damage",
+    [
+        "missing",
+        "no ledger",
+        *(pytest.param(text, marks=pytest.mark.slow) for text in ("", "[]", "data: [")),
+    ],
 )
-def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(damage: str, taught: Path, capsys: Captured) -> None:
+def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(
+    damage: str, taught: Path, capsys: Captured
+) -> None:
     data = taught / "runs" / "one" / "data.yaml"
     intact = data.read_text()
     if damage == "missing":
@@ -335,7 +397,13 @@ def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(damage: str, taug
     assert len(read_ledger(taught / "data" / "faces.ledger.sqlite").entries) == 1
 
 
-def test_a_run_in_the_working_directory_has_a_name(taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_the_working_directory_has_a_name(
+    taught: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(taught / "runs" / "one")
-    assert cli.main(["label", "--config=../../recipe/label.yaml", "--run=.", "--num_queries=5"]) == 0
-    assert [entry.run for entry in read_ledger(taught / "data" / "faces.ledger.sqlite").entries] == ["one"]
+    assert (
+        cli.main(["label", "--config=../../recipe/label.yaml", "--run=.", "--num_queries=5"]) == 0
+    )
+    assert [
+        entry.run for entry in read_ledger(taught / "data" / "faces.ledger.sqlite").entries
+    ] == ["one"]

@@ -25,7 +25,9 @@ def save_votes(path: Path, seed: int = 0) -> None:
     path.parent.mkdir(exist_ok=True)
     generator = np.random.default_rng(seed)
     ballots = generator.integers(0, 2, size=(20, 50, 2), dtype=np.uint8)
-    NamedVotes(ids=np.char.mod("s%02d", np.arange(20)), label_names=("a", "b"), ballots=ballots).save(path)
+    NamedVotes(
+        ids=np.char.mod("s%02d", np.arange(20)), label_names=("a", "b"), ballots=ballots
+    ).save(path)
 
 
 @pytest.fixture
@@ -51,15 +53,25 @@ def test_a_file_and_its_folder_spend_one_budget(place: Path, capsys: Captured) -
     line = capsys.readouterr().err.strip()
     assert line.startswith("pate label: Expected ") and "\n" not in line
     assert f"{place}/d/ledger.sqlite" in line and f"other='{place}/d/votes.ledger.sqlite'" in line
-    assert "--ledger" in line and ledgers() == {"d/votes.ledger.sqlite": 1} and not Path("two").exists()
+    assert (
+        "--ledger" in line
+        and ledgers() == {"d/votes.ledger.sqlite": 1}
+        and not Path("two").exists()
+    )
     # as the line says: the ledger moves, and counts the whole folder from there
     Path("d/votes.ledger.sqlite").rename("d/ledger.sqlite")
     assert label("d", "two") == 2
-    assert "Expected epsilon <= 1" in capsys.readouterr().err and ledgers() == {"d/ledger.sqlite": 1}
+    assert "Expected epsilon <= 1" in capsys.readouterr().err and ledgers() == {
+        "d/ledger.sqlite": 1
+    }
 
 
-@pytest.mark.parametrize("again", ["d/votes.npz", "./d/votes.npz", "d/", "link", "link/votes.npz", "file.npz"])
-def test_a_folder_that_has_paid_pays_for_its_files(again: str, place: Path, capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    "again", ["d/votes.npz", "./d/votes.npz", "d/", "link", "link/votes.npz", "file.npz"]
+)
+def test_a_folder_that_has_paid_pays_for_its_files(
+    again: str, place: Path, capsys: Captured
+) -> None:
     Path("link").symlink_to("d")
     Path("file.npz").symlink_to("d/votes.npz")
     assert label("d", "one") == 0
@@ -72,7 +84,9 @@ def test_a_folder_that_has_paid_pays_for_its_files(again: str, place: Path, caps
     assert "The ledger of the private data holds 2 release(s)" in capsys.readouterr().out
 
 
-def test_a_renamed_file_is_noticed_beside_settings_of_its_name(place: Path, capsys: Captured) -> None:
+def test_a_renamed_file_is_noticed_beside_settings_of_its_name(
+    place: Path, capsys: Captured
+) -> None:
     Path("d/votes.yaml").write_text("the data.yaml of another run")
     assert label("d/votes.npz", "one") == 0
     Path("d/votes.npz").rename("d/renamed.npz")
@@ -80,7 +94,9 @@ def test_a_renamed_file_is_noticed_beside_settings_of_its_name(place: Path, caps
     assert "without_data" in capsys.readouterr().err and [*ledgers()] == ["d/votes.ledger.sqlite"]
 
 
-def test_a_file_that_takes_the_place_of_another_does_not_take_its_budget(place: Path, capsys: Captured) -> None:
+def test_a_file_that_takes_the_place_of_another_does_not_take_its_budget(
+    place: Path, capsys: Captured
+) -> None:
     save_votes(Path("d/others.npz"), seed=1)
     assert label("d/votes.npz", "one") == 0 and label("d/others.npz", "two") == 0
     Path("d/votes.npz").rename("d/others.npz")
@@ -93,7 +109,9 @@ def test_hidden_files_have_ledgers_like_others(place: Path, capsys: Captured) ->
     assert label("d/.votes.npz", "one") == 0
     shutil.copy("d/.votes.npz", "d/copied.npz")
     assert label("d/copied.npz", "two") == 2
-    assert "Expected epsilon <= 1" in capsys.readouterr().err and [*ledgers()] == ["d/.votes.ledger.sqlite"]
+    assert "Expected epsilon <= 1" in capsys.readouterr().err and [*ledgers()] == [
+        "d/.votes.ledger.sqlite"
+    ]
 
 
 TWINS: dict[str, Callable[[str, str], object]] = {"copy": shutil.copy, "hard link": os.link}
@@ -120,14 +138,18 @@ def test_other_files_of_a_folder_have_budgets_of_their_own(place: Path, capsys: 
     assert ledgers() == {"d/others.ledger.sqlite": 1, "d/votes.ledger.sqlite": 1}
 
 
-def test_a_file_that_was_renamed_without_its_ledger_begins_no_new_one(place: Path, capsys: Captured) -> None:
+def test_a_file_that_was_renamed_without_its_ledger_begins_no_new_one(
+    place: Path, capsys: Captured
+) -> None:
     assert label("d/votes.npz", "one") == 0
     Path("d/votes.npz").rename("d/renamed.npz")
     assert label("d/renamed.npz", "two") == 2
     assert f"without_data='{place}/d/votes.ledger.sqlite'" in capsys.readouterr().err
     Path("d/votes.ledger.sqlite").rename("d/renamed.ledger.sqlite")
     assert label("d/renamed.npz", "two") == 2
-    assert "Expected epsilon <= 1" in capsys.readouterr().err and ledgers() == {"d/renamed.ledger.sqlite": 1}
+    assert "Expected epsilon <= 1" in capsys.readouterr().err and ledgers() == {
+        "d/renamed.ledger.sqlite": 1
+    }
 
 
 def test_a_folder_of_links_names_its_ledger(place: Path, capsys: Captured) -> None:
@@ -142,7 +164,9 @@ def test_a_folder_of_links_names_its_ledger(place: Path, capsys: Captured) -> No
     assert "The ledger that was named for this run holds 1 release(s)" in capsys.readouterr().out
 
 
-def test_two_ledgers_that_were_there_are_never_the_ledger_of_the_data(place: Path, capsys: Captured) -> None:
+def test_two_ledgers_that_were_there_are_never_the_ledger_of_the_data(
+    place: Path, capsys: Captured
+) -> None:
     """As earlier versions left them."""
     assert label("d", "one") == 0
     assert label("d/votes.npz", "two", "--ledger=d/votes.ledger.sqlite") == 0
@@ -178,7 +202,9 @@ class TestSilo:
     def test_first_label(self, hospitals: Hospitals, capsys: Captured) -> None:
         assert label("north", "run") == 0
         assert "Expected epsilon <= 1" in self.send(hospitals, capsys)
-        assert ledgers()["north/ledger.sqlite"] == 1 and "north/votes.ledger.sqlite" not in ledgers()
+        assert (
+            ledgers()["north/ledger.sqlite"] == 1 and "north/votes.ledger.sqlite" not in ledgers()
+        )
         assert not (hospitals.folder / "exchange" / "masked-north.npz").exists()
 
     def test_first_silo(self, hospitals: Hospitals, capsys: Captured) -> None:
@@ -204,14 +230,20 @@ class TestPictures:
     @staticmethod
     def fit(kind: str, path: str, run: str) -> int:
         name = "root" if kind == "CelebA" else "path"
-        Path("data.yaml").write_text(f"data:\n  class_path: {kind}\n  init_args:\n    {name}: {path}\n")
-        return cli.main(["teachers", "fit", "--config=data.yaml", "--config=teachers.yaml", "--run", run])
+        Path("data.yaml").write_text(
+            f"data:\n  class_path: {kind}\n  init_args:\n    {name}: {path}\n"
+        )
+        return cli.main(
+            ["teachers", "fit", "--config=data.yaml", "--config=teachers.yaml", "--run", run]
+        )
 
     def test_first_the_folder(self, folder: Path) -> None:
         assert self.fit("CelebA", "faces", "pictures") == 0
         assert self.fit("Arrays", "faces/table.npz", "table") == 0
         for run in ("pictures", "table"):
-            assert yaml.safe_load(Path(run, "data.yaml").read_text())["ledger"] == str(folder / "faces/ledger.sqlite")
+            assert yaml.safe_load(Path(run, "data.yaml").read_text())["ledger"] == str(
+                folder / "faces/ledger.sqlite"
+            )
         assert ledgers() == {"faces/ledger.sqlite": 0}
 
     def test_first_the_table(self, folder: Path, capsys: Captured) -> None:
@@ -219,7 +251,9 @@ class TestPictures:
         assert self.fit("CelebA", "faces", "pictures") == 2
         line = capsys.readouterr().err.splitlines()[-1]
         assert (
-            "faces/table.ledger.sqlite" in line and "--ledger" in line and ledgers() == {"faces/table.ledger.sqlite": 0}
+            "faces/table.ledger.sqlite" in line
+            and "--ledger" in line
+            and ledgers() == {"faces/table.ledger.sqlite": 0}
         )
 
 
@@ -227,7 +261,9 @@ def test_top_k_of_the_same_file_spends_one_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("pairs.csv").write_text("user,item\n" + "".join(f"u{n},{'abc'[n % 3]}\n" for n in range(30)))
+    Path("pairs.csv").write_text(
+        "user,item\n" + "".join(f"u{n},{'abc'[n % 3]}\n" for n in range(30))
+    )
     Path("items.txt").write_text("a\nb\nc\n")
     shutil.copy("pairs.csv", "copy.csv")
     Path("link.csv").symlink_to("pairs.csv")
@@ -235,4 +271,6 @@ def test_top_k_of_the_same_file_spends_one_budget(
     for number, name in enumerate(("pairs.csv", "copy.csv", "link.csv", "./pairs.csv")):
         code = cli.main(["topk", "--pairs", name, *words, "--output", f"top{number}.csv"])
         assert code == (0 if number == 0 else 2)
-    assert capsys.readouterr().err.count("Expected epsilon <= 1") == 3 and ledgers() == {"pairs.ledger.sqlite": 1}
+    assert capsys.readouterr().err.count("Expected epsilon <= 1") == 3 and ledgers() == {
+        "pairs.ledger.sqlite": 1
+    }

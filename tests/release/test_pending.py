@@ -27,7 +27,15 @@ def test_a_request_finds_what_it_began(tmp_path: Path, key: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [{"token": 3}, {"token": ""}, {"token": None}, {"key": "-1"}, {"key": f"{1 << KEY_BITS:x}"}, {"key": 5}]
+    "content",
+    [
+        {"token": 3},
+        {"token": ""},
+        {"token": None},
+        {"key": "-1"},
+        {"key": f"{1 << KEY_BITS:x}"},
+        {"key": 5},
+    ],
 )
 def test_what_no_command_wrote_is_refused(tmp_path: Path, content: dict[str, Any]) -> None:
     (tmp_path / "one.json").write_text(json.dumps({"token": "a", "key": "1"}))
@@ -69,7 +77,12 @@ def test_a_statement_is_of_the_release_whose_row_it_names(tmp_path: Path) -> Non
     assert not states(right)  # nothing is under way
     pending.write()
     assert states(right) and not states(right, tmp_path / "missing.sqlite")
-    wrong: tuple[Any, ...] = ({"release": 1}, {"release": None}, {"ledger": head | {"rows": 1}}, {"ledger": {}})
+    wrong: tuple[Any, ...] = (
+        {"release": 1},
+        {"release": None},
+        {"ledger": head | {"rows": 1}},
+        {"ledger": {}},
+    )
     assert not any(states(right | change) for change in wrong)
     assert not states([])
     statement.unlink()

@@ -1,4 +1,5 @@
-"""Which deltas promise something, wherever a statement or a budget is asked for, and the words on large epsilons."""
+"""Which deltas promise something, wherever a statement or a budget is asked for, and the words on
+large epsilons."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ Captured = pytest.CaptureFixture[str]
 PROMISES_NOTHING = r"^Expected delta <= 0\.001, which promises something, got delta=0\.9$"
 
 
-def test_no_release_is_stated_at_a_delta_that_promises_nothing(place: Path, capsys: Captured) -> None:
+def test_no_release_is_stated_at_a_delta_that_promises_nothing(
+    place: Path, capsys: Captured
+) -> None:
     assert "delta <= 0.001" in refused(capsys, "--votes=votes.npz", "--delta=0.0011")
     assert spent() == 0 and not Path("runs/mine").exists()
     with pytest.raises(ValueError, match=PROMISES_NOTHING):
@@ -42,7 +45,8 @@ def test_no_release_is_stated_at_a_delta_that_promises_nothing(place: Path, caps
 
 
 def test_a_delta_lies_below_one_over_the_public_number_of_teachers(place: Path) -> None:
-    """One teacher of 2,000, drawn at random and published, would be private at an epsilon of 0 and a delta of 5e-4."""
+    """One teacher of 2,000, drawn at random and published, would be private at an epsilon of 0 and
+    a delta of 5e-4."""
     votes = made_votes(2000)
     settings = pate.LabelSettings(pate.NoisyVotes(sigma_votes=90.0), num_queries=5, delta=5e-4)
     with pytest.raises(ValueError, match=r"^Expected delta < 1 / 2000, .*, got delta=0\.0005$"):
@@ -64,17 +68,27 @@ def test_an_estimator_states_nothing_at_such_a_delta(settings: dict[str, Any]) -
         classifier.fit(X, Y)
 
 
-def test_a_statement_says_how_little_a_large_epsilon_promises(place: Path, capsys: Captured) -> None:
-    assert label("--votes=votes.npz", aggregator=("--aggregator=NoisyVotes", "--target_epsilon=20")) == 0
+def test_a_statement_says_how_little_a_large_epsilon_promises(
+    place: Path, capsys: Captured
+) -> None:
+    assert (
+        label("--votes=votes.npz", aggregator=("--aggregator=NoisyVotes", "--target_epsilon=20"))
+        == 0
+    )
     sentence = "a guess between two neighbors may be right in all but 1 of 4.9e+08 cases."
-    assert sentence in capsys.readouterr().out and sentence in Path("runs/mine/public/privacy.txt").read_text()
+    assert (
+        sentence in capsys.readouterr().out
+        and sentence in Path("runs/mine/public/privacy.txt").read_text()
+    )
     assert cli.main(["check", "runs/mine"]) == 0
 
 
 def test_the_meaning_of_epsilons() -> None:
     assert meaning_of(10.0) is None and "1 of 22028 cases" in str(meaning_of(10.0000001))
     assert "1 of 1.4e+217 cases" in str(meaning_of(500.0))
-    assert "right in all cases" in str(meaning_of(None)) and "right in all cases" in str(meaning_of(1e6))
+    assert "right in all cases" in str(meaning_of(None)) and "right in all cases" in str(
+        meaning_of(1e6)
+    )
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
@@ -106,4 +120,7 @@ def test_an_estimator_takes_numpys_numbers() -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     numbers = {"epsilon": np.float64(1), "delta": np.float32(1e-6), "noise_seed": np.int64(1)}
     classifier = pate.PateClassifier(bounds=(-3, 3), random_state=0, **numbers)  # type: ignore[arg-type]
-    assert classifier.fit(X, (X > 0).astype(int)).statement_["guarantees"]["replace_record"]["epsilon"] <= 1
+    assert (
+        classifier.fit(X, (X > 0).astype(int)).statement_["guarantees"]["replace_record"]["epsilon"]
+        <= 1
+    )

@@ -13,7 +13,8 @@ from pate._runs.released import Queries
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="space cannot be reserved")
 @pytest.mark.parametrize(
-    ("count", "id_length", "num_labels", "name_length"), [(9_000, 2, 30, 2), (9_000, 300, 1, 2), (1, 2, 40, 90_000)]
+    ("count", "id_length", "num_labels", "name_length"),
+    [(9_000, 2, 30, 2), (9_000, 300, 1, 2), (1, 2, 40, 90_000)],
 )
 def test_all_that_is_written_has_its_space(
     tmp_path: Path, count: int, id_length: int, num_labels: int, name_length: int
@@ -30,7 +31,10 @@ def test_all_that_is_written_has_its_space(
         delta=1e-6,
         aggregator={"class_path": "pate.aggregators.NoisyVotes", "init_args": {"sigma_votes": 2.0}},
     )
-    answers = sum(np.zeros((count, num_labels), kind).nbytes for kind in (np.uint8, np.bool_, np.float64, np.float64))
+    answers = sum(
+        np.zeros((count, num_labels), kind).nbytes
+        for kind in (np.uint8, np.bool_, np.float64, np.float64)
+    )
     written = answers + ids.nbytes + num_labels * name_length
     with room_for_labels(run, queries) as file:
         reserved = os.fstat(file.fileno()).st_size

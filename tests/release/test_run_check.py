@@ -1,4 +1,5 @@
-"""`pate check` finds whatever is wrong in a run, and `pate pack` gives away nothing else than what is public."""
+"""`pate check` finds whatever is wrong in a run, and `pate pack` gives away nothing else than what
+is public."""
 
 import json
 import os
@@ -27,7 +28,10 @@ def test_a_finished_run_is_well_and_goes_on(run: Path, capsys: Printed) -> None:
     before = sorted(run.rglob("*"))
     assert cli.main(["check", str(run)]) == 0
     printed = capsys.readouterr().out
-    assert "all is well; finished: teachers fit, teachers vote, label, student fit, references\n" in printed
+    assert (
+        "all is well; finished: teachers fit, teachers vote, label, student fit, references\n"
+        in printed
+    )
     assert printed.endswith(f"\nnext: pate report {run}\n")
     assert sorted(run.rglob("*")) == before
     (run / "public" / "report.html").write_text("a page")
@@ -38,7 +42,10 @@ def test_what_is_missing_comes_next(run: Path) -> None:
     (run / "public" / "student" / "metrics.json").unlink()
     assert check_run(run).next_command == f"pate student test --run {run}"
     Run(run).clear(STUDENT)
-    assert check_run(run).next_command == f"pate student fit --config {run}/public/student_fit.yaml --run {run}"
+    assert (
+        check_run(run).next_command
+        == f"pate student fit --config {run}/public/student_fit.yaml --run {run}"
+    )
     Run(run).clear(LABEL)
     (run / LABEL.config).unlink()
     result = check_run(run)
@@ -78,9 +85,15 @@ def _make_labels_a_folder(run: Path) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
-    "changed_teacher": (lambda run: _change(next(run.glob("private/teachers/*.pt"))), "changed since"),
+    "changed_teacher": (
+        lambda run: _change(next(run.glob("private/teachers/*.pt"))),
+        "changed since",
+    ),
     "lost_votes": (lambda run: next(run.glob("private/votes/*.npy")).unlink(), "missing"),
-    "changed_student": (lambda run: _change(run / "public" / "student" / "last.ckpt"), "changed since"),
+    "changed_student": (
+        lambda run: _change(run / "public" / "student" / "last.ckpt"),
+        "changed since",
+    ),
     "another_key": (
         lambda run: (run / "private" / "partition.json").write_text(json.dumps({"key": "ab" * 32})),
         "partition.json",
@@ -89,8 +102,14 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "lost_state": (lambda run: (run / LABEL.state).unlink(), "label.json beside public/labels.npz"),
     "lost_labels": (lambda run: (run / LABEL.outputs[0]).unlink(), "labels.npz missing"),
     "folder_of_labels": (_make_labels_a_folder, "labels.npz missing"),
-    "lost_private": (lambda run: shutil.rmtree(run / "private"), "private, got no such folder. Put it back"),
-    "private_fifo": (lambda run: os.mkfifo(run / "private" / "votes" / "pipe"), "got votes/pipe. Delete it"),
+    "lost_private": (
+        lambda run: shutil.rmtree(run / "private"),
+        "private, got no such folder. Put it back",
+    ),
+    "private_fifo": (
+        lambda run: os.mkfifo(run / "private" / "votes" / "pipe"),
+        "got votes/pipe. Delete it",
+    ),
     "changed_labels": (lambda run: _change(run / LABEL.outputs[0]), "labels.npz"),
     "smaller_epsilon": (_state_a_smaller_epsilon, "got epsilon=0.1"),
     "lost_ledger": (_name_another_ledger, "elsewhere.sqlite"),
@@ -102,7 +121,8 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
 LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "copy_of_votes": (
         lambda run: shutil.copy(
-            next(run.glob("private/votes/*.npy")), run / "public" / "student" / "logs" / "figures.csv"
+            next(run.glob("private/votes/*.npy")),
+            run / "public" / "student" / "logs" / "figures.csv",
         ),
         "a copy of private/votes/votes_",
     ),
@@ -112,23 +132,37 @@ LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "with the run's key",
     ),
-    "unexpected": (lambda run: (run / "public" / "teachers.pt").write_text("x"), "Move it elsewhere"),
-    "hidden_draft": (lambda run: (run / "public" / ".privacy.json.12ab").write_text("x"), ".privacy.json.12ab"),
+    "unexpected": (
+        lambda run: (run / "public" / "teachers.pt").write_text("x"),
+        "Move it elsewhere",
+    ),
+    "hidden_draft": (
+        lambda run: (run / "public" / ".privacy.json.12ab").write_text("x"),
+        ".privacy.json.12ab",
+    ),
     "private_by_name": (
         lambda run: (run / "public" / "student" / "logs" / "PRIVATE_log.csv").write_text("x"),
         "PRIVATE_log.csv",
     ),
     "real_frontier": (
-        lambda run: write_text(run / "public" / "frontier" / "frontier.txt", "PRIVATE: of real votes"),
+        lambda run: write_text(
+            run / "public" / "frontier" / "frontier.txt", "PRIVATE: of real votes"
+        ),
         "of real ones",
     ),
     "link": (
         lambda run: (run / "public" / "report.html").symlink_to(run / "private" / "partition.json"),
         "plain files",
     ),
-    "linked_folder": (lambda run: (run / "public" / "frontier").symlink_to(run / "private"), "plain files"),
+    "linked_folder": (
+        lambda run: (run / "public" / "frontier").symlink_to(run / "private"),
+        "plain files",
+    ),
     "fifo": (lambda run: os.mkfifo(run / "public" / "report.html"), "plain files"),
-    "line_break": (lambda run: (run / "public" / "a\nb\x1b[2J").write_text("x"), r"public/a\nb\x1b[2J. Move it"),
+    "line_break": (
+        lambda run: (run / "public" / "a\nb\x1b[2J").write_text("x"),
+        r"public/a\nb\x1b[2J. Move it",
+    ),
 }
 """What lies in ``public/`` and must not, and what is said of it."""
 
@@ -158,13 +192,19 @@ def test_nothing_else_is_given_away(leak: str, run: Path, tmp_path: Path, capsys
     assert not (tmp_path / "public.zip").exists()
 
 
-def test_a_lost_private_folder_is_put_back_rather_than_labels_bought_again(run: Path, capsys: Printed) -> None:
+def test_a_lost_private_folder_is_put_back_rather_than_labels_bought_again(
+    run: Path, capsys: Printed
+) -> None:
     """All else that is missing follows from it."""
     shutil.rmtree(run / "private")
     assert check_run(run).problems == (f"Expected {run}/private, got no such folder. Put it back",)
     assert cli.main(["pack", str(run)]) == 2
     error = capsys.readouterr().err
-    assert "label.json beside public/labels.npz" in error and "Put it back" in error and "run it first" not in error
+    assert (
+        "label.json beside public/labels.npz" in error
+        and "Put it back" in error
+        and "run it first" not in error
+    )
 
 
 def test_a_pack_holds_the_public_files_alone(run: Path, tmp_path: Path) -> None:
@@ -176,9 +216,15 @@ def test_a_pack_holds_the_public_files_alone(run: Path, tmp_path: Path) -> None:
     with ZipFile(tmp_path / "one.zip") as archive:
         archive.extractall(tmp_path / "opened")
         assert {entry.external_attr >> 16 for entry in archive.infolist()} == {0o644}
-    files = {path.relative_to(run / "public"): path for path in (run / "public").rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(run / "public"): path
+        for path in (run / "public").rglob("*")
+        if path.is_file()
+    }
     opened = tmp_path / "opened" / "public"
-    assert {path.relative_to(opened) for path in opened.rglob("*") if path.is_file()} == files.keys()
+    assert {
+        path.relative_to(opened) for path in opened.rglob("*") if path.is_file()
+    } == files.keys()
     assert all((opened / name).read_bytes() == path.read_bytes() for name, path in files.items())
     with pytest.raises(ValueError, match=r"^Expected an archive outside of"):
         pack(run, run / "public" / "public.zip")

@@ -1,4 +1,5 @@
-"""A top k that is asked for twice: after it was killed, at the same time, or where others wrote meanwhile."""
+"""A top k that is asked for twice: after it was killed, at the same time, or where others wrote
+meanwhile."""
 
 import json
 import os
@@ -26,14 +27,18 @@ from pate.mechanisms import GumbelPeeling
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("pairs.csv").write_text("user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdef" for i in range(9)))
+    Path("pairs.csv").write_text(
+        "user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdef" for i in range(9))
+    )
     Path("items.txt").write_text("\n".join("abcdef"))
 
 
 def release(output: str, k: int = 3, ledger: str = "ledger.sqlite") -> Statement:
     """The noise is large: two draws hardly ever agree."""
     source = HistogramFiles(pairs=Path("pairs.csv"), items=Path("items.txt"))
-    return release_top_k(source, TopKSettings(k=k, scale=1e3), output=Path(output), ledger=Path(ledger))
+    return release_top_k(
+        source, TopKSettings(k=k, scale=1e3), output=Path(output), ledger=Path(ledger)
+    )
 
 
 def killed(at: str, output: str = "top.csv") -> None:
@@ -52,25 +57,34 @@ def left(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("output", ["top.csv", "top.json"])
 @pytest.mark.parametrize("ledger", ["ledger.sqlite", "another.sqlite"])
-def test_what_another_release_wrote_meanwhile_is_kept(output: str, ledger: str, tmp_path: Path) -> None:
+def test_what_another_release_wrote_meanwhile_is_kept(
+    output: str, ledger: str, tmp_path: Path
+) -> None:
     """A .csv and a .json of one name have one statement."""
     killed("_chosen")
     assert not left(tmp_path)
     release(output, k=5, ledger=ledger)
     before = left(tmp_path)
-    with pytest.raises(ValueError, match=r"^Expected another output, because every release is paid for, got existing="):
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected another output, because every release is paid for, got existing=",
+    ):
         release("top.csv")
     assert left(tmp_path) == before
     for path in tmp_path.glob("top.*"):
         path.unlink()
     # it is paid for already
     release("top.csv")
-    assert len(read_ledger(Path("ledger.sqlite")).entries) == (2 if ledger == "ledger.sqlite" else 1)
+    assert len(read_ledger(Path("ledger.sqlite")).entries) == (
+        2 if ledger == "ledger.sqlite" else 1
+    )
 
 
 def test_a_statement_in_words_is_not_overwritten(tmp_path: Path) -> None:
     Path("top.privacy.txt").write_text("of a list that was moved")
-    with pytest.raises(ValueError, match=r"^Expected another output[^\n]*got existing='top.privacy.txt'$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected another output[^\n]*got existing='top.privacy.txt'$"
+    ):
         release("top.csv")
     assert not Path("ledger.sqlite").exists()
 
@@ -87,7 +101,10 @@ def test_a_statement_ends_where_its_release_was_settled_though_it_was_killed() -
 def test_two_at_once_do_not_both_pay(tmp_path: Path) -> None:
     with (
         locked_output(tmp_path / "top.json"),
-        pytest.raises(ValueError, match=r"^Expected an output that nobody else is writing, got [^\n]*top.csv in use"),
+        pytest.raises(
+            ValueError,
+            match=r"^Expected an output that nobody else is writing, got [^\n]*top.csv in use",
+        ),
     ):
         release("top.csv")
     assert not Path("ledger.sqlite").exists() and not Path("ledger.pending").exists()
@@ -105,7 +122,9 @@ def test_files_that_change_while_they_are_read_are_refused(monkeypatch: pytest.M
         return real(source, generator)
 
     monkeypatch.setattr(HistogramFiles, "read", changed)
-    with pytest.raises(ValueError, match=r"^Expected files that nobody writes while they are read, got changed="):
+    with pytest.raises(
+        ValueError, match=r"^Expected files that nobody writes while they are read, got changed="
+    ):
         release("top.csv")
     assert not Path("ledger.sqlite").exists()
 
@@ -130,15 +149,21 @@ def test_no_message_has_the_digest_of_private_data(tmp_path: Path) -> None:
     killed("_chosen")
     (file,) = Path("ledger.pending").iterdir()
     file.write_text("{")
-    with pytest.raises(ValueError, match=r"^Expected what [^\n]* got damaged files in [^\n]*ledger.pending$") as raised:
+    with pytest.raises(
+        ValueError, match=r"^Expected what [^\n]* got damaged files in [^\n]*ledger.pending$"
+    ) as raised:
         release("top.csv")
     assert file.stem not in str(raised.value)
     file.unlink()
     file.parent.rmdir()
     Path("ledger.pending").write_text("in the way")
-    with pytest.raises(ValueError, match=r"^Expected a folder for releases under way, got ") as raised:
+    with pytest.raises(
+        ValueError, match=r"^Expected a folder for releases under way, got "
+    ) as raised:
         release("top.csv")
-    assert file.stem not in str(raised.value) and str(raised.value).endswith(f"ledger.pending ({os.strerror(17)})")
+    assert file.stem not in str(raised.value) and str(raised.value).endswith(
+        f"ledger.pending ({os.strerror(17)})"
+    )
 
 
 def test_the_same_files_by_other_paths_are_the_same_question(tmp_path: Path) -> None:
@@ -200,6 +225,9 @@ def test_a_list_has_its_ranks_from_one_and_is_paid_for_once(suffix: str) -> None
 
 
 def test_a_file_is_no_folder_for_a_list() -> None:
-    with pytest.raises(ValueError, match=r"^Expected a folder that can be written to, got output='items.txt/top.csv'$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected a folder that can be written to, got output='items.txt/top.csv'$",
+    ):
         release("items.txt/top.csv")
     assert not Path("ledger.sqlite").exists()

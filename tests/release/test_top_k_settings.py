@@ -1,4 +1,5 @@
-"""What `pate topk` is asked for, at the ends of what is allowed, and the mechanism that this makes."""
+"""What `pate topk` is asked for, at the ends of what is allowed, and the mechanism that this
+makes."""
 
 from typing import Any
 
@@ -14,7 +15,9 @@ from pate.mechanisms import LimitedDomain
 from pate.mechanisms._success import gap_for_top_k
 
 ITEMS = Histogram(tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two of each")
-HIDDEN = Histogram(tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two of each", public=False)
+HIDDEN = Histogram(
+    tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two of each", public=False
+)
 
 
 @pytest.mark.parametrize(
@@ -28,9 +31,15 @@ HIDDEN = Histogram(tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two 
         ({"k": 1, "scale": 1.0, "delta": 1.0}, "0 < delta < 1"),
         ({"k": 1, "scale": 1.0, "noise_seed": -1}, "noise_seed >= 0"),
         ({"k": 1, "scale": 1.0, "kbar": 3}, "no kbar with the mechanism peeling"),
-        ({"k": 1, "scale": 1.0, "delta_domain": 1e-9}, "no delta_domain with the mechanism peeling"),
+        (
+            {"k": 1, "scale": 1.0, "delta_domain": 1e-9},
+            "no delta_domain with the mechanism peeling",
+        ),
         ({"k": 3, "scale": 1.0, "kbar": 2, "mechanism": "limited_domain"}, "kbar >= k = 3"),
-        ({"k": 1, "scale": 1.0, "delta_domain": 1e-6, "mechanism": "limited_domain"}, "delta_domain < delta = 1e-06"),
+        (
+            {"k": 1, "scale": 1.0, "delta_domain": 1e-6, "mechanism": "limited_domain"},
+            "delta_domain < delta = 1e-06",
+        ),
         ({"k": 1, "scale": 1.0, "mechanism": "best"}, "a mechanism among peeling, "),
     ],
 )
@@ -46,8 +55,12 @@ def test_the_ends_of_ranges_are_allowed() -> None:
     assert TopKSettings(k=1, scale=1.0, mechanism="limited_domain", kbar=1).num_candidates == 1
     limited = TopKSettings(k=3, scale=1.0, mechanism="limited_domain", kbar=3, delta_domain=0.99e-6)
     assert (limited.num_candidates, limited.failure_probability) == (3, 0.99e-6)
-    assert TopKSettings(k=3, scale=1.0, mechanism="limited_domain").failure_probability == pytest.approx(1e-7)
-    assert [TopKSettings(k=1, scale=1.0, mechanism=name).ordered for name in ("canonical", "joint")] == [False, True]
+    assert TopKSettings(
+        k=3, scale=1.0, mechanism="limited_domain"
+    ).failure_probability == pytest.approx(1e-7)
+    assert [
+        TopKSettings(k=1, scale=1.0, mechanism=name).ordered for name in ("canonical", "joint")
+    ] == [False, True]
 
 
 @pytest.mark.parametrize("mechanism", ["peeling", "permute_and_flip", "canonical", "joint"])
@@ -59,18 +72,28 @@ def test_an_item_is_left_out_of_every_choice_that_needs_one(mechanism: Any) -> N
             made = settings.mechanism_for(ITEMS)
             assert (made.k, made.sensitivity) == (k, 2.0)
         else:
-            with pytest.raises(ValueError, match=rf"^Expected k <= {8 - spare} for 8 items and this mechanism, got k="):
+            with pytest.raises(
+                ValueError,
+                match=rf"^Expected k <= {8 - spare} for 8 items and this mechanism, got k=",
+            ):
                 settings.mechanism_for(ITEMS)
 
 
 def test_a_limited_domain_leaves_one_public_item_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(histogram: Histogram, **settings: Any) -> LimitedDomain:
-        mechanism = TopKSettings(scale=3.0, mechanism="limited_domain", **settings).mechanism_for(histogram)
-        assert isinstance(mechanism, LimitedDomain) and mechanism.relation is NeighboringRelation.REPLACE_RECORD
+        mechanism = TopKSettings(scale=3.0, mechanism="limited_domain", **settings).mechanism_for(
+            histogram
+        )
+        assert (
+            isinstance(mechanism, LimitedDomain)
+            and mechanism.relation is NeighboringRelation.REPLACE_RECORD
+        )
         return mechanism
 
     # wider by itself than there are items, it is as wide as they are; asked to be, it is refused
-    assert made(ITEMS, k=2).kbar == made(ITEMS, k=7).kbar == 7 and made(ITEMS, k=2, kbar=7).kbar == 7
+    assert (
+        made(ITEMS, k=2).kbar == made(ITEMS, k=7).kbar == 7 and made(ITEMS, k=2, kbar=7).kbar == 7
+    )
     for settings, most in (({"k": 2, "kbar": 8}, "kbar <= 7"), ({"k": 8}, "k <= 7")):
         with pytest.raises(ValueError, match=f"^Expected {most}"):
             made(ITEMS, **settings)
@@ -91,7 +114,9 @@ def test_a_limited_domain_leaves_one_public_item_out(monkeypatch: pytest.MonkeyP
 def test_a_target_is_met_by_one_release_and_hardly_more(neighbors: Any, mechanism: Any) -> None:
     settings = TopKSettings(k=2, target_epsilon=1.5, mechanism=mechanism, neighbors=neighbors)
     event = settings.mechanism_for(ITEMS).event(settings.relation)
-    cost = RDPAccountant(relation=settings.relation).compose(event).get_epsilon(delta=settings.delta)
+    cost = (
+        RDPAccountant(relation=settings.relation).compose(event).get_epsilon(delta=settings.delta)
+    )
     assert 1.5 * (1 - 1e-3) <= cost <= 1.5
 
 
@@ -102,8 +127,14 @@ def test_what_is_published_of_a_limited_domain_follows_from_it_alone(histogram: 
     assert isinstance(mechanism, LimitedDomain)
     facts = facts_of_top_k(settings, mechanism, histogram)
     # five that may be named, and the one below them
-    assert facts["gap"] == {"counts": gap_for_top_k(mechanism, probability=0.9, num_items=6), "probability": 0.9}
-    assert facts["num_items"] == (8 if histogram.public else None) and facts["max_teachers_per_unit"] == 1
+    assert facts["gap"] == {
+        "counts": gap_for_top_k(mechanism, probability=0.9, num_items=6),
+        "probability": 0.9,
+    }
+    assert (
+        facts["num_items"] == (8 if histogram.public else None)
+        and facts["max_teachers_per_unit"] == 1
+    )
 
 
 def test_what_is_published_of_a_choice_among_all_items_counts_them() -> None:

@@ -1,4 +1,5 @@
-"""The statement of a top k: every figure follows from its events and its ledger, and a changed one is found."""
+"""The statement of a top k: every figure follows from its events and its ledger, and a changed one
+is found."""
 
 import json
 import shutil
@@ -23,8 +24,12 @@ ADD_REMOVE = NeighboringRelation.ADD_REMOVE_TEACHER
 COUNTS = {"a": 9, "b": 7, "c": 5, "d": 3, "e": 1, "f": 0}
 
 
-def release(folder: Path, name: str, mechanism: Choice = "peeling", max_epsilon: float | None = None) -> Statement:
-    settings = TopKSettings(k=2, mechanism=mechanism, target_epsilon=2.0, noise_seed=3, max_epsilon=max_epsilon)
+def release(
+    folder: Path, name: str, mechanism: Choice = "peeling", max_epsilon: float | None = None
+) -> Statement:
+    settings = TopKSettings(
+        k=2, mechanism=mechanism, target_epsilon=2.0, noise_seed=3, max_epsilon=max_epsilon
+    )
     pairs, items = folder / "pairs.csv", folder / "items.txt"
     # two of each user
     lines = [f"u{i // 2},{item}\n" for item, count in COUNTS.items() for i in range(count)]
@@ -52,7 +57,10 @@ def stated(folder: Path, name: str) -> Statement:
 def test_each_statement_follows_though_more_was_released_since(folder: Path) -> None:
     ledger = folder / "ledger.sqlite"
     names = ("first", "second", "third")
-    later = {name: stated(folder, name).verify(ledger=ledger, released=folder / f"{name}.csv") for name in names}
+    later = {
+        name: stated(folder, name).verify(ledger=ledger, released=folder / f"{name}.csv")
+        for name in names
+    }
     assert later == {"first": 2, "second": 1, "third": 0}
     # by hand: the noise, the sum, and the ledger
     second, entries = stated(folder, "second"), read_ledger(ledger).entries
@@ -67,12 +75,31 @@ def test_each_statement_follows_though_more_was_released_since(folder: Path) -> 
     assert second["this_release"][ADD_REMOVE.value]["epsilon"] == this_release
     # two users at once are twice as wide a window
     twice = GumbelPeeling(k=2, scale=scale / 2, sensitivity=2.0).events()
-    assert second["reach"][1][ADD_REMOVE.value] == account([(twice, 2)], ADD_REMOVE).get_epsilon(delta=1e-6)
+    assert second["reach"][1][ADD_REMOVE.value] == account([(twice, 2)], ADD_REMOVE).get_epsilon(
+        delta=1e-6
+    )
 
 
 KEYS = [
-    *("kind", "private", "release", "neighboring_relation", "guarantees", "this_release", "costs", "reach"),
-    *("conversion", "budget", "filter", "declared_after", "num_queries", "delta", "max_teachers_per_unit"),
+    *(
+        "kind",
+        "private",
+        "release",
+        "neighboring_relation",
+        "guarantees",
+        "this_release",
+        "costs",
+        "reach",
+    ),
+    *(
+        "conversion",
+        "budget",
+        "filter",
+        "declared_after",
+        "num_queries",
+        "delta",
+        "max_teachers_per_unit",
+    ),
     *("contributions", "mechanism", "num_items", "ordered", "gap", "versions", "sha256"),
     *("ledger", "releases"),
 ]
@@ -143,7 +170,9 @@ def test_another_ledger_or_an_older_one_is_noticed(folder: Path, tmp_path: Path)
     latest.verify(ledger=tmp_path / "ledger.sqlite")
 
 
-def test_a_statement_ends_where_its_release_was_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_ends_where_its_release_was_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What another process adds at the same time is not in it."""
     settle, events = Ledger.settle, CanonicalMechanism(k=2, scale=30.0).events()
 

@@ -57,7 +57,9 @@ class Kind:
 
 def lay_out_pairs(folder: Path, finished: Path) -> None:
     folder.mkdir()
-    (folder / "pairs.csv").write_text("user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdefgh" for i in "12"))
+    (folder / "pairs.csv").write_text(
+        "user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdefgh" for i in "12")
+    )
     (folder / "items.txt").write_text("\n".join("abcdefgh"))
 
 
@@ -141,14 +143,17 @@ def test_killed_at_any_step_it_pays_once_and_draws_the_same(
         Statement.read(statement).verify(released=file)
     elif file.exists() and not kind.publication.replaces_earlier:
         assert Statement.read(statement)["release"] == 1
-    paid = (folder / "ledger.sqlite").is_file() and len(read_ledger(folder / "ledger.sqlite").entries) > kind.earlier
+    paid = (folder / "ledger.sqlite").is_file() and len(
+        read_ledger(folder / "ledger.sqlite").entries
+    ) > kind.earlier
     assert paid == ((list(STEPS).index(step), after) >= (list(STEPS).index("reserve"), True))
     if file.exists() and file.read_bytes() != before:
         assert paid
     kind.release(folder)
     entries = read_ledger(folder / "ledger.sqlite").entries
     assert len(entries) == kind.earlier + 1 and entries[-1].settled
-    # what is reserved has its own noise; before that, a seed that never served may be left for another
+    # what is reserved has its own noise; before that, a seed that never served may be left for
+    # another
     assert file.read_bytes() == expected[0] if paid else file.read_bytes() in expected
     Statement.read(statement).verify(ledger=folder / "ledger.sqlite", released=file)
     assert not (folder / kind.seeds).exists()
@@ -158,12 +163,23 @@ def test_a_top_k_that_no_epsilon_could_state_is_not_paid_for(tmp_path: Path) -> 
     """Earlier releases have taken all of delta."""
     lay_out_pairs(tmp_path / "run", tmp_path)
     ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
-    limited = LimitedDomain(k=1, kbar=2, scale=1.0, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)
-    ledger.reserve(limited.events(), count=3, run="others", description="LimitedDomain", seeded=False)
-    with pytest.raises(ValueError, match=r"^Expected delta > 1\.1e-06, what the stability tests of all queries cost"):
+    limited = LimitedDomain(
+        k=1, kbar=2, scale=1.0, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD
+    )
+    ledger.reserve(
+        limited.events(), count=3, run="others", description="LimitedDomain", seeded=False
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected delta > 1\.1e-06, what the stability tests of all queries cost",
+    ):
         release_pairs(tmp_path / "run")
     assert len(read_ledger(ledger.path).entries) == 1
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["items.txt", "ledger.sqlite", "pairs.csv"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "items.txt",
+        "ledger.sqlite",
+        "pairs.csv",
+    ]
 
 
 def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> None:
@@ -171,8 +187,12 @@ def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> 
     ledger = Ledger(tmp_path / "ledger.sqlite")
     once = events.gaussian(60)
 
-    def said(error: ValueError, budget: Budget | None = events.BUDGET, number: int = 1) -> ValueError:
-        return transaction._with_its_ledger(error, ledger.path, ledger.entries(), budget, (once, number))
+    def said(
+        error: ValueError, budget: Budget | None = events.BUDGET, number: int = 1
+    ) -> ValueError:
+        return transaction._with_its_ledger(
+            error, ledger.path, ledger.entries(), budget, (once, number)
+        )
 
     exceeded, other = BudgetExceededError("Expected less"), ValueError("Expected more")
     for error in (exceeded, other):
@@ -182,9 +202,16 @@ def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> 
     named = ValueError(f"Expected {ledger.path}")
     assert said(named) is named
     most = affordable(events.BUDGET, once[NeighboringRelation.REPLACE_RECORD].cost())
-    for budget, number, fits in ((events.BUDGET, most, True), (events.BUDGET, most + 1, False), (None, most + 1, True)):
+    for budget, number, fits in (
+        (events.BUDGET, most, True),
+        (events.BUDGET, most + 1, False),
+        (None, most + 1, True),
+    ):
         text = str(said(exceeded, budget, number))
-        assert text.startswith(f"Expected less. The ledger {ledger.path} counts ") and "before (run)" in text
+        assert (
+            text.startswith(f"Expected less. The ledger {ledger.path} counts ")
+            and "before (run)" in text
+        )
         assert ("take other data" in text) == fits
 
 

@@ -1,4 +1,5 @@
-"""Units that reach several teachers, by whole commands: statements, budgets, the ledger and what is disclosed."""
+"""Units that reach several teachers, by whole commands: statements, budgets, the ledger and what is
+disclosed."""
 
 import json
 import re
@@ -15,7 +16,12 @@ from pate.accounting._charges import Charge, account, reaching
 
 Captured = pytest.CaptureFixture[str]
 REPLACE = NeighboringRelation.REPLACE_RECORD
-NOISY = ("--aggregator=NoisyVotes", "--delta=1e-5", "--aggregator.sigma_votes=50", "--num_queries=10")
+NOISY = (
+    "--aggregator=NoisyVotes",
+    "--delta=1e-5",
+    "--aggregator.sigma_votes=50",
+    "--num_queries=10",
+)
 TWO = "--max_teachers_per_unit=2"
 
 
@@ -23,7 +29,9 @@ TWO = "--max_teachers_per_unit=2"
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     ballots = np.random.default_rng(0).integers(0, 2, size=(20, 50, 2), dtype=np.uint8)
-    NamedVotes(ids=np.char.mod("s%02d", np.arange(20)), label_names=("a", "b"), ballots=ballots).save("votes.npz")
+    NamedVotes(
+        ids=np.char.mod("s%02d", np.arange(20)), label_names=("a", "b"), ballots=ballots
+    ).save("votes.npz")
     return tmp_path
 
 
@@ -46,25 +54,42 @@ def once() -> Charge:
 
 
 def verified(run: str) -> int:
-    return cli.main(["ledger", "verify", "--ledger=votes.ledger.sqlite", f"--statement={run}/public/privacy.json"])
+    return cli.main(
+        [
+            "ledger",
+            "verify",
+            "--ledger=votes.ledger.sqlite",
+            f"--statement={run}/public/privacy.json",
+        ]
+    )
 
 
 @pytest.mark.parametrize("order", [(TWO, ""), ("", TWO)])
-def test_all_releases_are_stated_for_the_units_that_reach_most(order: tuple[str, str], capsys: Captured) -> None:
-    """The figure that a release of two teachers had is never taken back by one that says nothing."""
+def test_all_releases_are_stated_for_the_units_that_reach_most(
+    order: tuple[str, str], capsys: Captured
+) -> None:
+    """The figure that a release of two teachers had is never taken back by one that says
+    nothing."""
     for run, word in zip(("one", "two"), order, strict=True):
         assert label(run, *filter(None, [word])) == 0
     out = capsys.readouterr().out
     total = epsilon(reaching([once()] * 2, 2))
     assert stated("two")["guarantees"]["replace_record"]["epsilon"] == pytest.approx(total)
-    assert stated("two")["this_release"]["replace_record"]["epsilon"] == pytest.approx(epsilon(reaching([once()], 2)))
+    assert stated("two")["this_release"]["replace_record"]["epsilon"] == pytest.approx(
+        epsilon(reaching([once()], 2))
+    )
     assert "which reaches 2 teachers at most" in out.split("The ledger of")[-2]
     assert label("one", *filter(None, [order[0]])) == 0  # states its labels again
-    assert stated("one")["guarantees"] == stated("two")["guarantees"] and verified("one") == verified("two") == 0
+    assert (
+        stated("one")["guarantees"] == stated("two")["guarantees"]
+        and verified("one") == verified("two") == 0
+    )
     capsys.readouterr()
     assert cli.main(["ledger", "show", "--ledger=votes.ledger.sqlite"]) == 0
     out = capsys.readouterr().out
-    shown = re.search(r"epsilon = ([\d.]+) at delta = 1e-05 \(delta0 = 0\) under REPLACE_RECORD(.*)", out)
+    shown = re.search(
+        r"epsilon = ([\d.]+) at delta = 1e-05 \(delta0 = 0\) under REPLACE_RECORD(.*)", out
+    )
     assert shown is not None and float(shown[1]) == pytest.approx(total, abs=1e-4)
     assert shown[2] == " for a unit that reaches 2 teachers at most"
     assert out.count("made for a unit that reaches 2 teachers at most") == 1
@@ -72,7 +97,8 @@ def test_all_releases_are_stated_for_the_units_that_reach_most(order: tuple[str,
 
 
 def test_what_is_disclosed_is_for_them_too(capsys: Captured) -> None:
-    """Today's figures, where the release that reaches more teachers came after the labels that are disclosed."""
+    """Today's figures, where the release that reaches more teachers came after the labels that are
+    disclosed."""
     assert label("one") == 0 and label("two", TWO) == 0
     before = stated("one")["guarantees"]["replace_record"]["epsilon"]
     assert cli.main(["report", "one", "--disclosure"]) == 0
@@ -82,7 +108,10 @@ def test_what_is_disclosed_is_for_them_too(capsys: Captured) -> None:
     assert disclosed["privacy_parameters"]["epsilon"] == pytest.approx(total) and total > 2 * before
     assert "which reaches 2 teachers at most" in disclosed["privacy_unit_details"]
     page = Path("one/public/report.html")
-    assert cli.main(["report", "one"]) == 0 and "for a unit that reaches 2 teachers at most" in page.read_text()
+    assert (
+        cli.main(["report", "one"]) == 0
+        and "for a unit that reaches 2 teachers at most" in page.read_text()
+    )
 
 
 def test_a_budget_is_for_units_of_two_teachers_or_refuses_them(capsys: Captured) -> None:
@@ -90,21 +119,30 @@ def test_a_budget_is_for_units_of_two_teachers_or_refuses_them(capsys: Captured)
     capsys.readouterr()
     assert label("two", TWO) == 2
     line = capsys.readouterr().err
-    assert "Expected max_teachers_per_unit <= 1, the units for which the budget of the ledger holds, got" in line
-    assert len(line.splitlines()) == 1 and len(read_ledger(Path("votes.ledger.sqlite")).entries) == 1
+    assert (
+        "Expected max_teachers_per_unit <= 1, the units for which the budget of the ledger holds, got"
+        in line
+    )
+    assert (
+        len(line.splitlines()) == 1 and len(read_ledger(Path("votes.ledger.sqlite")).entries) == 1
+    )
     Path("votes.ledger.sqlite").unlink()
     for run in ("three", "four"):
         assert label(run, TWO, *(["--max_epsilon=1.5"] if run == "three" else [])) == 0
     assert label("five") == 0  # of two teachers at most, as the budget is
     budget = stated("five")["guarantees"]["replace_record"]
-    assert (budget["epsilon"], budget["fixed_by"]) == (1.5, "budget") and "which reaches 2 teachers" in budget[
-        "neighbors"
-    ]
+    assert (budget["epsilon"], budget["fixed_by"]) == (
+        1.5,
+        "budget",
+    ) and "which reaches 2 teachers" in budget["neighbors"]
     capsys.readouterr()
     spent = stated("five")["costs"]["replace_record"]["epsilon"]
     assert spent == pytest.approx(epsilon(reaching([once()] * 3, 2))) and spent < 1.5
     assert verified("five") == 0
-    assert "under REPLACE_RECORD for a unit that reaches 2 teachers at most;" in capsys.readouterr().out
+    assert (
+        "under REPLACE_RECORD for a unit that reaches 2 teachers at most;"
+        in capsys.readouterr().out
+    )
     # what units of one teacher could still afford, units of two cannot
     assert epsilon([once()] * 6) < 1 < 1.5 < epsilon(reaching([once()] * 6, 2))
     assert label("six") == 0
@@ -113,26 +151,50 @@ def test_a_budget_is_for_units_of_two_teachers_or_refuses_them(capsys: Captured)
 
 
 def test_a_target_and_a_budget_of_two_teachers_fit(capsys: Captured) -> None:
-    words = ("--aggregator=NoisyVotes", "--delta=1e-5", TWO, "--target_epsilon=2", "--max_epsilon=2")
+    words = (
+        "--aggregator=NoisyVotes",
+        "--delta=1e-5",
+        TWO,
+        "--target_epsilon=2",
+        "--max_epsilon=2",
+    )
     assert cli.main(["label", "--votes=votes.npz", "--run=one", *words]) == 0
     assert 1.95 < stated("one")["costs"]["replace_record"]["epsilon"] <= 2
 
 
 def test_a_list_of_users_is_stated_for_several(capsys: Captured) -> None:
     """`pate topk`, in a ledger of its own and in that of labels for units of two teachers."""
-    Path("pairs.csv").write_text("user,item\n" + "".join(f"u{n},{'abc'[n % 3]}\n" for n in range(30)))
+    Path("pairs.csv").write_text(
+        "user,item\n" + "".join(f"u{n},{'abc'[n % 3]}\n" for n in range(30))
+    )
     Path("items.txt").write_text("a\nb\nc\n")
-    words = ["topk", "--pairs=pairs.csv", "--items=items.txt", "--k=1", "--target_epsilon=0.5", "--delta=1e-5"]
+    words = [
+        "topk",
+        "--pairs=pairs.csv",
+        "--items=items.txt",
+        "--k=1",
+        "--target_epsilon=0.5",
+        "--delta=1e-5",
+    ]
     assert cli.main([*words, "--output=own.csv", TWO, "--max_epsilon=1"]) == 0
     content = json.loads(Path("own.privacy.json").read_text())
     assert 0.49 < content["costs"]["add_remove_teacher"]["epsilon"] <= 0.5
     assert content["guarantees"]["add_remove_teacher"]["fixed_by"] == "budget"
-    assert content["guarantees"]["add_remove_teacher"]["neighbors"].startswith("all that 2 users at most contribute is")
+    assert content["guarantees"]["add_remove_teacher"]["neighbors"].startswith(
+        "all that 2 users at most contribute is"
+    )
     assert label("one", TWO) == 0
     assert cli.main([*words, "--output=both.csv", "--ledger=votes.ledger.sqlite"]) == 0
     book = read_ledger(Path("votes.ledger.sqlite"))
     assert [entry.max_teachers_per_unit for entry in book.entries] == [2, 1]
     content = json.loads(Path("both.privacy.json").read_text())
     charges = [(entry.events, entry.count) for entry in book.entries]
-    assert content["guarantees"]["replace_record"]["epsilon"] == pytest.approx(epsilon(reaching(charges, 2)))
-    assert cli.main(["ledger", "verify", "--ledger=votes.ledger.sqlite", "--statement=both.privacy.json"]) == 0
+    assert content["guarantees"]["replace_record"]["epsilon"] == pytest.approx(
+        epsilon(reaching(charges, 2))
+    )
+    assert (
+        cli.main(
+            ["ledger", "verify", "--ledger=votes.ledger.sqlite", "--statement=both.privacy.json"]
+        )
+        == 0
+    )

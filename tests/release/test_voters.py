@@ -1,4 +1,5 @@
-"""`pate label --aggregator ScoreVotes`: teachers of any finished run are voters, by their votes and public features."""
+"""`pate label --aggregator ScoreVotes`: teachers of any finished run are voters, by their votes and
+public features."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from pate._release.labels import label as label_stage
 from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._vote_store import VoteStore, finished_votes
-from pate._votes import Panel, rows_of
+from pate._votes import VoteShape, rows_of
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation as Relation
@@ -39,11 +40,20 @@ def release_from(root: Path, settings: LabelSettings) -> None:
 
 
 def label(run: Path, *words: str) -> int:
-    options = ["--aggregator=ScoreVotes", "--delta=1e-3", "--noise_seed=1", "--overwrite", "--run", str(run)]
+    options = [
+        "--aggregator=ScoreVotes",
+        "--delta=1e-3",
+        "--noise_seed=1",
+        "--overwrite",
+        "--run",
+        str(run),
+    ]
     return cli.main(["label", *options, *words])
 
 
-def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(copied: Path, capsys: Captured) -> None:
+def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(
+    copied: Path, capsys: Captured
+) -> None:
     words = ["--num_queries=80", "--target_epsilon=4000"]
     assert label(copied, *words) == 0
     released, entry = ReleasedLabels.load(copied), read_ledger(copied / "ledger.sqlite").entries[-1]
@@ -57,21 +67,32 @@ def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(copied: Path, cap
     assert label(copied, *words) == 0
     assert (copied / "public" / "labels.npz").read_bytes() == before
     # the student is the released model
-    assert cli.main(["student", "fit", "--overwrite", "--run", str(copied), "--config", _student(copied)]) == 0
+    assert (
+        cli.main(
+            ["student", "fit", "--overwrite", "--run", str(copied), "--config", _student(copied)]
+        )
+        == 0
+    )
     assert cli.main(["student", "predict", "--run", str(copied)]) == 0
     public = StudentData(copied).source.records(Role.PUBLIC)
     student = linear_student_of(
-        public.features[rows_of(released.ids, public.ids)], released.noisy_counts / 10, released.labels
+        public.features[rows_of(released.ids, public.ids)],
+        released.noisy_counts / 10,
+        released.labels,
     )
     with np.load(copied / "public" / "student" / "predictions.npz") as archive:
-        np.testing.assert_allclose(archive["probabilities"], student.predict(make_arrays()["X"][500:]), atol=1e-4)
+        np.testing.assert_allclose(
+            archive["probabilities"], student.predict(make_arrays()["X"][500:]), atol=1e-4
+        )
     assert cli.main(["report", str(copied)]) == 0
     assert "answers of a linear model" in (copied / "public" / "report.html").read_text()
 
 
 def _student(run: Path) -> str:
     path = run.parent / "student.yaml"
-    path.write_text("model:\n  network: models.Linear\ntrainer:\n  accelerator: cpu\n  enable_progress_bar: false\n")
+    path.write_text(
+        "model:\n  network: models.Linear\ntrainer:\n  accelerator: cpu\n  enable_progress_bar: false\n"
+    )
     return str(path)
 
 
@@ -83,7 +104,9 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
 
     def release() -> None:
         label_stage(
-            Run(copied, overwrite=True), finished_votes(Run(copied)), LabelSettings(voting, num_queries=60, delta=1e-3)
+            Run(copied, overwrite=True),
+            finished_votes(Run(copied)),
+            LabelSettings(voting, num_queries=60, delta=1e-3),
         )
 
     sums: list[Any] = []
@@ -133,25 +156,33 @@ def test_voters_are_asked_by_a_part_of_a_composite(scores_last: bool, copied: Pa
     run = Run(copied, overwrite=True)
     label_stage(run, finished_votes(run), LabelSettings(aggregator, num_queries=40, delta=1e-3))
     released = ReleasedLabels.load(run.root)
-    assert released.linear == scores_last and released.mask.all() and released.noisy_counts is not None
+    assert (
+        released.linear == scores_last and released.mask.all() and released.noisy_counts is not None
+    )
     assert (released.noise_std is None) == scores_last
 
 
 @pytest.mark.parametrize("ballots", ["scores", "moments"])
 def test_ballots_that_are_no_bits_are_read_by_score_votes_alone(ballots: Any) -> None:
-    panel, target = Panel(50, 3), LabelSettings(delta=1e-5, target_epsilon=1.0)
-    assert type(resolve_settings(target, panel, 20).mechanism) is Rounds
-    assert type(resolve_settings(target, panel, 20, ballots).mechanism) is ScoreVotes
+    shape, target = VoteShape(50, 3), LabelSettings(delta=1e-5, target_epsilon=1.0)
+    assert type(resolve_settings(target, shape, 20).mechanism) is Rounds
+    assert type(resolve_settings(target, shape, 20, ballots).mechanism) is ScoreVotes
     complete = LabelSettings(ScoreVotes(multiplier_scores=5.0), delta=1e-5)
-    assert resolve_settings(complete, panel, 20, ballots).mechanism is complete.aggregator
-    for other in (LabelSettings(NoisyVotes(sigma_votes=5.0), delta=1e-5), replace(target, aggregator=Rounds.blank())):
+    assert resolve_settings(complete, shape, 20, ballots).mechanism is complete.aggregator
+    for other in (
+        LabelSettings(NoisyVotes(sigma_votes=5.0), delta=1e-5),
+        replace(target, aggregator=Rounds.blank()),
+    ):
         with pytest.raises(
-            ValueError, match=rf"^Expected --aggregator ScoreVotes, for ballots that are {ballots}, got"
+            ValueError,
+            match=rf"^Expected --aggregator ScoreVotes, for ballots that are {ballots}, got",
         ):
-            resolve_settings(other, panel, 20, ballots)
+            resolve_settings(other, shape, 20, ballots)
 
 
-def test_networks_leave_scores_which_are_labelled_for_a_target_alone(copied: Path, capsys: Captured) -> None:
+def test_networks_leave_scores_which_are_labelled_for_a_target_alone(
+    copied: Path, capsys: Captured
+) -> None:
     vote, run = ["teachers", "vote", "--run", str(copied)], Run(copied)
     bits, ids = finished_votes(run).load()
     assert cli.main([*vote, "--votes=scores"]) == 2
@@ -168,18 +199,31 @@ def test_networks_leave_scores_which_are_labelled_for_a_target_alone(copied: Pat
     assert cli.main(vote) == 0 and store.manifest() == before
     # a mechanism for votes of 0 or 1 is refused, and nothing is paid
     words = ["label", "--run", str(copied), "--delta=1e-3", "--noise_seed=1", "--overwrite"]
-    for refused in (["--aggregator=NoisyVotes", "--aggregator.sigma_votes=5"], ["--aggregator=Rounds"]):
+    for refused in (
+        ["--aggregator=NoisyVotes", "--aggregator.sigma_votes=5"],
+        ["--aggregator=Rounds"],
+    ):
         assert cli.main([*words, "--target_epsilon=4", *refused]) == 2
         message = capsys.readouterr().err
-        assert "Expected --aggregator ScoreVotes, for ballots that are scores" in message and message.count("\n") == 1
+        assert (
+            "Expected --aggregator ScoreVotes, for ballots that are scores" in message
+            and message.count("\n") == 1
+        )
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
     assert cli.main([*words, "--target_epsilon=4000", "--num_queries=80"]) == 0
     released = ReleasedLabels.load(run.root)
     assert released.linear and released.noisy_counts is not None and len(released.ids) == 80
-    shares = np.where(scores > 0, (scores - 1) / 254, 0).mean(axis=0)[rows_of(released.ids, np.array(ids))]
+    shares = np.where(scores > 0, (scores - 1) / 254, 0).mean(axis=0)[
+        rows_of(released.ids, np.array(ids))
+    ]
     assert np.corrcoef(shares.ravel(), released.noisy_counts.ravel() / 10)[0, 1] > 0.8
     # the student is the released model, and the page does not count what are no votes
-    assert cli.main(["student", "fit", "--overwrite", "--run", str(copied), "--config", _student(copied)]) == 0
+    assert (
+        cli.main(
+            ["student", "fit", "--overwrite", "--run", str(copied), "--config", _student(copied)]
+        )
+        == 0
+    )
     assert cli.main(["report", str(copied), "--private"]) == 0
 
 
@@ -230,5 +274,11 @@ def test_quantile_bits_are_votes_for_every_aggregator(copied: Path) -> None:
     # of 400 records of 10 teachers, half have the first label, and of 100 samples as many
     assert 0.4 < votes.ballots[:, :, 0].mean() < 0.6
     words = ["--aggregator=StableTopK", "--aggregator.scale_gap=1", "--aggregator.sigma_test=0.5"]
-    words += ["--aggregator.delta_test=1e-6", "--delta=1e-3", "--overwrite", "--noise_seed=1", "--num_queries=20"]
+    words += [
+        "--aggregator.delta_test=1e-6",
+        "--delta=1e-3",
+        "--overwrite",
+        "--noise_seed=1",
+        "--num_queries=20",
+    ]
     assert cli.main(["label", "--run", str(copied), *words]) == 0

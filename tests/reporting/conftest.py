@@ -18,7 +18,8 @@ VOID = {"meta", "img"}
 
 
 class Reader(HTMLParser):
-    """A page as its tags, its texts and the texts of each section; refuses tags that are not closed in order."""
+    """A page as its tags, its texts and the texts of each section; refuses tags that are not closed
+    in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -61,7 +62,8 @@ class Reader(HTMLParser):
 
 
 def report(root: Path, *words: str, at: Path | None = None) -> str:
-    """Make the report of a run by the command, and return the page, which is ``at`` another place if one is given."""
+    """Make the report of a run by the command, and return the page, which is ``at`` another place
+    if one is given."""
     place = at or root / ("private" if "--private" in words else "public") / "report.html"
     assert cli.main(["report", str(root), *words]) == 0
     return place.read_text()
@@ -95,16 +97,26 @@ def of_votes(tmp_path: Path) -> Path:
 
 def label_votes(root: Path, *words: str) -> None:
     """Label the votes beside a run, which count in one ledger for all runs there."""
-    options = [f"--votes={root.parent}/votes.npz", "--run", str(root), "--aggregator=NoisyVotes", "--delta=1e-3"]
+    options = [
+        f"--votes={root.parent}/votes.npz",
+        "--run",
+        str(root),
+        "--aggregator=NoisyVotes",
+        "--delta=1e-3",
+    ]
     assert cli.main(["label", *options, "--aggregator.sigma_votes=2", *words]) == 0
 
 
 @pytest.fixture(scope="session")
 def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run on pictures, whose student learned by descent and predicts the public samples."""
+    """A finished run on pictures, whose student learned by descent and predicts the public
+    samples."""
     place = tmp_path_factory.mktemp("report")
     folder = recipe(place / "recipe", Path("unused"))
-    described = {"class_path": "CelebA", "init_args": {"root": str(faces), "size": 32, "labels": ["Male", "Smiling"]}}
+    described = {
+        "class_path": "CelebA",
+        "init_args": {"root": str(faces), "size": 32, "labels": ["Male", "Smiling"]},
+    }
     (folder / "data.yaml").write_text(yaml.safe_dump({"data": described}))
     noisy = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 1.0}}
     (folder / "label.yaml").write_text(yaml.safe_dump({"aggregator": noisy, "delta": 0.001}))
@@ -116,6 +128,14 @@ def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     assert cli.main(["run", str(folder), "--run", str(root), *options]) == 0
     config = str(root / "public" / "student_fit.yaml")
-    predict = ["student", "predict", "--config", config, "--run", str(root), "--data.predict_on=public"]
+    predict = [
+        "student",
+        "predict",
+        "--config",
+        config,
+        "--run",
+        str(root),
+        "--data.predict_on=public",
+    ]
     assert cli.main(predict) == 0
     return root

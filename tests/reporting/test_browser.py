@@ -1,4 +1,5 @@
-"""Pages in a browser: they ask for nothing, fit the window, and are readable in the light and in the dark."""
+"""Pages in a browser: they ask for nothing, fit the window, and are readable in the light and in
+the dark."""
 
 import base64
 import http.client
@@ -20,7 +21,9 @@ from PIL import Image
 from tests.reporting.conftest import report
 
 DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium")
-pytestmark = pytest.mark.skipif(DRIVER is None or BROWSER is None, reason="chromium and its driver are not installed")
+pytestmark = pytest.mark.skipif(
+    DRIVER is None or BROWSER is None, reason="chromium and its driver are not installed"
+)
 
 QUIET = (
     "--headless",
@@ -40,21 +43,34 @@ class Browser:
     def __init__(self, port: int, profile: Path) -> None:
         self._port, self._session = port, ""
         options = {"binary": BROWSER, "args": [*QUIET, f"--user-data-dir={profile}"]}
-        logged = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
+        logged = {
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
         answer = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": logged}})
         self._session = f"/session/{answer['sessionId']}"
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
         with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)) as connection:
-            connection.request(method, self._session + path, None if body is None else json.dumps(body))
+            connection.request(
+                method, self._session + path, None if body is None else json.dumps(body)
+            )
             answer = json.loads(connection.getresponse().read())["value"]
         assert not (isinstance(answer, dict) and "error" in answer), answer
         return answer
 
-    def open(self, page: Path, *, width: int = 1000, scheme: str = "light", media: str = "") -> None:
+    def open(
+        self, page: Path, *, width: int = 1000, scheme: str = "light", media: str = ""
+    ) -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.command("Emulation.setEmulatedMedia", media=media, features=features)
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self._ask("POST", "/url", {"url": page.as_uri()})
 
     def command(self, name: str, **params: Any) -> Any:
@@ -71,10 +87,13 @@ class Browser:
         return [each["message"] for each in self._ask("POST", "/se/log", {"type": "browser"})]
 
     def asked_for(self, page: Path) -> list[str]:
-        """Return the addresses that the browser asked for on behalf of ``page`` since the last call."""
+        """Return the addresses that the browser asked for on behalf of ``page`` since the last
+        call."""
         told = self._ask("POST", "/se/log", {"type": "performance"})
         messages = [json.loads(each["message"])["message"] for each in told]
-        sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+        sent = [
+            each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"
+        ]
         return [each["request"]["url"] for each in sent if each["documentURL"] == page.as_uri()]
 
     def quit(self) -> None:
@@ -119,10 +138,14 @@ def test_pages_ask_for_nothing(browser: Browser, pages: list[Path]) -> None:
         assert browser.complaints() == []
 
 
-def test_a_foreign_address_would_be_seen(browser: Browser, pages: list[Path], tmp_path: Path) -> None:
+def test_a_foreign_address_would_be_seen(
+    browser: Browser, pages: list[Path], tmp_path: Path
+) -> None:
     """The control: the page refuses what it was not made with, and the browser says so."""
     page = tmp_path / "page.html"
-    page.write_text(pages[0].read_text().replace("<main>", '<main><img src="http://127.0.0.1:9/a.png">'))
+    page.write_text(
+        pages[0].read_text().replace("<main>", '<main><img src="http://127.0.0.1:9/a.png">')
+    )
     browser.open(page)
     assert "Content Security Policy" in "".join(browser.complaints())
 

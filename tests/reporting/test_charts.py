@@ -19,7 +19,8 @@ def test_lines_are_placed_between_the_axes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(0.0, 1e-3), (0.66, 0.7), (-3.0, 2.0), (0.0, 12345.0), (1.0, 1.0), (0.1, 0.35)]
+    ("low", "high"),
+    [(0.0, 1e-3), (0.66, 0.7), (-3.0, 2.0), (0.0, 12345.0), (1.0, 1.0), (0.1, 0.35)],
 )
 def test_ticks_say_where_they_are(low: float, high: float) -> None:
     chart = line_chart("loss", "step", {"one": [(0, low), (1, high)]})
@@ -37,14 +38,20 @@ def test_ticks_say_where_they_are(low: float, high: float) -> None:
 
 
 def test_what_is_not_finite_is_left_out() -> None:
-    chart = line_chart("loss", "step", {"one": [(0, 1.0), (1, float("nan")), (2, 2.0)], "none": [(0, float("inf"))]})
+    chart = line_chart(
+        "loss",
+        "step",
+        {"one": [(0, 1.0), (1, float("nan")), (2, 2.0)], "none": [(0, float("inf"))]},
+    )
     assert chart is not None
     assert [(line.name, len(line.points)) for line in chart.lines] == [("one", 2)]
     assert line_chart("loss", "step", {"none": [(0, float("nan"))]}) is None
 
 
 def test_many_points_have_no_dots() -> None:
-    chart = line_chart("loss", "step", {"long": [(x, x) for x in range(200)], "short": [(0, 0), (1, 1)]})
+    chart = line_chart(
+        "loss", "step", {"long": [(x, x) for x in range(200)], "short": [(0, 0), (1, 1)]}
+    )
     assert chart is not None
     assert [line.dots for line in chart.lines] == [False, True]
 
@@ -54,7 +61,9 @@ def test_columns_stand_on_the_axis() -> None:
     heights = [column.height for column in chart.columns]
     assert heights[0] == 0
     assert heights[2] == pytest.approx(2 * heights[1])
-    assert all(column.top + column.height == pytest.approx(chart.bottom) for column in chart.columns)
+    assert all(
+        column.top + column.height == pytest.approx(chart.bottom) for column in chart.columns
+    )
     assert chart.columns[1].text == "0.33 to 0.67: 5"
     assert chart.left < chart.columns[0].left
     assert chart.columns[-1].left + chart.columns[-1].width < chart.right

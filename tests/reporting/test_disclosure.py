@@ -35,7 +35,8 @@ TEMPLATE = {
     " utility additional_information",
     "administrative": "evidence_sources status registry_authors tier",
 }
-"""The fields of the registry's template, as of commit 057e5d8 of opendp/deployments-registry-data."""
+"""The fields of the registry's template, as of commit 057e5d8 of
+opendp/deployments-registry-data."""
 
 
 def disclose(root: Path, *words: str) -> tuple[str, dict[str, Any]]:
@@ -43,12 +44,16 @@ def disclose(root: Path, *words: str) -> tuple[str, dict[str, Any]]:
     assert cli.main(["report", str(root), "--disclosure", *words]) == 0
     folder = root / "public" / "disclosure"
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "registry.yaml"]
-    return (folder / "README.md").read_text(), yaml.safe_load((folder / "registry.yaml").read_text())
+    return (folder / "README.md").read_text(), yaml.safe_load(
+        (folder / "registry.yaml").read_text()
+    )
 
 
 def prose(card: str) -> str:
     """Return a card without its metadata and its indented statement, with escapes undone."""
-    lines = [line for line in card.split("\n---\n", 1)[1].splitlines() if not line.startswith("    ")]
+    lines = [
+        line for line in card.split("\n---\n", 1)[1].splitlines() if not line.startswith("    ")
+    ]
     return undone("\n".join(lines))
 
 
@@ -68,11 +73,16 @@ def test_every_figure_is_the_statements(of_votes: Path) -> None:
     shown = prose(card)
     for name, guarantee in statement["guarantees"].items():
         figures = f"epsilon = {epsilon_text(guarantee['epsilon'])} at delta = {exact_text(guarantee['delta'])}"
-        assert f"{figures} under {name.upper()}, between data sets where {guarantee['neighbors']}." in shown
+        assert (
+            f"{figures} under {name.upper()}, between data sets where {guarantee['neighbors']}."
+            in shown
+        )
     stated = {epsilon_text(figures["epsilon"]) for figures in statement["guarantees"].values()}
     assert set(re.findall(r"epsilon = ([\d.]+\d)", shown)) == stated
     for row in statement["reach"]:
-        assert f"{epsilon_text(row[statement['neighboring_relation']])} for {row['teachers']}" in shown
+        assert (
+            f"{epsilon_text(row[statement['neighboring_relation']])} for {row['teachers']}" in shown
+        )
     assert f"right at most {guess_text(own, statement.total_variation)} of the time" in shown
     assert "30 of 30 queries were answered" in shown
     assert "12 teachers" in shown
@@ -87,7 +97,9 @@ def changed(findings: Findings, *place: str | int, to: Any) -> Disclosure:
         inner = inner[key]
     assert inner[place[-1]] != to
     inner[place[-1]] = to
-    return make_disclosure(replace(findings, released=replace(findings.released, today=Statement(content))))
+    return make_disclosure(
+        replace(findings, released=replace(findings.released, today=Statement(content)))
+    )
 
 
 def test_it_changes_with_the_statement(of_votes: Path) -> None:
@@ -114,12 +126,18 @@ def test_it_changes_with_the_statement(of_votes: Path) -> None:
         assert words in prose(after.card), place
         assert after.entry != before.entry, place
     assert (
-        changed(findings, *guarantee, "epsilon", to=0.77).entry["deployment"]["privacy_loss"]["privacy_parameters"][
-            "epsilon"
-        ]
+        changed(findings, *guarantee, "epsilon", to=0.77).entry["deployment"]["privacy_loss"][
+            "privacy_parameters"
+        ]["epsilon"]
         == 0.77
     )
-    nothing = {"epsilon": None, "delta": 1e-6, "delta0": 1.0, "fixed_by": "reservation", "neighbors": "any"}
+    nothing = {
+        "epsilon": None,
+        "delta": 1e-6,
+        "delta0": 1.0,
+        "fixed_by": "reservation",
+        "neighbors": "any",
+    }
     unbounded = changed(findings, *guarantee, to=nothing)
     assert "epsilon" not in unbounded.entry["deployment"]["privacy_loss"]["privacy_parameters"]
 
@@ -132,7 +150,13 @@ def test_what_the_statement_cannot_know_is_marked(of_votes: Path) -> None:
     assert len(asked) == 15
     basic = entry["deployment"]["basic"]
     marked = [name for name, value in basic.items() if YOURS in str(value)]
-    assert marked == ["data_curators", "intended_use", "data_product_region", "data_product_sector", "publication_date"]
+    assert marked == [
+        "data_curators",
+        "intended_use",
+        "data_product_region",
+        "data_product_sector",
+        "publication_date",
+    ]
     for part, fields in entry["deployment"].items():
         assert set(fields) <= set(TEMPLATE[part].split())
     assert list(entry["deployment"]) == list(TEMPLATE)
@@ -154,7 +178,10 @@ def test_names_are_no_markup(of_votes: Path, name: str) -> None:
     assert findings.released is not None
     labels = replace(findings.released.labels, label_names=(name, *NAMES[1:]))
     labels.labels[:] = 0
-    content = findings.released.today.content | {"unit": name, "aggregator": {"class_path": name, "init_args": {}}}
+    content = findings.released.today.content | {
+        "unit": name,
+        "aggregator": {"class_path": name, "init_args": {}},
+    }
     released = replace(findings.released, labels=labels, today=Statement(content))
     disclosure = replace(make_disclosure(replace(findings, released=released)), name=name)
     _, metadata, body = re.split(r"^---$", disclosure.card, maxsplit=2, flags=re.M)
@@ -184,7 +211,10 @@ def test_what_the_ledger_does_not_know_is_said(of_votes: Path) -> None:
     alone = changed(findings, "ledger", "counts", to="run")
     assert "sees all releases of these data, says" in prose(make_disclosure(findings).card)
     assert "sees all releases of this run, says" in prose(alone.card)
-    assert prose(alone.card).count("What other runs released of the same private data is not in it") == 4
+    assert (
+        prose(alone.card).count("What other runs released of the same private data is not in it")
+        == 4
+    )
     assert "is not in it" in alone.entry["deployment"]["privacy_loss"]["privacy_parameters_details"]
 
 
@@ -203,7 +233,10 @@ def test_the_students_figures_are_its_own(of_faces: Path, tmp_path: Path) -> Non
     shutil.copy(of_faces / "data.yaml", tmp_path / "run")
     card, entry = disclose(tmp_path / "run")
     metrics = json.loads((of_faces / "public" / "student" / "metrics.json").read_text())
-    assert f"macro-F1 {metrics['student']['macro_f1']:.3f} ({metrics['all_majority']['macro_f1']:.3f})" in prose(card)
+    assert (
+        f"macro-F1 {metrics['student']['macro_f1']:.3f} ({metrics['all_majority']['macro_f1']:.3f})"
+        in prose(card)
+    )
     assert entry["deployment"]["basic"]["data_product_type"] == "Machine learning model"
     assert "The test records on which the student was measured." in prose(card)
 
@@ -222,13 +255,21 @@ def test_what_is_no_release_is_not_disclosed(
     assert not (copied / "public" / "disclosure").exists()
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.3, 1e-6), (1.5, 0.1), (4.0, 0.0), (30.0, 0.2)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 0.0), (0.3, 1e-6), (1.5, 0.1), (4.0, 0.0), (30.0, 0.2)]
+)
 def test_nobody_guesses_better(epsilon: float, delta: float) -> None:
-    """The worst mechanism of a guarantee, by all of its tests, and a Gaussian one, which is no worse."""
+    """The worst mechanism of a guarantee, by all of its tests, and a Gaussian one, which is no
+    worse."""
     stated = _percent(guess_text({"epsilon": epsilon, "delta": delta}))
     share = (1 - delta) / (1 + np.exp(epsilon))
-    first = np.array([delta, np.exp(epsilon) * share, share, 0.0])  # says which, leans to it, leans away, never
-    best = max((first[list(rows)].sum() + 1 - first[::-1][list(rows)].sum()) / 2 for rows in [(0,), (0, 1), (0, 1, 2)])
+    first = np.array(
+        [delta, np.exp(epsilon) * share, share, 0.0]
+    )  # says which, leans to it, leans away, never
+    best = max(
+        (first[list(rows)].sum() + 1 - first[::-1][list(rows)].sum()) / 2
+        for rows in [(0,), (0, 1), (0, 1, 2)]
+    )
     assert best <= stated + 1e-12
     assert stated - best <= 0.00101  # of the rounding
     if delta:
@@ -238,7 +279,8 @@ def test_nobody_guesses_better(epsilon: float, delta: float) -> None:
 
 @pytest.mark.parametrize("mu", [0.1, 0.448, 2.0])
 def test_nobody_guesses_better_of_noisy_sums(mu: float) -> None:
-    """Whoever says which of two normal laws by the point half-way is right as often as is stated, and no more."""
+    """Whoever says which of two normal laws by the point half-way is right as often as is stated,
+    and no more."""
     stated = _percent(guess_text({"epsilon": 9.0, "delta": 0.001}, gaussian_delta(0.0, mu) + 0.001))
     draws = np.random.default_rng(0).normal([[0.0], [mu]], size=(2, 100_000))
     right = ((draws[0] < mu / 2).mean() + (draws[1] > mu / 2).mean()) / 2
@@ -252,4 +294,6 @@ def _percent(text: str) -> float:
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
-    return float(norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+    return float(
+        norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    )

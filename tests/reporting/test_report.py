@@ -41,14 +41,16 @@ def refused(capsys: Captured, *words: str) -> str:
     return error
 
 
-def expect_alone(page: Reader) -> None:
+def require_alone(page: Reader) -> None:
     """The page asks for nothing, runs nothing, and leads nowhere but within itself."""
     assert not {"script", "link", "iframe", "object", "form"} & {tag for tag, _ in page.tags}
     assert all(str(image["src"]).startswith("data:image/png;base64,") for image in page.of("img"))
     anchors = {str(section["id"]) for section in page.of("section")}
     assert {str(link["href"]) for link in page.of("a")} == {f"#{anchor}" for anchor in anchors}
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
-    policy = next(each for each in page.of("meta") if each.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        each for each in page.of("meta") if each.get("http-equiv") == "Content-Security-Policy"
+    )
     assert str(policy["content"]).startswith("default-src 'none'")
 
 
@@ -56,7 +58,7 @@ def test_a_page_stands_alone(copied: Path) -> None:
     text = report(copied)
     page = Reader(text)
     assert list(page.sections) == SECTIONS
-    expect_alone(page)
+    require_alone(page)
     assert "http" not in text.replace("http-equiv", "")
     assert "url(" not in text
 
@@ -88,7 +90,9 @@ def test_what_was_asked_and_learned(copied: Path) -> None:
     for name in ("student", "released_constant", "all_majority"):
         assert f"{metrics[name]['macro_f1']:.3f}" in page.sections["student"]
         for purpose, figures in metrics[name]["at_cut"].items():
-            assert all(f"{value:.3f}" in page.sections["student"] for value in figures.values()), purpose
+            assert all(f"{value:.3f}" in page.sections["student"] for value in figures.values()), (
+                purpose
+            )
     assert "By cuts that serve accuracy, as was chosen" in page.sections["student"]
     assert "100 test records" in page.sections["student"]
     for label in "abcd":
@@ -129,7 +133,9 @@ def test_private_parts_are_asked_for_and_marked(copied: Path, capsys: Captured) 
     page = read(copied, "--private")
     assert "PRIVATE: not to be published" in capsys.readouterr().out
     assert list(page.sections) == SECTIONS + PRIVATE
-    marked = [str(section["id"]) for section in page.of("section") if section.get("class") == "private"]
+    marked = [
+        str(section["id"]) for section in page.of("section") if section.get("class") == "private"
+    ]
     assert marked == PRIVATE
     assert all("PRIVATE: not for release" in page.sections[name] for name in PRIVATE)
     assert not [name for name in SECTIONS if "PRIVATE: not for release" in page.sections[name]]
@@ -137,7 +143,7 @@ def test_private_parts_are_asked_for_and_marked(copied: Path, capsys: Captured) 
     references = json.loads((copied / "private" / "references" / "metrics.json").read_text())
     assert f"{references['teacher_majority']['macro_f1']:.3f}" in page.sections["references"]
     assert "num_teachers: 10" in page.sections["private-settings"]
-    expect_alone(page)
+    require_alone(page)
     assert stat.S_IMODE((copied / "private" / "report.html").stat().st_mode) == 0o600
     assert (copied / "public" / "report.html").read_text() == public
 
@@ -157,17 +163,23 @@ def test_figures_of_the_votes(copied: Path) -> None:
     right = (labels == (shares > 0.5))[mask].mean()
     assert f"{right:.1%}correct" in page.sections["votes"]
     assert "80 queries" in page.sections["votes"]
-    columns = [str(each) for each in page.texts if " to " in each and each.endswith(tuple("0123456789"))]
+    columns = [
+        str(each) for each in page.texts if " to " in each and each.endswith(tuple("0123456789"))
+    ]
     assert sum(int(each.rpartition(": ")[2].replace(",", "")) for each in columns) == shares.size
 
 
 def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: Captured) -> None:
-    error = refused(capsys, str(copied), "--private", "--output", str(copied / "public" / "all.html"))
+    error = refused(
+        capsys, str(copied), "--private", "--output", str(copied / "public" / "all.html")
+    )
     assert "another place than public/" in error
     assert not (copied / "public" / "all.html").exists()
     (copied / "public" / "frontier").mkdir()
     shutil.copy(Path(__file__), copied / "public" / "frontier" / "frontier.png")
-    (copied / "public" / "frontier" / "frontier.txt").write_text("PRIVATE: computed from private votes\n")
+    (copied / "public" / "frontier" / "frontier.txt").write_text(
+        "PRIVATE: computed from private votes\n"
+    )
     assert "a frontier of simulated votes" in refused(capsys, str(copied))
 
 
@@ -201,7 +213,15 @@ def test_rivals_are_shown(copied: Path) -> None:
         '"constant, not private",inf,inf,0.0,0.75,0.12,nan,0.2,0.3\n'
     )
     shown = read(copied, "--private").sections["rivals"]
-    for words in ("least squares", "0.829", "0.367", "0.511", "0.622", "constant, not private", "1.000"):
+    for words in (
+        "least squares",
+        "0.829",
+        "0.367",
+        "0.511",
+        "0.622",
+        "constant, not private",
+        "1.000",
+    ):
         assert words in shown
     assert "rivals" not in read(copied).sections
 
@@ -213,7 +233,7 @@ def test_names_are_escaped(of_votes: Path, capsys: Captured) -> None:
     assert "<script" not in text
     assert "<i>run" not in text
     page = Reader(text)
-    expect_alone(page)
+    require_alone(page)
     assert "<i>run&amp;" in page.text
     for name in NAMES:
         assert name in page.sections["labels"]
@@ -229,14 +249,22 @@ def test_ids_of_samples_are_escaped(of_votes: Path, tmp_path: Path) -> None:
     described["data"] = {"class_path": "Arrays", "init_args": {"path": str(tmp_path / "data.npz")}}
     (of_votes / "data.yaml").write_text(yaml.safe_dump(described))
     page = read(of_votes, "--num_samples=30")
-    expect_alone(page)
+    require_alone(page)
     assert page.sections["samples"].count("<script>alert(") == 30
     assert "1 · 1 · 1 · 1 · 1 · 1 · and 2 more" in page.sections["samples"]
 
 
 def test_a_run_of_votes_without_records(of_votes: Path) -> None:
     page = read(of_votes)
-    assert list(page.sections) == ["statement", "ledger", "answers", "samples", "student", "labels", "settings"]
+    assert list(page.sections) == [
+        "statement",
+        "ledger",
+        "answers",
+        "samples",
+        "student",
+        "labels",
+        "settings",
+    ]
     assert "votes were imported" in page.sections["samples"]
     assert "data.yaml" in page.sections["student"]
     assert "noise of standard deviation 2.0 votes" in page.sections["answers"]
@@ -271,10 +299,14 @@ def test_a_statement_that_does_not_follow_is_refused(copied: Path, capsys: Captu
     assert "Expected guarantees.replace_record.epsilon=" in refused(capsys, str(copied))
     path.write_text(json.dumps(right | {"num_answered": 1}))
     assert "got num_answered=1" in refused(capsys, str(copied))
-    path.write_text(json.dumps({name: value for name, value in right.items() if name != "releases"}))
+    path.write_text(
+        json.dumps({name: value for name, value in right.items() if name != "releases"})
+    )
     assert "a whole labels statement" in refused(capsys, str(copied))
     path.write_text(json.dumps(right))
-    (copied / "public" / "labels.npz").write_bytes((copied / "public" / "labels.npz").read_bytes() + b" ")
+    (copied / "public" / "labels.npz").write_bytes(
+        (copied / "public" / "labels.npz").read_bytes() + b" "
+    )
     assert "Expected the file of release 1, of sha256" in refused(capsys, str(copied))
 
 
@@ -299,10 +331,18 @@ def test_later_releases_are_counted(of_votes: Path) -> None:
 
 def test_the_ledger_is_left_alone(copied: Path) -> None:
     path = copied / "ledger.sqlite"
-    before = path.read_bytes(), path.stat().st_mtime_ns, sorted(each.name for each in copied.iterdir())
+    before = (
+        path.read_bytes(),
+        path.stat().st_mtime_ns,
+        sorted(each.name for each in copied.iterdir()),
+    )
     with log.locked(path):  # while somebody else is about to write
         report(copied)
-    assert (path.read_bytes(), path.stat().st_mtime_ns, sorted(each.name for each in copied.iterdir())) == before
+    assert (
+        path.read_bytes(),
+        path.stat().st_mtime_ns,
+        sorted(each.name for each in copied.iterdir()),
+    ) == before
     assert len(read_ledger(path).entries) == 1
 
 
@@ -335,7 +375,10 @@ def test_new_labels_take_the_old_page_with_them(of_votes: Path) -> None:
 
 def test_figures_of_older_labels_are_told(copied: Path) -> None:
     assert "older than the labels" not in read(copied).text
-    metrics, labels = copied / "public" / "student" / "metrics.json", copied / "public" / "labels.npz"
+    metrics, labels = (
+        copied / "public" / "student" / "metrics.json",
+        copied / "public" / "labels.npz",
+    )
     os.utime(metrics, (0, labels.stat().st_mtime - 1))
     assert "older than the labels" in read(copied).sections["student"]
 
@@ -352,13 +395,18 @@ def test_pictures_are_in_the_page(of_faces: Path, faces: Path) -> None:
         pixels = np.asarray(Image.open(BytesIO(content))).transpose(2, 0, 1)
         assert np.array_equal(pixels, read_image(faces / "img_align_celeba" / name, 32))
         assert image["alt"] == f"the sample {name}"
-    assert page.sections["samples"].count("student") == 21  # each has the student's labels, and a line says so
+    assert (
+        page.sections["samples"].count("student") == 21
+    )  # each has the student's labels, and a line says so
 
 
 def test_curves_are_drawn(of_faces: Path) -> None:
     page = read(of_faces)
     lines = page.of("polyline")
-    assert [len(str(line["points"]).split()) for line in lines] == [3, 3]  # losses of training and of validation
+    assert [len(str(line["points"]).split()) for line in lines] == [
+        3,
+        3,
+    ]  # losses of training and of validation
     assert "train_loss" in page.sections["curves"]
     assert "val_loss" in page.sections["curves"]
 
@@ -378,7 +426,10 @@ def test_a_page_is_a_value(of_faces: Path) -> None:
 
 
 def test_labels_are_read_without_their_seal(copied: Path, tmp_path: Path) -> None:
-    sealed, read_alone = ReleasedLabels.load(copied), ReleasedLabels.read(copied / "public" / "labels.npz")
+    sealed, read_alone = (
+        ReleasedLabels.load(copied),
+        ReleasedLabels.read(copied / "public" / "labels.npz"),
+    )
     for name, value in vars(sealed).items():
         np.testing.assert_array_equal(getattr(read_alone, name), value)
     with np.load(copied / "public" / "labels.npz") as released:
@@ -398,12 +449,24 @@ def test_a_misspelt_ledger_is_no_new_one(copied: Path, capsys: Captured) -> None
     """Without a word, the run would have had a budget of its own."""
     text = (copied / "data.yaml").read_text()
     assert "ledger: null" in text
-    (copied / "data.yaml").write_text(text.replace("ledger: null", f"ledgr: {copied / 'other.sqlite'}"))
-    label = ["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied), "--overwrite"]
+    (copied / "data.yaml").write_text(
+        text.replace("ledger: null", f"ledgr: {copied / 'other.sqlite'}")
+    )
+    label = [
+        "label",
+        "--config",
+        str(copied / "public" / "label.yaml"),
+        "--run",
+        str(copied),
+        "--overwrite",
+    ]
     for words in (["report", str(copied)], label, ["student", "test", "--run", str(copied)]):
         assert cli.main(words) == 2
         error = capsys.readouterr().err
-        assert "data.yaml among data, ledger, got ledgr; did you mean ledger?" in error and len(error.splitlines()) == 1
+        assert (
+            "data.yaml among data, ledger, got ledgr; did you mean ledger?" in error
+            and len(error.splitlines()) == 1
+        )
 
 
 @pytest.mark.slow
@@ -413,5 +476,7 @@ def test_a_page_needs_no_framework(copied: Path) -> None:
         "assert main(['report', sys.argv[1], '--private']) == 0\n"
         "assert not {'torch', 'pytorch_lightning', 'matplotlib'} & set(sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(copied)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(copied)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""Archives are read with care: what is not wanted is not inflated, and what cannot be true is not believed."""
+"""Archives are read with care: what is not wanted is not inflated, and what cannot be true is not
+believed."""
 
 import fcntl
 import io

@@ -23,10 +23,17 @@ TEACHERS = {"north": 5, "south": 7, "west": 4, "east": 3, "mercy": 2}
 
 
 class Hospitals:
-    """Silos and a server in one folder, whose files are those of `pate silo` and `pate label --silos`."""
+    """Silos and a server in one folder, whose files are those of `pate silo` and `pate label
+    --silos`."""
 
     def __init__(
-        self, folder: Path, *, silos: int = 3, colluding: int = 1, dropouts: int = 1, queries: int = 4
+        self,
+        folder: Path,
+        *,
+        silos: int = 3,
+        colluding: int = 1,
+        dropouts: int = 1,
+        queries: int = 4,
     ) -> None:
         self.folder = folder
         self.teachers = dict(list(TEACHERS.items())[:silos])
@@ -36,7 +43,9 @@ class Hospitals:
         for name, number in self.teachers.items():
             ballots = generator.integers(0, 2, size=(queries, number, len(LABELS)), dtype=np.uint8)
             self.counts[name] = ballots.sum(axis=1, dtype=np.int64)
-            pate.NamedVotes(ids=np.array(self.ids), label_names=LABELS, ballots=ballots).save(self.votes(name))
+            pate.NamedVotes(ids=np.array(self.ids), label_names=LABELS, ballots=ballots).save(
+                self.votes(name)
+            )
         for name in (*self.teachers, "server"):
             make_key(self.signing_key(name), folder / "keys" / f"{name}.pub")
         self.terms = Invitation(
@@ -65,14 +74,17 @@ class Hospitals:
 
     def consent(self, **changes: Any) -> Consent:
         """Return what people agree to who heard the digest of the invitation from all others."""
-        return Consent(**{"digest": self.exchange.invitation.digest, "accepts": lambda _: True, **changes})
+        return Consent(
+            **{"digest": self.exchange.invitation.digest, "accepts": lambda _: True, **changes}
+        )
 
     def member(self, name: str, **changes: Any) -> Member:
         state, consent = self.folder / name / "private", self.consent(**changes)
         return Member(self.exchange, name, self.votes(name), state, self.signing_key(name), consent)
 
     def advance(self, *names: str, rounds: int = 1) -> list[str]:
-        """Let silos do what they can, by turns, and return what each awaits in the end, or whom it knows in the sum."""
+        """Let silos do what they can, by turns, and return what each awaits in the end, or whom it
+        knows in the sum."""
         for _ in range(rounds):
             awaited = []
             for name in names or self.teachers:
@@ -83,7 +95,8 @@ class Hospitals:
         return awaited
 
     def forge(self, kind: str, name: str, *, by: str | None = None, **changes: Any) -> None:
-        """Change what a silo sent, as itself would that cheats, or another that signs in its name."""
+        """Change what a silo sent, as itself would that cheats, or another that signs in its
+        name."""
         path, key = self.exchange.place(kind, name), SigningKey.read(self.signing_key(by or name))
         content = json.loads(path.read_text()) | changes
         del content["invitation"], content["signature"]
@@ -102,7 +115,8 @@ class Hospitals:
         return Server(self.exchange, SigningKey.read(self.signing_key("server")), without)
 
     def curators(self, *names: str) -> tuple[WordArray, int]:
-        """Return the sum of some silos that a curator would have, who saw their counts and their noise."""
+        """Return the sum of some silos that a curator would have, who saw their counts and their
+        noise."""
         terms = self.exchange.invitation
         rows = [self.ids.index(query) for query in terms.ids]
         words = np.zeros((len(rows), len(LABELS)), dtype=np.uint64)

@@ -1,4 +1,5 @@
-"""Sums through files: in any order, after kills, with silos that drop out, and with files that somebody changed."""
+"""Sums through files: in any order, after kills, with silos that drop out, and with files that
+somebody changed."""
 
 import json
 import re
@@ -28,7 +29,7 @@ from pate.mechanisms._noise_shares import decode, share_grid
 from tests.silos.exchanges import LABELS, Hospitals
 
 
-def expect_same(opened: tuple[WordArray, int], curators: tuple[WordArray, int]) -> None:
+def require_same(opened: tuple[WordArray, int], curators: tuple[WordArray, int]) -> None:
     np.testing.assert_array_equal(opened[0], curators[0])
     assert opened[1] == curators[1]
 
@@ -44,7 +45,7 @@ def test_what_is_released_is_the_curators_sum_to_the_bit(tmp_path: Path) -> None
         hospitals.server().open()
     assert hospitals.advance() == 3 * ["done: north, south, west"]
     opened = hospitals.server().open()
-    expect_same(opened, hospitals.curators())
+    require_same(opened, hospitals.curators())
     # scans in the order of the invitation, and noise of about three votes
     exact = np.sum([*hospitals.counts.values()], axis=0)[::-1]
     noisy_counts = decode(opened[0], hospitals.terms.mechanism.share_sigma, 3)
@@ -52,7 +53,8 @@ def test_what_is_released_is_the_curators_sum_to_the_bit(tmp_path: Path) -> None
 
 
 def test_the_server_sees_the_sum_alone(tmp_path: Path) -> None:
-    """What silos send before they are masked fits any votes: with other votes, all files but one are the same."""
+    """What silos send before they are masked fits any votes: with other votes, all files but one
+    are the same."""
     hospitals = Hospitals(tmp_path)
     hospitals.advance(rounds=3)
     sent = {path for path in hospitals.exchange.folder.rglob("*") if path.is_file()}
@@ -65,12 +67,18 @@ def test_the_server_sees_the_sum_alone(tmp_path: Path) -> None:
         )  # of votes, and the noise has 3
 
 
-CASES = [(silos, gone, quiet) for silos in (3, 4) for gone in range(silos) for quiet in (gone, (gone + 1) % silos)]
+CASES = [
+    (silos, gone, quiet)
+    for silos in (3, 4)
+    for gone in range(silos)
+    for quiet in (gone, (gone + 1) % silos)
+]
 
 
 @pytest.mark.parametrize(("silos", "gone", "quiet"), CASES)
 def test_every_silo_may_drop_out(tmp_path: Path, silos: int, gone: int, quiet: int) -> None:
-    """Before its masked vector comes, or, where another is quiet, after it: the sum is that of all who are listed."""
+    """Before its masked vector comes, or, where another is quiet, after it: the sum is that of all
+    who are listed."""
     hospitals = Hospitals(tmp_path, silos=silos)
     names = [*hospitals.teachers]
     survivors = names if quiet != gone else [name for name in names if name != names[gone]]
@@ -82,10 +90,12 @@ def test_every_silo_may_drop_out(tmp_path: Path, silos: int, gone: int, quiet: i
         server.open()
     assert hospitals.exchange.survivors == tuple(survivors)
     hospitals.advance(*[name for name in survivors if name != names[quiet]])
-    expect_same(server.open(), hospitals.curators(*survivors))
+    require_same(server.open(), hospitals.curators(*survivors))
 
 
-@pytest.mark.parametrize("dropped", [dropped for size in range(3) for dropped in combinations(range(5), size)])
+@pytest.mark.parametrize(
+    "dropped", [dropped for size in range(3) for dropped in combinations(range(5), size)]
+)
 def test_every_two_of_five_may_drop_out(tmp_path: Path, dropped: tuple[int, ...]) -> None:
     hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     names = [*hospitals.teachers]
@@ -99,7 +109,7 @@ def test_every_two_of_five_may_drop_out(tmp_path: Path, dropped: tuple[int, ...]
     with pytest.raises(AwaitedError):
         server.open()
     hospitals.advance(*survivors)
-    expect_same(server.open(), hospitals.curators(*survivors))
+    require_same(server.open(), hospitals.curators(*survivors))
 
 
 def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
@@ -111,7 +121,10 @@ def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
         hospitals.exchange.place("masked", name).unlink()
     with pytest.raises(ValueError, match=r"^Expected 1 silos at most to be left out, got without="):
         hospitals.server("north", "west").survivors()
-    with pytest.raises(ValueError, match=r"^Expected --without among north, south, west, got nort; did you mean north"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected --without among north, south, west, got nort; did you mean north",
+    ):
         hospitals.server("nort").survivors()
 
 
@@ -123,11 +136,13 @@ def test_a_silo_that_comes_late_reveals_nothing(tmp_path: Path) -> None:
     server = hospitals.server("west")
     with pytest.raises(AwaitedError):
         server.open()
-    with pytest.raises(ValueError, match=r"^Expected west among the survivors, who were listed before"):
+    with pytest.raises(
+        ValueError, match=r"^Expected west among the survivors, who were listed before"
+    ):
         hospitals.advance("west")
     assert hospitals.exchange.absent("masked") == ["west"]
     hospitals.advance("north", "south")
-    expect_same(server.open(), hospitals.curators("north", "south"))
+    require_same(server.open(), hospitals.curators("north", "south"))
     for name in ("north", "south"):
         revealed, held = hospitals.exchange.unmasking(name), hospitals.member(name)
         assert revealed is not None
@@ -142,7 +157,9 @@ class _KilledError(BaseException):
 
 
 @pytest.mark.parametrize("when", range(12))
-def test_a_silo_that_is_killed_sends_the_same_again(tmp_path: Path, when: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silo_that_is_killed_sends_the_same_again(
+    tmp_path: Path, when: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before and after each of the files that it writes: nine, and a step for none."""
     hospitals = Hospitals(tmp_path)
     written, real = [0], files.write_once
@@ -174,7 +191,7 @@ def test_a_silo_that_is_killed_sends_the_same_again(tmp_path: Path, when: int, m
             advance(name)
         with suppress(AwaitedError):
             opened = hospitals.server().open()
-    expect_same(opened, hospitals.curators())
+    require_same(opened, hospitals.curators())
     assert written[0] > when // 2
     (paid,) = Ledger(hospitals.votes("north").with_suffix(".ledger.sqlite")).entries()
     assert paid.count == 4
@@ -204,14 +221,18 @@ def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
     before = hospitals.exchange.place("unmasking", "north").read_bytes()
     names = [*hospitals.teachers]
     hospitals.forge("survivors", SERVER, by="server", survivors=names[:3])
-    with pytest.raises(ValueError, match=r"^Expected .*unmasking/north.json for these survivors, got survivors="):
+    with pytest.raises(
+        ValueError, match=r"^Expected .*unmasking/north.json for these survivors, got survivors="
+    ):
         hospitals.advance("north")
     assert hospitals.exchange.place("unmasking", "north").read_bytes() == before
     hospitals.forge("survivors", SERVER, by="server", survivors=names[:2])
     with pytest.raises(ValueError, match=r"^Expected 3 survivors or more, got survivors="):
         hospitals.advance("south")
     hospitals.forge("survivors", SERVER, by="server", survivors=[*names[1:], "north"])
-    with pytest.raises(ValueError, match=r"^Expected survivors among north, south, west, east, in this order"):
+    with pytest.raises(
+        ValueError, match=r"^Expected survivors among north, south, west, east, in this order"
+    ):
         hospitals.advance("south")
     assert not hospitals.exchange.place("unmasking", "south").exists()
 
@@ -245,7 +266,7 @@ def test_a_file_that_was_changed_is_refused(
     else:
         path.write_bytes(path.read_bytes()[:400] + b"changed" + path.read_bytes()[407:])
     if kind == "unmasking":  # the shares of the two others are enough
-        expect_same(hospitals.server().open(), hospitals.curators())
+        require_same(hospitals.server().open(), hospitals.curators())
         line = r"pate label: Expected .*unmasking/south\.json.*\. The shares of others are enough\n"
         assert re.fullmatch(line, capsys.readouterr().err)
         hospitals.exchange.place(kind, "west").unlink()
@@ -260,16 +281,26 @@ def test_a_file_that_was_changed_is_refused(
 
 
 def test_a_silo_cannot_make_up_the_keys_of_others(tmp_path: Path) -> None:
-    """West writes what absent silos would, to read north's counts under noise of which it knows most."""
+    """West writes what absent silos would, to read north's counts under noise of which it knows
+    most."""
     hospitals = Hospitals(tmp_path, dropouts=0)
     hospitals.advance("north")
     for name in ("south", "west"):
         made_up = Secrets(bytes(32), hospitals.terms.digest, name, hospitals.terms.threshold).public
-        points = {kind: [point.hex() for point in getattr(made_up, kind)] for kind in ("own_mask", "pairs")}
-        key, path = SigningKey.read(hospitals.signing_key("west")), hospitals.exchange.place("keys", name)
+        points = {
+            kind: [point.hex() for point in getattr(made_up, kind)]
+            for kind in ("own_mask", "pairs")
+        }
+        key, path = (
+            SigningKey.read(hospitals.signing_key("west")),
+            hospitals.exchange.place("keys", name),
+        )
         keys = {"sealing": made_up.sealing.hex(), **points}
         hospitals.exchange.send(path, hospitals.exchange.message("keys", name, key, **keys))
-    with pytest.raises(ValueError, match=r"^Expected .*keys/south.json as south signed it, got signature='another'$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected .*keys/south.json as south signed it, got signature='another'$",
+    ):
         hospitals.advance("north")
     assert hospitals.exchange.absent("shares") == ["north", "south", "west"]
 
@@ -290,12 +321,16 @@ def test_what_another_signed_is_refused(tmp_path: Path, kind: str) -> None:
     if kind == "masked":
         path = exchange.place("masked", "south")
         path.write_bytes(exchange.packed("south", key, exchange.masked("south")))
-        with pytest.raises(ValueError, match=r"^Expected .*south.npz as south signed it, got signature='another'$"):
+        with pytest.raises(
+            ValueError, match=r"^Expected .*south.npz as south signed it, got signature='another'$"
+        ):
             hospitals.server().open()
         return
     name = SERVER if kind == "survivors" else "south"
     hospitals.forge(kind, name, by="west")
-    with pytest.raises(ValueError, match=rf"^Expected .*\.json as {name} signed it, got signature='another'$"):
+    with pytest.raises(
+        ValueError, match=rf"^Expected .*\.json as {name} signed it, got signature='another'$"
+    ):
         read(hospitals.exchange, kind)
 
 
@@ -305,7 +340,9 @@ def test_what_one_signed_serves_in_its_place_alone(tmp_path: Path, kind: str) ->
     hospitals.reveal()
     place = hospitals.exchange.place
     place(kind, "south").write_bytes(place(kind, "west").read_bytes())
-    with pytest.raises(ValueError, match=r"^Expected .*south.json as south signed it, got signature='another'$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected .*south.json as south signed it, got signature='another'$"
+    ):
         read(hospitals.exchange, kind)
 
 
@@ -315,13 +352,17 @@ def test_damaged_secrets_are_refused_in_one_line(tmp_path: Path, content: bytes)
     hospitals.advance()
     path = tmp_path / "north" / "private" / "secrets.json"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"^Expected secrets that `pate silo` wrote, got a damaged .*secrets.json$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected secrets that `pate silo` wrote, got a damaged .*secrets.json$"
+    ):
         hospitals.advance("north")
 
 
 @pytest.mark.parametrize("key", [bytes(32), b"\1" + bytes(31), bytes(31), b"\4" + bytes(64), b"\0"])
 @pytest.mark.parametrize("kind", ["sealing", "pairs"])
-def test_a_key_with_which_all_agree_on_the_same_is_refused(tmp_path: Path, kind: str, key: bytes) -> None:
+def test_a_key_with_which_all_agree_on_the_same_is_refused(
+    tmp_path: Path, kind: str, key: bytes
+) -> None:
     hospitals = Hospitals(tmp_path)
     hospitals.advance()
     points = json.loads(hospitals.exchange.place("keys", "south").read_text())["pairs"]
@@ -335,7 +376,9 @@ def test_a_key_with_which_all_agree_on_the_same_is_refused(tmp_path: Path, kind:
 
 
 @pytest.mark.parametrize("share", [None, "", "00", "00" * 33])
-def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_share_that_is_none_is_refused(
+    tmp_path: Path, share: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     hospitals = Hospitals(tmp_path)
     hospitals.advance(rounds=3)
     with pytest.raises(AwaitedError):
@@ -343,12 +386,17 @@ def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str | None, caps
     hospitals.advance()
     shares = json.loads(hospitals.exchange.place("unmasking", "north").read_text())["shares"]
     del shares["west"]
-    hospitals.forge("unmasking", "north", shares=shares | ({} if share is None else {"west": share}))
+    hospitals.forge(
+        "unmasking", "north", shares=shares | ({} if share is None else {"west": share})
+    )
     hospitals.server().open()  # two of three are enough
     line = r"pate label: Expected a share of 32 bytes of each silo in .*unmasking/north\.json, got [^\n]*enough\n"
     assert re.fullmatch(line, capsys.readouterr().err)
     hospitals.forge("unmasking", "west", shares={})
-    with pytest.raises(ValueError, match=r"^Expected a share of 32 bytes of each silo in .*unmasking/north.json, got"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected a share of 32 bytes of each silo in .*unmasking/north.json, got",
+    ):
         hospitals.server().open()
 
 
@@ -356,7 +404,11 @@ def lie(hospitals: Hospitals, *liars: str) -> None:
     """Let silos sign shares that nobody dealt to them."""
     for name in liars:
         shares = json.loads(hospitals.exchange.place("unmasking", name).read_text())["shares"]
-        hospitals.forge("unmasking", name, shares={each: f"{number + 1:064x}" for number, each in enumerate(shares)})
+        hospitals.forge(
+            "unmasking",
+            name,
+            shares={each: f"{number + 1:064x}" for number, each in enumerate(shares)},
+        )
 
 
 def blamed(printed: str) -> list[str]:
@@ -367,7 +419,9 @@ def blamed(printed: str) -> list[str]:
     return [re.sub(line, r"\1", each) for each in lines]
 
 
-@pytest.mark.parametrize("liars", [liars for size in (1, 2) for liars in combinations(range(5), size)])
+@pytest.mark.parametrize(
+    "liars", [liars for size in (1, 2) for liars in combinations(range(5), size)]
+)
 def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
     tmp_path: Path, liars: tuple[int, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,7 +430,7 @@ def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
     hospitals.reveal()
     names = [[*hospitals.teachers][place] for place in liars]
     lie(hospitals, *names)
-    expect_same(hospitals.server().open(), hospitals.curators())
+    require_same(hospitals.server().open(), hospitals.curators())
     assert blamed(capsys.readouterr().err) == names
 
 
@@ -386,26 +440,35 @@ def test_a_silo_that_lies_is_left_out_beside_one_that_dropped_out(
     hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     hospitals.reveal("west")
     lie(hospitals, "north")
-    expect_same(hospitals.server().open(), hospitals.curators(*[name for name in hospitals.teachers if name != "west"]))
+    require_same(
+        hospitals.server().open(),
+        hospitals.curators(*[name for name in hospitals.teachers if name != "west"]),
+    )
     assert blamed(capsys.readouterr().err) == ["north"]
     lie(hospitals, "mercy")
-    with pytest.raises(ValueError, match=r"^Expected shares as they were dealt in .*north.json, got others that north"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected shares as they were dealt in .*north.json, got others that north",
+    ):
         hospitals.server().open()
 
 
-def test_one_share_that_does_not_fit_is_enough_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_share_that_does_not_fit_is_enough_to_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also of a silo whose other shares are right, and which those that are enough do not need."""
     hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     hospitals.reveal()
     shares = json.loads(hospitals.exchange.place("unmasking", "mercy").read_text())["shares"]
     hospitals.forge("unmasking", "mercy", shares=shares | {"south": shares["north"]})
-    expect_same(hospitals.server().open(), hospitals.curators())
+    require_same(hospitals.server().open(), hospitals.curators())
     assert blamed(capsys.readouterr().err) == ["mercy"]
 
 
 @pytest.mark.parametrize("which", ["own_mask", "pairs"])
 def test_rubbish_shares_are_found_before_anybody_has_paid(tmp_path: Path, which: str) -> None:
-    """A silo that seals one share of another secret to another is refused by that one, and nothing of votes is sent."""
+    """A silo that seals one share of another secret to another is refused by that one, and nothing
+    of votes is sent."""
     hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     hospitals.advance()
     exchange, south = hospitals.exchange, hospitals.member("south")._secrets
@@ -424,11 +487,15 @@ def test_rubbish_shares_are_found_before_anybody_has_paid(tmp_path: Path, which:
     for name in ("north", "west", "east", "mercy", "south"):
         if name == "south":
             signing_key = SigningKey.read(hospitals.signing_key("south"))
-            message = exchange.message("shares", "south", signing_key, context=exchange.roster_digest, shares=shares)
+            message = exchange.message(
+                "shares", "south", signing_key, context=exchange.roster_digest, shares=shares
+            )
             exchange.send(exchange.place("shares", "south"), message)
         else:
             hospitals.advance(name)
-    with pytest.raises(ValueError, match=r"^Expected a share of south that fits what south committed to"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a share of south that fits what south committed to"
+    ):
         hospitals.advance("west")
     assert "west" in exchange.absent("masked")
     assert not hospitals.votes("west").with_suffix(".ledger.sqlite").exists()
@@ -443,11 +510,15 @@ def test_another_invitation_is_refused(tmp_path: Path) -> None:
     path = hospitals.exchange.folder / "invitation.json"
     path.write_bytes(other.content)
     for name in hospitals.teachers:
-        with pytest.raises(ValueError, match=r"^Expected .*private for this exchange and this silo alone"):
+        with pytest.raises(
+            ValueError, match=r"^Expected .*private for this exchange and this silo alone"
+        ):
             hospitals.advance(name)
     assert hospitals.exchange.absent("shares") == ["north", "south"]
     path.write_bytes(path.read_bytes().replace(b"0.1", b"-0.1"))
-    with pytest.raises(ValueError, match=r"^Expected an invitation.json of `pate label --silos`, got a damaged one"):
+    with pytest.raises(
+        ValueError, match=r"^Expected an invitation.json of `pate label --silos`, got a damaged one"
+    ):
         _ = hospitals.exchange.invitation
 
 
@@ -458,32 +529,53 @@ def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Pat
     assert ballots is not None
     as_they_are: dict[str, Any] = {"ids": votes.ids, "label_names": LABELS, "ballots": ballots}
     for changed, refusal in (
-        ({"ids": np.array([*votes.ids[:3], "scan-9"])}, "votes on all 4 samples of the invitation, got missing="),
+        (
+            {"ids": np.array([*votes.ids[:3], "scan-9"])},
+            "votes on all 4 samples of the invitation, got missing=",
+        ),
         ({"label_names": LABELS[::-1]}, "label_names effusion, nodule, got"),
         ({"ballots": ballots[:, :4]}, "votes of 5 teachers, got num_teachers=4"),
-        ({"ballots": None, "scores": ballots.astype(float)}, "ballots or counts, which can be summed"),
+        (
+            {"ballots": None, "scores": ballots.astype(float)},
+            "ballots or counts, which can be summed",
+        ),
     ):
         pate.NamedVotes(**{**as_they_are, **changed}).save(hospitals.votes("north"))
         with pytest.raises(ValueError, match=rf"^Expected {refusal}"):
             hospitals.advance("north")
-        assert not (hospitals.exchange.folder / "keys").exists() and not (tmp_path / "north" / "private").exists()
+        assert (
+            not (hospitals.exchange.folder / "keys").exists()
+            and not (tmp_path / "north" / "private").exists()
+        )
     counts = hospitals.counts["north"]
-    pate.NamedVotes(ids=votes.ids, label_names=LABELS, counts=counts, num_teachers=5).save(hospitals.votes("north"))
+    pate.NamedVotes(ids=votes.ids, label_names=LABELS, counts=counts, num_teachers=5).save(
+        hospitals.votes("north")
+    )
     assert hospitals.advance("north") == ["keys of south, west"]
     pate.NamedVotes(**as_they_are).save(hospitals.votes("north"))
-    with pytest.raises(ValueError, match=r"^Expected the votes with which north began, got votes='others'$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected the votes with which north began, got votes='others'$"
+    ):
         hospitals.advance("north")
-    with pytest.raises(ValueError, match=r"^Expected a silo among north, south, west, got name='charite'$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a silo among north, south, west, got name='charite'$"
+    ):
         hospitals.member("charite").advance()
 
 
 def test_a_silo_that_its_ledger_would_refuse_sends_nothing(tmp_path: Path) -> None:
-    """What the filter of a budget sets aside is asked for before others pay, not when the masked vector is made."""
+    """What the filter of a budget sets aside is asked for before others pay, not when the masked
+    vector is made."""
     hospitals = Hospitals(tmp_path)
-    cost, relation = hospitals.terms.mechanism.events(hospitals.terms.panel), NeighboringRelation.REPLACE_RECORD
+    cost, relation = (
+        hospitals.terms.mechanism.events(hospitals.terms.shape),
+        NeighboringRelation.REPLACE_RECORD,
+    )
     epsilon = account([(cost, 4)], relation).guarantee(delta=1e-6).epsilon
     budget = Budget(max_epsilon=1.001 * epsilon, delta=1e-6, neighboring_relation=relation)
-    with pytest.raises(ValueError, match=r"^Expected epsilon <= .* is set aside for failures of tests"):
+    with pytest.raises(
+        ValueError, match=r"^Expected epsilon <= .* is set aside for failures of tests"
+    ):
         hospitals.member("north", budget=budget).advance()
     assert "north" in hospitals.exchange.absent("keys")
 
@@ -491,7 +583,11 @@ def test_a_silo_that_its_ledger_would_refuse_sends_nothing(tmp_path: Path) -> No
 def test_known_keys_are_those_of_the_server_too(tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path)
     keys = dict(hospitals.terms.keys)
-    for server, accepted in ((hospitals.terms.server_key, True), (keys["west"], False), (None, False)):
+    for server, accepted in (
+        (hospitals.terms.server_key, True),
+        (keys["west"], False),
+        (None, False),
+    ):
         known = keys if server is None else keys | {SERVER: server}
         member = hospitals.member("north", digest=None, public_keys=known)
         with pytest.raises(AwaitedError if accepted else ValueError):
@@ -506,7 +602,9 @@ def test_a_file_that_is_no_object_is_one_line(content: bytes, tmp_path: Path) ->
     hospitals = Hospitals(tmp_path)
     hospitals.advance()
     hospitals.exchange.place("keys", "south").write_bytes(content)
-    with pytest.raises(ValueError, match=r"^Expected what `pate` sends in [^\n]*, got a damaged file"):
+    with pytest.raises(
+        ValueError, match=r"^Expected what `pate` sends in [^\n]*, got a damaged file"
+    ):
         hospitals.member("north").advance()
 
 
@@ -522,10 +620,11 @@ def test_a_damaged_vector_may_be_left_out(tmp_path: Path) -> None:
 
 
 def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
-    """In its own ledger, whatever the server counts: a second exchange is beyond the budget of the first."""
+    """In its own ledger, whatever the server counts: a second exchange is beyond the budget of the
+    first."""
     hospitals = Hospitals(tmp_path, queries=40)
     mechanism = hospitals.terms.mechanism
-    cost = mechanism.events(hospitals.terms.panel)
+    cost = mechanism.events(hospitals.terms.shape)
     relation = NeighboringRelation.REPLACE_RECORD
     epsilon = account([(cost, 40)], relation).guarantee(delta=1e-6).epsilon
     budget = Budget(max_epsilon=1.2 * epsilon, delta=1e-6, neighboring_relation=relation)
@@ -536,7 +635,11 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
     hospitals.advance()
     hospitals.folder = tmp_path / "again"
     for name in hospitals.teachers:
-        shutil.copytree(tmp_path / name, hospitals.folder / name, ignore=lambda *_: ["private", "votes.ledger.sqlite"])
+        shutil.copytree(
+            tmp_path / name,
+            hospitals.folder / name,
+            ignore=lambda *_: ["private", "votes.ledger.sqlite"],
+        )
     invite(hospitals.exchange, hospitals.terms)
     hospitals.advance("south", "west")
     with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier releases, got"):
@@ -554,7 +657,9 @@ def test_lost_secrets_are_refused(tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path)
     hospitals.advance()
     shutil.rmtree(tmp_path / "north" / "private")
-    with pytest.raises(ValueError, match=r"^Expected .*keys/north.json as this command writes it. Each sum needs"):
+    with pytest.raises(
+        ValueError, match=r"^Expected .*keys/north.json as this command writes it. Each sum needs"
+    ):
         hospitals.advance("north")
 
 
@@ -572,21 +677,33 @@ def test_terms_that_protect_nobody_are_refused() -> None:
     for colluding, dropouts in ((2, 0), (1, 1)):
         Invitation(**terms, colluding=colluding, dropouts=dropouts)
     for colluding, dropouts in ((3, 0), (2, 1), (1, 2), (0, 1)):
-        with pytest.raises(ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither|an integer)"):
+        with pytest.raises(
+            ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither|an integer)"
+        ):
             Invitation(**terms, colluding=colluding, dropouts=dropouts)
     for names in ([1], [None], [], "ab", None, [["a"]]):
         for which in ("ids", "label_names"):
-            with pytest.raises(ValueError, match=rf"^Expected a list of texts, at least one, as {which}, got"):
+            with pytest.raises(
+                ValueError, match=rf"^Expected a list of texts, at least one, as {which}, got"
+            ):
                 Invitation(**{**terms, which: names}, colluding=1, dropouts=0)
     for name in ("../a", "a/b", "", ".a"):
         with pytest.raises(ValueError, match=r"^Expected silos with names of letters"):
             Invitation(**{**terms, "teachers": {name: 1, "b": 1}}, colluding=1, dropouts=0)
-    for changed in ({"keys": {"a": keys["a"]}}, {"keys": keys | {"b": keys["a"]}}, {"keys": keys | {"b": "x"}}):
-        with pytest.raises(ValueError, match=r"^Expected (a key for each silo|keys that occur once|public keys)"):
+    for changed in (
+        {"keys": {"a": keys["a"]}},
+        {"keys": keys | {"b": keys["a"]}},
+        {"keys": keys | {"b": "x"}},
+    ):
+        with pytest.raises(
+            ValueError, match=r"^Expected (a key for each silo|keys that occur once|public keys)"
+        ):
             Invitation(**{**terms, **changed}, colluding=1, dropouts=0)
 
 
-def test_waiting_ends_when_others_have_sent_or_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_when_others_have_sent_or_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pate._silos.exchange._POLL_SECONDS", 0.01)
     exchange = Exchange(tmp_path)
     with pytest.raises(AwaitedError, match=r"^the invitation$"):

@@ -24,7 +24,12 @@ class Labelling(Hospitals):
 
     def __init__(self, folder: Path, *more: str, silos: int = 3) -> None:
         super().__init__(folder, silos=silos, queries=QUERIES)
-        self.more = [f"--aggregator.sigma_silos={3.0}", f"--aggregator.silos={silos}", "--aggregator.dropouts=1", *more]
+        self.more = [
+            f"--aggregator.sigma_silos={3.0}",
+            f"--aggregator.silos={silos}",
+            "--aggregator.dropouts=1",
+            *more,
+        ]
         (folder / "exchange" / "invitation.json").unlink()
         rows = QUERIES + 3
         np.savez(
@@ -38,10 +43,30 @@ class Labelling(Hospitals):
 
     def label(self, *more: str, run: str = "run") -> int:
         """Run the server's command, which does what it can and says what it awaits."""
-        words = ["label", "--silos", str(self.folder / "exchange"), "--run", str(self.folder / run), "--wait", "0"]
+        words = [
+            "label",
+            "--silos",
+            str(self.folder / "exchange"),
+            "--run",
+            str(self.folder / run),
+            "--wait",
+            "0",
+        ]
         words += [f"--teachers.{name}={number}" for name, number in self.teachers.items()]
-        words += ["--public_keys", str(self.folder / "keys"), "--signing_key", str(self.signing_key("server"))]
-        words += ["--data", "Arrays", "--data.path", str(self.folder / "scans.npz"), "--unit", "patient"]
+        words += [
+            "--public_keys",
+            str(self.folder / "keys"),
+            "--signing_key",
+            str(self.signing_key("server")),
+        ]
+        words += [
+            "--data",
+            "Arrays",
+            "--data.path",
+            str(self.folder / "scans.npz"),
+            "--unit",
+            "patient",
+        ]
         return cli.main([*words, "--delta", "1e-6", "--aggregator", "SiloVotes", *self.more, *more])
 
     def num_paid(self) -> int:
@@ -51,13 +76,16 @@ class Labelling(Hospitals):
     def release(self) -> ReleasedLabels:
         return ReleasedLabels.load(self.folder / "run")
 
-    def expect_curators(self, *names: str) -> None:
-        """Compare what is released with the release of a curator who has the same noise, bit by bit."""
+    def require_curators(self, *names: str) -> None:
+        """Compare what is released with the release of a curator who has the same noise, bit by
+        bit."""
         terms = self.exchange.invitation
         words, silos = self.curators(*names)
         noisy_counts = decode(words, terms.mechanism.share_sigma, silos)
         released = self.release()
-        assert released.ids.tolist() == list(terms.ids) and released.num_teachers == sum(self.teachers.values())
+        assert released.ids.tolist() == list(terms.ids) and released.num_teachers == sum(
+            self.teachers.values()
+        )
         np.testing.assert_array_equal(released.noisy_counts, noisy_counts)
         np.testing.assert_array_equal(released.labels, noisy_counts > released.num_teachers / 2)
         assert released.noise_std == pytest.approx(3.0 * np.sqrt(len(names)))
@@ -86,8 +114,12 @@ def test_it_pays_before_the_sum_can_be_unmasked_and_once(
     silos.advance()
     assert silos.label() == 0
     assert "one patient of the private data is added, removed or altered" in capsys.readouterr().out
-    silos.expect_curators("north", "south", "west")
-    files = {path: path.read_bytes() for path in (tmp_path / "run" / "public").iterdir() if path.suffix != ".json"}
+    silos.require_curators("north", "south", "west")
+    files = {
+        path: path.read_bytes()
+        for path in (tmp_path / "run" / "public").iterdir()
+        if path.suffix != ".json"
+    }
     assert silos.label() == 0 and silos.num_paid() == 1
     assert {path: path.read_bytes() for path in files} == files
     assert cli.main(["check", str(tmp_path / "run")]) == 0
@@ -97,7 +129,9 @@ def test_it_pays_before_the_sum_can_be_unmasked_and_once(
 
 
 @pytest.mark.slow
-def test_a_silo_that_drops_out_costs_nothing_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_silo_that_drops_out_costs_nothing_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     silos = Labelling(tmp_path)
     silos.label()
     silos.advance(rounds=2)
@@ -107,7 +141,7 @@ def test_a_silo_that_drops_out_costs_nothing_more(tmp_path: Path, capsys: pytest
     assert silos.label("--without", "[north,south]") == 0  # who has sent is in the sum
     silos.advance("south", "west")
     assert silos.label("--without", "[north]") == 0
-    silos.expect_curators("south", "west")
+    silos.require_curators("south", "west")
     statement = json.loads((tmp_path / "run" / "public" / "privacy.json").read_text())
     assert silos.num_paid() == 1 and statement["num_teachers"] == 16
     with pytest.raises(ValueError, match=r"^Expected north among the survivors"):
@@ -116,7 +150,8 @@ def test_a_silo_that_drops_out_costs_nothing_more(tmp_path: Path, capsys: pytest
 
 @pytest.mark.slow
 def test_a_sum_that_is_begun_anew_is_paid_for(tmp_path: Path) -> None:
-    """Silos that lost their secrets draw other noise: what the first sum reserved does not pay for the second."""
+    """Silos that lost their secrets draw other noise: what the first sum reserved does not pay for
+    the second."""
     silos = Labelling(tmp_path)
     silos.label()
     silos.advance(rounds=3)
@@ -127,17 +162,21 @@ def test_a_sum_that_is_begun_anew_is_paid_for(tmp_path: Path) -> None:
     for name in silos.teachers:
         (tmp_path / name / "private").rename(tmp_path / name / "lost")
     silos.label()
-    assert (tmp_path / "exchange" / "invitation.json").read_bytes() == first and silos.num_paid() == 1
+    assert (
+        tmp_path / "exchange" / "invitation.json"
+    ).read_bytes() == first and silos.num_paid() == 1
     silos.advance(rounds=3)
     silos.label()
     silos.advance()
     assert silos.label() == 0 and silos.num_paid() == 2
-    silos.expect_curators("north", "south", "west")
+    silos.require_curators("north", "south", "west")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["survivors", "open", "after"])
-def test_a_server_that_is_killed_goes_on(tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_killed_goes_on(
+    tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     silos = Labelling(tmp_path)
     silos.label()
     silos.advance(rounds=3)
@@ -165,13 +204,22 @@ def test_a_server_that_is_killed_goes_on(tmp_path: Path, when: str, monkeypatch:
     silos.label()
     silos.advance()
     assert silos.label() == 0 and silos.num_paid() == 1
-    silos.expect_curators("north", "south", "west")
+    silos.require_curators("north", "south", "west")
 
 
 @pytest.mark.slow
-def test_a_target_finds_the_noise_of_as_many_silos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_finds_the_noise_of_as_many_silos(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     silos = Labelling(tmp_path)
-    silos.more = ["--target_epsilon", "2", "--aggregator.colluding", "1", "--max_teachers_per_unit", "2"]
+    silos.more = [
+        "--target_epsilon",
+        "2",
+        "--aggregator.colluding",
+        "1",
+        "--max_teachers_per_unit",
+        "2",
+    ]
     assert silos.label() == 0
     terms = silos.exchange.invitation
     assert (terms.mechanism.silos, terms.colluding, terms.dropouts) == (3, 1, 0)
@@ -186,19 +234,37 @@ def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     silos = Labelling(tmp_path)
     for more, refusal in (
         (["--aggregator.silos", "4"], "Expected silos=3, as --teachers names, got silos=4"),
-        (["--noise_seed", "1"], "Expected no noise_seed with --silos, which draw the noise, got seed=1"),
+        (
+            ["--noise_seed", "1"],
+            "Expected no noise_seed with --silos, which draw the noise, got seed=1",
+        ),
         (
             ["--aggregator.dropouts", "2"],
             "Expected one of 3 silos that neither colludes nor drops out, got colluding=1, dropouts=2",
         ),
-        (["--votes", str(tmp_path / "north" / "votes.npz")], "Expected --votes or --silos, not both"),
-        (["--teachers", "null"], "Expected --teachers with a number for each silo, got teachers=None"),
-        (["--aggregator", "NoisyVotes", "--aggregator.sigma_votes", "3"], "Expected SiloVotes, which opens the sum"),
-        (["--data", "null"], "Expected --data with the public records that the silos vote on, got data=None"),
+        (
+            ["--votes", str(tmp_path / "north" / "votes.npz")],
+            "Expected --votes or --silos, not both",
+        ),
+        (
+            ["--teachers", "null"],
+            "Expected --teachers with a number for each silo, got teachers=None",
+        ),
+        (
+            ["--aggregator", "NoisyVotes", "--aggregator.sigma_votes", "3"],
+            "Expected SiloVotes, which opens the sum",
+        ),
+        (
+            ["--data", "null"],
+            "Expected --data with the public records that the silos vote on, got data=None",
+        ),
     ):
         assert silos.label(*more) == 2
         assert f"pate label: {refusal}" in capsys.readouterr().err
-        assert not (tmp_path / "run").exists() and not (tmp_path / "exchange" / "invitation.json").exists()
+        assert (
+            not (tmp_path / "run").exists()
+            and not (tmp_path / "exchange" / "invitation.json").exists()
+        )
 
 
 @pytest.mark.slow

@@ -20,10 +20,14 @@ THRESHOLD = 3
 
 
 def secrets_of(name: str, number: int = 0) -> Secrets:
-    return Secrets(np.random.default_rng([number, *name.encode()]).bytes(32), CONTEXT, name, THRESHOLD)
+    return Secrets(
+        np.random.default_rng([number, *name.encode()]).bytes(32), CONTEXT, name, THRESHOLD
+    )
 
 
-def setting(names: tuple[str, ...], number: int = 0) -> tuple[dict[str, Secrets], dict[str, PublicKeys]]:
+def setting(
+    names: tuple[str, ...], number: int = 0
+) -> tuple[dict[str, Secrets], dict[str, PublicKeys]]:
     secrets = {name: secrets_of(name, number) for name in names}
     return secrets, {name: silo.public for name, silo in secrets.items()}
 
@@ -41,13 +45,17 @@ def test_the_sum_is_that_of_all_summands_for_every_small_case(num_silos: int) ->
             for value, silo in zip(summands, secrets.values(), strict=True)
         ]
         seeds = [silo.own_mask_seed for silo in secrets.values()]
-        total = unmasked(vectors, own_mask_seeds=seeds, pairs_keys={}, roster=roster, context=CONTEXT)
+        total = unmasked(
+            vectors, own_mask_seeds=seeds, pairs_keys={}, roster=roster, context=CONTEXT
+        )
         np.testing.assert_array_equal(total, words(sum(summands), 7 * sum(summands)))
 
 
 @pytest.mark.parametrize("dropped", [(), *combinations(NAMES, 1)])
 @pytest.mark.parametrize("silent", [(), *combinations(NAMES, 1)])
-def test_whoever_drops_out_the_rest_is_summed(dropped: tuple[str, ...], silent: tuple[str, ...]) -> None:
+def test_whoever_drops_out_the_rest_is_summed(
+    dropped: tuple[str, ...], silent: tuple[str, ...]
+) -> None:
     """From shares that silos hold of each other, of any that are enough."""
     secrets, roster = setting(NAMES)
     dealt = {name: silo.deal(roster) for name, silo in secrets.items()}
@@ -63,8 +71,14 @@ def test_whoever_drops_out_the_rest_is_summed(dropped: tuple[str, ...], silent: 
         }
         for name in NAMES
     }
-    own = {name: rebuilt({place: share.own_mask for place, share in shares[name].items()}) for name in survivors}
-    pairs = {name: rebuilt({place: share.pairs for place, share in shares[name].items()}) for name in dropped}
+    own = {
+        name: rebuilt({place: share.own_mask for place, share in shares[name].items()})
+        for name in survivors
+    }
+    pairs = {
+        name: rebuilt({place: share.pairs for place, share in shares[name].items()})
+        for name in dropped
+    }
     assert all(commitment(seed) == roster[name].own_mask[0] for name, seed in own.items())
     assert all(commitment(key) == roster[name].pairs[0] for name, key in pairs.items())
     values = {name: words(10**place, -(10**place)) for place, name in enumerate(NAMES)}
@@ -99,7 +113,10 @@ def test_a_share_is_for_one_silo_from_one_silo_and_as_it_was_sent() -> None:
         ("west", "north", dealt["south"]),
         ("south", "west", dealt["south"]),
     ):
-        with pytest.raises(ValueError, match=f"^Expected a share that {sender} sealed to {holder}, got a changed one$"):
+        with pytest.raises(
+            ValueError,
+            match=f"^Expected a share that {sender} sealed to {holder}, got a changed one$",
+        ):
             secrets[holder].open(sender, roster, sealed)
     other_sum = Secrets(secrets["south"].root, "another invitation", "south", THRESHOLD)
     with pytest.raises(ValueError, match="got a changed one"):
@@ -116,7 +133,11 @@ def test_a_share_fits_its_place_and_its_commitments_alone() -> None:
         value = sum(number * (place + 1) ** power for power, number in enumerate(numbers)) % order
         right = value.to_bytes(32, "big")
         assert is_share(right, place, roster["north"].own_mask)
-        for wrong, at in ((right, place + 1), (((value + 1) % order).to_bytes(32, "big"), place), (bytes(32), place)):
+        for wrong, at in (
+            (right, place + 1),
+            (((value + 1) % order).to_bytes(32, "big"), place),
+            (bytes(32), place),
+        ):
             assert not is_share(wrong, at, roster["north"].own_mask)
         assert not is_share(right, place, roster["north"].pairs)
         # the same number modulo the order is no other share
@@ -130,7 +151,8 @@ def p_of_uniform(vectors: WordArray) -> float:
 
 
 def views(summand: int, known: str) -> WordArray:
-    """Return what the server sees of north in many sums of the same summand, less the masks ``known`` to it."""
+    """Return what the server sees of north in many sums of the same summand, less the masks
+    ``known`` to it."""
     seen = []
     for number in range(100):
         secrets, roster = setting(("north", "south"), number)
@@ -139,7 +161,9 @@ def views(summand: int, known: str) -> WordArray:
         if known == "own":
             vector -= masks._own_mask(north.own_mask_seed, 8)
         elif known == "pairs":
-            vector -= masks._pair_mask(north.pairs_key, "north", "south", roster["south"], CONTEXT, 8)
+            vector -= masks._pair_mask(
+                north.pairs_key, "north", "south", roster["south"], CONTEXT, 8
+            )
         seen.append(vector)
     return np.concatenate(seen)
 
@@ -147,7 +171,8 @@ def views(summand: int, known: str) -> WordArray:
 @pytest.mark.parametrize("summand", [0, 5, -3])
 @pytest.mark.parametrize("known", ["nothing", "own", "pairs"])
 def test_one_masked_vector_is_uniform_whatever_the_summand(summand: int, known: str) -> None:
-    """Also to a server that rebuilt one of its masks: of a survivor its own, of one that came late those of pairs."""
+    """Also to a server that rebuilt one of its masks: of a survivor its own, of one that came late
+    those of pairs."""
     assert p_of_uniform(views(summand, known)) > 1e-4
 
 
@@ -167,7 +192,8 @@ def test_masks_of_a_pair_cancel_and_serve_one_sum() -> None:
 
 
 def test_the_stream_is_that_of_the_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RFC 8439, appendix A.1: the first block for a key and a nonce of zeros, and a nonce of 96 bits as it asks."""
+    """RFC 8439, appendix A.1: the first block for a key and a nonce of zeros, and a nonce of 96
+    bits as it asks."""
     nonces, real = [], ChaCha20.new
 
     def new(*, key: bytes, nonce: bytes) -> object:

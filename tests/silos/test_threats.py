@@ -1,4 +1,5 @@
-"""The threat table of docs/silos.md: what each party learns is measured, and is what the page says."""
+"""The threat table of docs/silos.md: what each party learns is measured, and is what the page
+says."""
 
 import re
 from itertools import product
@@ -22,13 +23,18 @@ PARTIES = {
 
 
 def test_the_page_has_what_is_measured(tmp_path: Path) -> None:
-    """Of each party a row: the noise that it faces within 4%, and the epsilon that follows from it."""
+    """Of each party a row: the noise that it faces within 4%, and the epsilon that follows from
+    it."""
     measured = measure(tmp_path)
-    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (\d\.\d\d) \| (\d\.\d\d) \| [^|]+ \|$", PAGE, flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([^|]+) \| [^|]+ \| (\d\.\d\d) \| (\d\.\d\d) \| [^|]+ \|$", PAGE, flags=re.MULTILINE
+    )
     assert [party for party, *_ in rows] == [*PARTIES]
     for party, noise, epsilon in rows:
         assert measured[PARTIES[party]] == pytest.approx((float(noise), float(epsilon)), rel=0.04)
-    assert measured["2 silos together"][0] == pytest.approx(1, rel=0.04)  # all that is stated, and no more
+    assert measured["2 silos together"][0] == pytest.approx(
+        1, rel=0.04
+    )  # all that is stated, and no more
 
 
 def accepted(silos: int, colluding: int, dropouts: int) -> bool:
@@ -40,8 +46,13 @@ def accepted(silos: int, colluding: int, dropouts: int) -> bool:
 
 
 def test_no_list_opens_a_sum_with_less_noise_than_is_stated() -> None:
-    """All lists for up to five silos, each as large as may be; where a server gains by one the mechanism is refused."""
-    cases = [case for case in product((2, 3, 4, 5), (1, 2, 3), (0, 1, 2)) if case[2] <= (case[0] - 1) // 2]
+    """All lists for up to five silos, each as large as may be; where a server gains by one the
+    mechanism is refused."""
+    cases = [
+        case
+        for case in product((2, 3, 4, 5), (1, 2, 3), (0, 1, 2))
+        if case[2] <= (case[0] - 1) // 2
+    ]
     tried = [(case, fewest_opened(*case)) for case in cases if case[0] - case[1] - case[2] >= 1]
     assert {case for case, _ in tried} >= set(SMALL)
     for (silos, colluding, dropouts), opened in tried:

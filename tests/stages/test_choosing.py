@@ -1,4 +1,5 @@
-"""Students are chosen by teachers: one record changes what one of them says, and the ledger has paid."""
+"""Students are chosen by teachers: one record changes what one of them says, and the ledger has
+paid."""
 
 import json
 import shutil
@@ -33,10 +34,16 @@ def students(copied: Path, tmp_path: Path) -> tuple[Path, ...]:
         folders.append(shutil.copytree(good, tmp_path / name))
         path = folders[-1] / "model.safetensors"
         weights = load_file(path)
-        of_labels = {key for key, value in weights.items() if value.shape[:1] == (4,) and value.dtype == np.float32}
+        of_labels = {
+            key
+            for key, value in weights.items()
+            if value.shape[:1] == (4,) and value.dtype == np.float32
+        }
         save_file(
             {
-                key: (value.T * np.array(change, dtype=value.dtype)).T.copy() if key in of_labels else value
+                key: (value.T * np.array(change, dtype=value.dtype)).T.copy()
+                if key in of_labels
+                else value
                 for key, value in weights.items()
             },
             path,
@@ -52,11 +59,20 @@ def asked_of(candidates: Candidates, folder: Path, arrays: dict[str, np.ndarray]
     return candidates.ballots()
 
 
-def test_most_teachers_count_for_the_better_one(copied: Path, students: tuple[Path, ...], tmp_path: Path) -> None:
+def test_most_teachers_count_for_the_better_one(
+    copied: Path, students: tuple[Path, ...], tmp_path: Path
+) -> None:
     ballots = Candidates(open_run(copied), students).ballots()
     assert ballots.shape == (10, 3)
     assert ballots[:, 0].sum() > 7 > ballots[:, 1].sum() >= ballots[:, 2].sum()
-    words = [*map(str, students), "--run", str(copied), "--target_epsilon=4", "--delta=1e-3", "--noise_seed=1"]
+    words = [
+        *map(str, students),
+        "--run",
+        str(copied),
+        "--target_epsilon=4",
+        "--delta=1e-3",
+        "--noise_seed=1",
+    ]
     before = Statement.read(copied / "public" / "privacy.json")
     assert cli.main(["choose", *words, "--output", str(tmp_path / "choice.json")]) == 0
     assert json.loads((tmp_path / "choice.json").read_text())["items"] == [str(students[0])]
@@ -64,7 +80,9 @@ def test_most_teachers_count_for_the_better_one(copied: Path, students: tuple[Pa
     ledger = read_ledger(copied / "ledger.sqlite")
     statement.verify(ledger=copied / "ledger.sqlite", released=tmp_path / "choice.json")
     mechanism = GumbelPeeling(k=1, scale=statement["mechanism"]["scale"], sensitivity=1.0)
-    assert len(ledger.entries) == 2 and statement["ledger"]["counts"] == "run"  # the ledger of this run
+    assert (
+        len(ledger.entries) == 2 and statement["ledger"]["counts"] == "run"
+    )  # the ledger of this run
     for relation in NeighboringRelation:
         assert ledger.entries[1].events[relation] == mechanism.event(relation)
         guarantee = statement["guarantees"][relation.value]
@@ -78,13 +96,21 @@ def test_most_teachers_count_for_the_better_one(copied: Path, students: tuple[Pa
 def test_a_choice_is_made_for_the_units_that_labels_were_released_for(
     copied: Path, students: tuple[Path, ...], tmp_path: Path
 ) -> None:
-    """The target is met for them, in a ledger that has a release for units that reach two teachers."""
+    """The target is met for them, in a ledger that has a release for units that reach two
+    teachers."""
     scales = []
     for number, teachers in enumerate((1, 2)):
         (copied / "ledger.sqlite").unlink()
         ledger = Ledger(copied / "ledger.sqlite", max_teachers_per_unit=teachers)
         ledger.reserve(gaussian(60), count=1, run="other", description="NoisyVotes", seeded=False)
-        words = [*map(str, students), "--run", str(copied), "--target_epsilon=4", "--delta=1e-3", "--noise_seed=1"]
+        words = [
+            *map(str, students),
+            "--run",
+            str(copied),
+            "--target_epsilon=4",
+            "--delta=1e-3",
+            "--noise_seed=1",
+        ]
         assert cli.main(["choose", *words, "--output", str(tmp_path / f"choice{number}.json")]) == 0
         statement = Statement.read(tmp_path / f"choice{number}.privacy.json")
         assert statement["max_teachers_per_unit"] == teachers
@@ -94,7 +120,9 @@ def test_a_choice_is_made_for_the_units_that_labels_were_released_for(
 
 
 @pytest.mark.parametrize("figure", ["accuracy", pytest.param("micro_f1", marks=pytest.mark.slow)])
-def test_one_record_changes_one_teacher(copied: Path, students: tuple[Path, ...], tmp_path: Path, figure: str) -> None:
+def test_one_record_changes_one_teacher(
+    copied: Path, students: tuple[Path, ...], tmp_path: Path, figure: str
+) -> None:
     candidates = Candidates(open_run(copied), students, figure)  # type: ignore[arg-type]
     arrays = make_arrays()
     key = read_key(Run(copied))
@@ -107,7 +135,9 @@ def test_one_record_changes_one_teacher(copied: Path, students: tuple[Path, ...]
         altered["Y"][row] = 1 - altered["Y"][row]
         altered["X"][row] *= -100
         kept = np.arange(len(arrays["X"])) != row
-        removed = {name: array if name == "label_names" else array[kept] for name, array in arrays.items()}
+        removed = {
+            name: array if name == "label_names" else array[kept] for name, array in arrays.items()
+        }
         for neighbor in (altered, removed):
             after = asked_of(candidates, tmp_path, neighbor)
             assert np.array_equal(before[others], after[others])
@@ -127,7 +157,9 @@ def test_a_teacher_that_is_absent_or_has_no_records_does_not_count(
     arrays = make_arrays()
     kept = assign_teachers(map(str, arrays["ids"]), num_teachers=10, key=key) != 5
     kept |= arrays["split"] > 0
-    without = {name: array if name == "label_names" else array[kept] for name, array in arrays.items()}
+    without = {
+        name: array if name == "label_names" else array[kept] for name, array in arrays.items()
+    }
     candidates.__dict__["_absent"] = [7]
     ballots = asked_of(candidates, tmp_path, without)
     assert [teacher for teacher in range(10) if not ballots[teacher].any()] == [5, 7]
@@ -148,7 +180,14 @@ def test_what_does_not_fit_is_refused(
     ]
     for words, expected in cases:
         capsys.readouterr()
-        place = ["--run", str(copied), "--output", str(tmp_path / "choice.csv"), "--target_epsilon=1", "--delta=1e-3"]
+        place = [
+            "--run",
+            str(copied),
+            "--output",
+            str(tmp_path / "choice.csv"),
+            "--target_epsilon=1",
+            "--delta=1e-3",
+        ]
         assert cli.main(["choose", *place, *map(str, words)]) == 2
         error = capsys.readouterr().err
         assert expected in error and len(error.splitlines()) == 1

@@ -1,4 +1,5 @@
-"""Teachers in closed form by their commands: each of a record, a group or a part of a hashed partition."""
+"""Teachers in closed form by their commands: each of a record, a group or a part of a hashed
+partition."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +45,9 @@ class Place:
             change(arrays)
         np.savez(self.folder / "data.npz", **arrays)  # type: ignore[arg-type]
         path = self.folder / "data.npz"
-        (self.folder / "data.yaml").write_text(f"data:\n  class_path: Arrays\n  init_args:\n    path: {path}\n")
+        (self.folder / "data.yaml").write_text(
+            f"data:\n  class_path: Arrays\n  init_args:\n    path: {path}\n"
+        )
 
     def fit(self, *words: str) -> int:
         files = (f"--config={self.folder / part}.yaml" for part in ("data", "teachers"))
@@ -77,11 +80,15 @@ class Place:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_records_groups_and_parts_are_voters_from_a_recipe_to_labels(form: str, tmp_path: Path) -> None:
+def test_records_groups_and_parts_are_voters_from_a_recipe_to_labels(
+    form: str, tmp_path: Path
+) -> None:
     place = Place(tmp_path, FORMS[form])
     place.all()
     released, arrays = place.released, make_arrays()
-    assert json.loads(json.dumps(released.aggregator))["class_path"] == "pate.aggregators.ScoreVotes"
+    assert (
+        json.loads(json.dumps(released.aggregator))["class_path"] == "pate.aggregators.ScoreVotes"
+    )
     nominal = {"parts": 50}.get(form, MOST_VOTERS)
     assert released.num_teachers == nominal and released.mask.all() and released.linear
     truth = arrays["Y"][[int(name[1:]) for name in released.ids]]
@@ -109,7 +116,10 @@ def test_records_groups_and_parts_are_voters_from_a_recipe_to_labels(form: str, 
     else:
         memory = GroupVoters(**settings, groups=units[order])
     votes = [Votes.from_voters(voters, arrays["X"][public]) for voters in (given, memory)]
-    answers = [ScoreVotes(multiplier_scores=5.0).aggregate(each, generator=np.random.default_rng(0)) for each in votes]
+    answers = [
+        ScoreVotes(multiplier_scores=5.0).aggregate(each, generator=np.random.default_rng(0))
+        for each in votes
+    ]
     np.testing.assert_array_equal(answers[0].noisy_counts, answers[1].noisy_counts)
     # without noise and clip they are more often right than what was released
     predicted, _ = predicted_without_noise(Run(place.root), Arrays(tmp_path / "data.npz"))
@@ -168,8 +178,12 @@ CHANGES = {
 FIRST, *OTHERS = CHANGES
 
 
-@pytest.mark.parametrize("change", [FIRST, *(pytest.param(change, marks=pytest.mark.slow) for change in OTHERS)])
-def test_other_data_are_noticed_at_every_step(change: str, tmp_path: Path, capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    "change", [FIRST, *(pytest.param(change, marks=pytest.mark.slow) for change in OTHERS)]
+)
+def test_other_data_are_noticed_at_every_step(
+    change: str, tmp_path: Path, capsys: Captured
+) -> None:
     place = Place(tmp_path, GROUPS)
     assert place.fit() == 0
     place.write(CHANGES[change])
@@ -185,7 +199,8 @@ def test_other_data_are_noticed_at_every_step(change: str, tmp_path: Path, capsy
     place.write(CHANGES[change])
     capsys.readouterr()
     assert place.fit("--overwrite") == 0
-    # the votes are of other teachers until they are cast again, and the labels until they are paid for again
+    # the votes are of other teachers until they are cast again, and the labels until they are paid
+    # for again
     assert place.label() == 2 and place.vote() == 2
     errors = capsys.readouterr().err.splitlines()
     assert "teachers vote --overwrite" in errors[0] and len(errors) == 2
@@ -225,12 +240,19 @@ def test_a_file_that_changed_is_refused(name: str, tmp_path: Path, capsys: Captu
 
 
 def refused(capsys: Captured, message: str) -> None:
-    *_, line = capsys.readouterr().err.splitlines()  # behind the note that others are protected alone
+    *_, line = (
+        capsys.readouterr().err.splitlines()
+    )  # behind the note that others are protected alone
     assert message in line
 
 
-def test_what_cannot_be_released_is_refused_before_it_is_paid(tmp_path: Path, capsys: Captured) -> None:
-    place, moments = Place(tmp_path), "Expected --aggregator ScoreVotes, for ballots that are moments, got"
+def test_what_cannot_be_released_is_refused_before_it_is_paid(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    place, moments = (
+        Place(tmp_path),
+        "Expected --aggregator ScoreVotes, for ballots that are moments, got",
+    )
     assert [place.fit(), place.vote()] == [0, 0]
     for words, message in [
         (["--aggregator=StableTopK"], moments),
@@ -263,7 +285,9 @@ def test_more_records_than_are_summed_exactly_are_refused_without_their_number(
     assert place.fit() == 0
 
 
-def test_a_dry_run_says_what_will_be_written_and_writes_nothing(tmp_path: Path, capsys: Captured) -> None:
+def test_a_dry_run_says_what_will_be_written_and_writes_nothing(
+    tmp_path: Path, capsys: Captured
+) -> None:
     place = Place(tmp_path)
     assert place.fit("--dry_run") == 0
     assert capsys.readouterr().out == "PRIVATE: 400 records along 6 directions, 1.1e-05 GB.\n"
@@ -273,9 +297,21 @@ def test_a_dry_run_says_what_will_be_written_and_writes_nothing(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("settings", "words", "message"),
     [
-        (RECORDS, ["--num_steps=5"], "no settings of training with fit: closed_form, got training=['num_steps']"),
-        (f"{RECORDS}\nbatch_size: 5\noptimizer: torch.optim.Adam", [], "got training=['batch_size', 'optimizer']"),
-        (f"{RECORDS}\nnetwork: models.MLP", [], "Expected pate.models.Linear, the network in closed form, got"),
+        (
+            RECORDS,
+            ["--num_steps=5"],
+            "no settings of training with fit: closed_form, got training=['num_steps']",
+        ),
+        (
+            f"{RECORDS}\nbatch_size: 5\noptimizer: torch.optim.Adam",
+            [],
+            "got training=['batch_size', 'optimizer']",
+        ),
+        (
+            f"{RECORDS}\nnetwork: models.MLP",
+            [],
+            "Expected pate.models.Linear, the network in closed form, got",
+        ),
         ("num_teachers: 1", [], "an integer num_teachers >= 2"),
         ("num_teachers: 9000000", [], "num_teachers <= 8388608"),
         (RECORDS, ["--share=0/2"], "Expected a known option, got --share"),
@@ -292,11 +328,23 @@ def test_other_settings_are_refused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(form: str, tmp_path: Path, start: Start) -> None:
+def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(
+    form: str, tmp_path: Path, start: Start
+) -> None:
     place = Place(tmp_path, FORMS[form])
     (tmp_path / "label.yaml").write_text("delta: 1.0e-3\n")
-    (tmp_path / "student.yaml").write_text("model:\n  network: models.Linear\ntrainer:\n  accelerator: cpu\n")
-    words = ["run", str(tmp_path), "--run", str(place.root), "--label.target_epsilon", "20", "--references"]
+    (tmp_path / "student.yaml").write_text(
+        "model:\n  network: models.Linear\ntrainer:\n  accelerator: cpu\n"
+    )
+    words = [
+        "run",
+        str(tmp_path),
+        "--run",
+        str(place.root),
+        "--label.target_epsilon",
+        "20",
+        "--references",
+    ]
     command = start(*words, folder=tmp_path)
     assert command.wait() == 0, command.err
     assert "teachers' sums without noise *" in command.out
@@ -304,7 +352,10 @@ def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(form: str,
     assert f"one {unit} of the private data is added, removed or altered" in command.out
     figures = {
         name: json.loads((place.root / folder / "metrics.json").read_text())[name]
-        for name, folder in (("student", "public/student"), ("noiseless_sums", "private/references"))
+        for name, folder in (
+            ("student", "public/student"),
+            ("noiseless_sums", "private/references"),
+        )
     }
     assert figures["student"]["accuracy"] > 0.85 and figures["noiseless_sums"]["accuracy"] > 0.9
     assert cli.main(["report", str(place.root), "--private"]) == 0
@@ -326,7 +377,11 @@ def test_a_release_that_was_killed_is_another_one_of_other_records(
     folder = place.root / "private" / "label"
     assert place.releases == 1 and any(folder.iterdir())
     place.write(CHANGES["private labels"])
-    assert [place.fit("--overwrite"), place.vote("--overwrite"), place.label("--noise_seed=null")] == [0, 0, 0]
+    assert [
+        place.fit("--overwrite"),
+        place.vote("--overwrite"),
+        place.label("--noise_seed=null"),
+    ] == [0, 0, 0]
     entries = read_ledger(tmp_path / "data.ledger.sqlite").entries
     assert [entry.settled for entry in entries] == [False, True]
     assert not folder.exists()  # no seed is left to draw from

@@ -29,7 +29,8 @@ def write(folder: Path, *without: str) -> None:
 
 
 def fit(folder: Path, name: str, form: str, *without: str) -> Path:
-    """Make teachers and votes of a run by the commands, on data that lack some records meanwhile."""
+    """Make teachers and votes of a run by the commands, on data that lack some records
+    meanwhile."""
     write(folder, *without)
     settings = {
         "networks": "network: pate.models.Linear\nnum_teachers: 10\nnum_steps: 3\nbatch_size: 4\nchunk_size: 4\n",
@@ -39,7 +40,9 @@ def fit(folder: Path, name: str, form: str, *without: str) -> Path:
     }
     settings["networks of groups"] = settings["networks"] + "unit: group\n"
     (folder / "teachers.yaml").write_text(settings[form])
-    (folder / "data.yaml").write_text(f"data:\n  class_path: Arrays\n  init_args:\n    path: {folder / 'data.npz'}\n")
+    (folder / "data.yaml").write_text(
+        f"data:\n  class_path: Arrays\n  init_args:\n    path: {folder / 'data.npz'}\n"
+    )
     root = folder / name
     (root / "private").mkdir(parents=True, mode=0o700)
     (root / "private" / "partition.json").write_text(json.dumps({"key": KEY}))
@@ -52,7 +55,12 @@ def fit(folder: Path, name: str, form: str, *without: str) -> Path:
 
 def content(root: Path) -> dict[str, bytes]:
     """Return the bytes of teachers and votes, and how far their stages are."""
-    paths = [path for part in ("teachers", "votes") for path in (root / "private" / part).rglob("*") if path.is_file()]
+    paths = [
+        path
+        for part in ("teachers", "votes")
+        for path in (root / "private" / part).rglob("*")
+        if path.is_file()
+    ]
     assert len(paths) > 2
     paths += [root / "private" / f"teachers_{stage}.json" for stage in ("fit", "vote")]
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
@@ -80,7 +88,9 @@ def test_the_bytes_are_those_of_a_run_without(tmp_path: Path, form: str, capsys:
 
 
 @pytest.mark.slow
-def test_other_chunks_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_chunks_are_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = fit(tmp_path, "all", "networks")
     teacher = int(assign_teachers(["r0013"], num_teachers=10, key=bytes.fromhex(KEY))[0])
     trained: list[range] = []
@@ -102,7 +112,9 @@ class _KilledError(Exception):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", ["_drop_chunks", "fit_teachers", "vote_teachers", "replace"])
-def test_killed_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+def test_killed_anywhere_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
     root, fresh = fit(tmp_path, "all", "networks"), fit(tmp_path, "rest", "networks", "r0013")
     step: Callable[..., object] = getattr(forgetting, at)
     calls = 0
@@ -160,7 +172,9 @@ def test_what_was_released_stays(copied: Path, capsys: Captured) -> None:
     assert f"yours to delete: {private / 'frontier'}\n" in printed
     assert not (copied / "private" / "references").exists()
     assert not (copied / "private" / "report.html").exists()
-    assert public == {path: path.read_bytes() for path in (copied / "public").rglob("*") if path.is_file()}
+    assert public == {
+        path: path.read_bytes() for path in (copied / "public").rglob("*") if path.is_file()
+    }
     assert labels == json.loads((private / "label.json").read_text())
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
     label = ["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
@@ -192,7 +206,9 @@ def test_votes_are_cast_again_where_it_was_killed_as_it_cleared_them(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("form", "vote"), [("networks", "vote_teachers"), ("records", "seal_closed_form")])
+@pytest.mark.parametrize(
+    ("form", "vote"), [("networks", "vote_teachers"), ("records", "seal_closed_form")]
+)
 def test_what_was_begun_is_finished_though_the_data_hold_them_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, vote: str
 ) -> None:

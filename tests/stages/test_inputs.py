@@ -80,7 +80,9 @@ def begun(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shutil.copy(finished.parent / "data.npz", place)
     root = copy_run(finished, place / "run")
     for file in (root / "data.yaml", root / "private" / "teachers_fit.json"):
-        file.write_text(file.read_text().replace(str(finished.parent / "data.npz"), str(place / "data.npz")))
+        file.write_text(
+            file.read_text().replace(str(finished.parent / "data.npz"), str(place / "data.npz"))
+        )
     before = everything(root)
     yield root
     assert everything(root) == before
@@ -101,7 +103,11 @@ def refused(words: list[str], root: Path, capsys: pytest.CaptureFixture[str]) ->
 def of_file(settings: Any, place: Path, data: Arrays | None = None) -> str:
     """Return the option that names a file of settings, and of data."""
     path = place / "settings.yaml"
-    path.write_text(yaml.safe_dump(encode_fields(settings) | ({} if data is None else {"data": describe_data(data)})))
+    path.write_text(
+        yaml.safe_dump(
+            encode_fields(settings) | ({} if data is None else {"data": describe_data(data)})
+        )
+    )
     return f"--config={path}"
 
 
@@ -115,13 +121,26 @@ def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    "data", [{"labels": ["a", "b"]}, {"public_fraction": 0.2}, {"test_fraction": 0.2}, {"features": PublicPCA(2)}]
+    "data",
+    [
+        {"labels": ["a", "b"]},
+        {"public_fraction": 0.2},
+        {"test_fraction": 0.2},
+        {"features": PublicPCA(2)},
+    ],
 )
-def test_settings_of_the_data(data: dict[str, Any], begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, message = Arrays(begun.parent / "data.npz", **data), f"data.init_args.{next(iter(data))}"
+def test_settings_of_the_data(
+    data: dict[str, Any], begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, message = (
+        Arrays(begun.parent / "data.npz", **data),
+        f"data.init_args.{next(iter(data))}",
+    )
     with pytest.raises(StageChangedError, match=message):
         pate.Pipeline(begun, source).fit_teachers(PLAN)
-    assert message in refused(["teachers", "fit", of_file(PLAN, begun.parent, source)], begun, capsys)
+    assert message in refused(
+        ["teachers", "fit", of_file(PLAN, begun.parent, source)], begun, capsys
+    )
 
 
 @pytest.mark.parametrize("name", LABELS)
@@ -137,10 +156,18 @@ def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(
     "name",
-    [name if name == "data.batch_size" else pytest.param(name, marks=pytest.mark.slow) for name in STUDENTS],
+    [
+        name if name == "data.batch_size" else pytest.param(name, marks=pytest.mark.slow)
+        for name in STUDENTS
+    ],
 )
 def test_settings_of_a_student(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["student", "fit", f"--config={begun}/public/student_fit.yaml", f"--{name}={STUDENTS[name]}"]
+    words = [
+        "student",
+        "fit",
+        f"--config={begun}/public/student_fit.yaml",
+        f"--{name}={STUDENTS[name]}",
+    ]
     assert f"got {name.removesuffix('.init_args.lr')}" in refused(words, begun, capsys)
     part, _, setting = name.partition(".")
     if part in ("data", "trainer"):
@@ -156,7 +183,9 @@ def refuses(root: Path, stage: str) -> str:
     calls: dict[str, Callable[[], object]] = {
         "teachers fit": lambda: pipeline.fit_teachers(PLAN),
         "teachers vote": pipeline.vote,
-        "label": lambda: pipeline.label(pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)),
+        "label": lambda: pipeline.label(
+            pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)
+        ),
         "student fit": lambda: pipeline.fit_student(STUDENT),
     }
     try:
@@ -201,31 +230,49 @@ def other_absent(root: Path) -> None:
 
 
 def other_labels(root: Path) -> None:
-    pate.Pipeline(root, overwrite=True).label(pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=4))
+    pate.Pipeline(root, overwrite=True).label(
+        pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=4)
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "stages"),
     [
-        (other_private_records, {"teachers fit": "other private records", "teachers vote": "other private records"}),
-        (other_public_records, {"teachers vote": "other public records", "student fit": "other public records"}),
+        (
+            other_private_records,
+            {"teachers fit": "other private records", "teachers vote": "other private records"},
+        ),
+        (
+            other_public_records,
+            {"teachers vote": "other public records", "student fit": "other public records"},
+        ),
         (other_test_records, {}),
         (
             other_key,
-            {"teachers fit": "other assignment of records to teachers", "label": "the key", "student fit": "the key"},
+            {
+                "teachers fit": "other assignment of records to teachers",
+                "label": "the key",
+                "student fit": "the key",
+            },
         ),
         pytest.param(
-            other_teachers, {"teachers fit": "seed=0", "teachers vote": "other teachers"}, marks=pytest.mark.slow
+            other_teachers,
+            {"teachers fit": "seed=0", "teachers vote": "other teachers"},
+            marks=pytest.mark.slow,
         ),
         (other_absent, {"label": "got other votes"}),
         (other_labels, {"label": "noise_seed=3 (was 4)", "student fit": "other released labels"}),
     ],
 )
-def test_what_a_stage_reads(change: Any, stages: dict[str, str], begun: Path, tmp_path: Path) -> None:
+def test_what_a_stage_reads(
+    change: Any, stages: dict[str, str], begun: Path, tmp_path: Path
+) -> None:
     shutil.copy(begun.parent / "data.npz", tmp_path)
     root = copy_run(begun, tmp_path / "run")
     for file in (root / "data.yaml", root / "private" / "teachers_fit.json"):
-        file.write_text(file.read_text().replace(str(begun.parent / "data.npz"), str(tmp_path / "data.npz")))
+        file.write_text(
+            file.read_text().replace(str(begun.parent / "data.npz"), str(tmp_path / "data.npz"))
+        )
     change(root)
     for stage in ("teachers fit", "teachers vote", "label", "student fit"):
         found = refuses(root, stage)
@@ -236,12 +283,15 @@ def test_what_a_stage_reads(change: Any, stages: dict[str, str], begun: Path, tm
 def test_other_predictions_are_other_labels(
     way: str, copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file is the same, its content is not: it is told, and with ``overwrite`` it is a new release."""
+    """The file is the same, its content is not: it is told, and with ``overwrite`` it is a new
+    release."""
     with np.load(copied / "public" / "labels.npz") as archive:
         ids, names = archive["ids"], archive["label_names"]
     path = tmp_path / "predictions.npz"
-    given = {"delta": 0.001, "num_queries": 80, "noise_seed": 3, "predictions": path}
-    settings = pate.LabelSettings(ClippedVotes(multiplier_clipped=2.0, around_predictions=True), **given)  # type: ignore[arg-type]
+    given: Any = {"delta": 0.001, "num_queries": 80, "noise_seed": 3, "predictions": path}
+    settings = pate.LabelSettings(
+        ClippedVotes(multiplier_clipped=2.0, around_predictions=True), **given
+    )
 
     def released(*, overwrite: bool = False) -> bytes:
         if way == "program":
@@ -272,20 +322,33 @@ def test_other_predictions_are_other_labels(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("{class_path: Arrays, init_args: {path: PATH}}", "got data.init_args.public_fraction=None (was 0.2)"),
+        (
+            "{class_path: Arrays, init_args: {path: PATH}}",
+            "got data.init_args.public_fraction=None (was 0.2)",
+        ),
         ("{class_path: CelebAAttributes, init_args: {labels: [a]}}", "required: path"),
     ],
 )
 def test_a_data_file_is_taken_as_it_is(
     data: str, message: str, begun: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was deleted from it has its default again, and nothing of the class that it named is left."""
+    """What was deleted from it has its default again, and nothing of the class that it named is
+    left."""
     source = Arrays(begun.parent / "data.npz", public_fraction=0.2)
     plan = replace(PLAN, num_teachers=2, num_steps=1)
-    words = ["teachers", "fit", f"--ledger={tmp_path}/ledger.sqlite", of_file(plan, tmp_path), "--run", str(tmp_path)]
+    words = [
+        "teachers",
+        "fit",
+        f"--ledger={tmp_path}/ledger.sqlite",
+        of_file(plan, tmp_path),
+        "--run",
+        str(tmp_path),
+    ]
     (tmp_path / "data.yaml.first").write_text(yaml.safe_dump({"data": describe_data(source)}))
     assert cli.main([*words, f"--config={tmp_path}/data.yaml.first"]) == 0
-    (tmp_path / "own.yaml").write_text("data: " + data.replace("PATH", str(begun.parent / "data.npz")))
+    (tmp_path / "own.yaml").write_text(
+        "data: " + data.replace("PATH", str(begun.parent / "data.npz"))
+    )
     with pytest.raises(SystemExit) if "labels" in data else nullcontext():
         assert cli.main([*words, f"--config={tmp_path}/own.yaml"]) == 2
     assert message in capsys.readouterr().err

@@ -18,12 +18,21 @@ from tests.processes import Command, Start
 
 
 def run_words(folder: Path, root: Path, *more: str) -> list[str]:
-    return ["run", str(folder), "--run", str(root), "--label.noise_seed=3", f"--ledger={root}/ledger.sqlite", *more]
+    return [
+        "run",
+        str(folder),
+        "--run",
+        str(root),
+        "--label.noise_seed=3",
+        f"--ledger={root}/ledger.sqlite",
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed, with enough steps to be caught in, made by this process, which was not forked."""
+    """A run that nobody disturbed, with enough steps to be caught in, made by this process, which
+    was not forked."""
     place = tmp_path_factory.mktemp("unbroken")
     np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
     folder = recipe(place / "recipe", place / "data.npz", steps=100, chunk_size=2)
@@ -66,7 +75,9 @@ def test_killed_and_started_again(stage: str, unbroken: Path, tmp_path: Path, st
     entries = Ledger(root / "ledger.sqlite").entries()
     assert [entry.settled for entry in entries] == [True]
     for name in ("labels.npz", "student/metrics.json"):
-        assert (root / "public" / name).read_bytes() == (unbroken / "run" / "public" / name).read_bytes()
+        assert (root / "public" / name).read_bytes() == (
+            unbroken / "run" / "public" / name
+        ).read_bytes()
     assert not list(root.glob("private/label/*"))
     statement = json.loads((root / "public" / "privacy.json").read_text())
     assert len(statement["releases"]) == 1
@@ -99,11 +110,17 @@ def test_a_light_command_ends_in_one_line(how: str, tmp_path: Path, start: Start
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("stage", ["between checkpoints", "student fit"])
-def test_lightning_adds_no_line_of_its_own(stage: str, how: str, unbroken: Path, tmp_path: Path, start: Start) -> None:
+def test_lightning_adds_no_line_of_its_own(
+    stage: str, how: str, unbroken: Path, tmp_path: Path, start: Start
+) -> None:
     """Its loops catch signals, too, and tell of them."""
     end, code = ENDS[how]
     # without samples held out nothing stops the student
-    student = ["--student.model.fit=descent", "--student.trainer.max_epochs=1000000", "--student.data.val_fraction=0"]
+    student = [
+        "--student.model.fit=descent",
+        "--student.trainer.max_epochs=1000000",
+        "--student.data.val_fraction=0",
+    ]
     ended = start(*run_words(unbroken / "recipe", tmp_path / "run", *student))
     assert ended.wait_for(tmp_path / "run", SIGNS[stage])
     end(ended)
@@ -114,7 +131,9 @@ def test_lightning_adds_no_line_of_its_own(stage: str, how: str, unbroken: Path,
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("executor", ["serial", "loky", "ray"])
-def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_path: Path, start: Start) -> None:
+def test_ended_and_started_again(
+    executor: str, how: str, unbroken: Path, tmp_path: Path, start: Start
+) -> None:
     end, code = ENDS[how]
     if executor == "ray":
         pytest.importorskip("ray")
@@ -150,7 +169,9 @@ def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path, st
     for name in ("public/student", "private/student_fit.json"):
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    words = run_words(unbroken / "recipe", root, "--student.trainer.max_epochs=300", "--student.model.fit=descent")
+    words = run_words(
+        unbroken / "recipe", root, "--student.trainer.max_epochs=300", "--student.model.fit=descent"
+    )
     ended = start(*words)
     assert ended.wait_for(root, SIGNS["student fit"])
     terminate(ended)
@@ -171,7 +192,10 @@ def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path, start:
     assert sorted(codes) == [0, 2], [command.err for command in pair]
     refused = pair[codes.index(2)].err
     winner = pair[codes.index(0)].pid
-    assert f"Expected a run that nobody else is writing, got {root} in use by process {winner} on " in refused
+    assert (
+        f"Expected a run that nobody else is writing, got {root} in use by process {winner} on "
+        in refused
+    )
     assert len(refused.splitlines()) == 1
     assert len(Ledger(root / "ledger.sqlite").entries()) == 1
     assert not (root / ".lock").exists()
@@ -200,7 +224,9 @@ def test_labels_that_a_killed_process_began_have_the_noise_of_its_key(
     for root in (copied, twin, other):
         again = start(*words, f"--run={root}")
         assert again.wait() == 0, again.err
-    first, second, third = (np.load(root / "public" / "labels.npz") for root in (copied, twin, other))
+    first, second, third = (
+        np.load(root / "public" / "labels.npz") for root in (copied, twin, other)
+    )
     np.testing.assert_array_equal(first["values"], second["values"])
     assert (first["values"] != third["values"]).mean() > 0.99
     assert [entry.settled for entry in Ledger(copied / "ledger.sqlite").entries()] == [True, True]
@@ -211,7 +237,11 @@ def test_three_workers_are_killed_fifty_times(tmp_path: Path, start: Start) -> N
     """No chunk is lost, and the bits are those of one process that nobody disturbed."""
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=700, chunk_size=1)
-    words = ["teachers", "fit", *(f"--config={folder / part}.yaml" for part in ("data", "teachers"))]
+    words = [
+        "teachers",
+        "fit",
+        *(f"--config={folder / part}.yaml" for part in ("data", "teachers")),
+    ]
     alone, together = tmp_path / "alone", tmp_path / "together"
     assert cli.main([*words, f"--ledger={tmp_path}/alone.sqlite", f"--run={alone}"]) == 0
     (together / "private").mkdir(parents=True)
@@ -232,7 +262,11 @@ def test_three_workers_are_killed_fifty_times(tmp_path: Path, start: Start) -> N
         assert worker.wait() == 0, worker.err
     assert kills >= 20  # a fast machine is done before fifty
     expected, made = (
-        {path.name: path.read_bytes() for path in (root / "private" / "teachers").iterdir() if path.is_file()}
+        {
+            path.name: path.read_bytes()
+            for path in (root / "private" / "teachers").iterdir()
+            if path.is_file()
+        }
         for root in (alone, together)
     )
     assert made == expected

@@ -17,16 +17,21 @@ PLANS = {"networks": FIT, "closed form": "fit: closed_form\n"}
 Files = dict[str, object]
 
 
-_CHANCE = re.compile(r'\d{4}-\d\d-\d\dT[\d:+]+|"digest": "[0-9a-f]{32}"|\b[0-9a-f]{32}\b|rows?": \d+')
+_CHANCE = re.compile(
+    r'\d{4}-\d\d-\d\dT[\d:+]+|"digest": "[0-9a-f]{32}"|\b[0-9a-f]{32}\b|rows?": \d+'
+)
 
 
 def files(place: Path) -> Files:
-    """Return all files of a place, without times and digests of them; of ledgers, what they hold."""
+    """Return all files of a place, without times and digests of them; of ledgers, what they
+    hold."""
     found: Files = {}
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place).as_posix()
         if path.suffix == ".sqlite":
-            found[name] = _CHANCE.sub("", json.dumps([entry.to_dict() for entry in read_ledger(path).entries]))
+            found[name] = _CHANCE.sub(
+                "", json.dumps([entry.to_dict() for entry in read_ledger(path).entries])
+            )
         elif path.is_file():
             text = path.suffix in (".json", ".txt", ".yaml")
             found[name] = _CHANCE.sub("", path.read_text()) if text else path.read_bytes()
@@ -66,7 +71,9 @@ def before(tmp_path: Path) -> Path:
     folder = tmp_path / "before"
     folder.mkdir()
     write(folder)
-    (folder / "data.yaml").write_text("data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n")
+    (folder / "data.yaml").write_text(
+        "data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n"
+    )
     ballots = np.random.default_rng(0).integers(0, 2, (12, 20, 3)).astype(np.uint8)
     ids, names = np.array([f"s{row}" for row in range(12)]), np.array(list("abc"))
     np.savez(folder / "votes.npz", ids=ids, label_names=names, ballots=ballots)
@@ -75,7 +82,9 @@ def before(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
-def test_teachers_that_are_killed_know_the_place_of_their_ledger(before: Path, tmp_path: Path, plan: str) -> None:
+def test_teachers_that_are_killed_know_the_place_of_their_ledger(
+    before: Path, tmp_path: Path, plan: str
+) -> None:
     (before / "teachers.yaml").write_text(PLANS[plan])
     words = ["teachers", "fit", "--config=data.yaml", "--config=teachers.yaml", "--run=run"]
     place = tmp_path / "place"
@@ -86,7 +95,13 @@ def test_teachers_that_are_killed_know_the_place_of_their_ledger(before: Path, t
 
 @pytest.mark.slow
 def test_votes_that_are_imported_are_stated_on_all_releases(before: Path, tmp_path: Path) -> None:
-    words = ["label", "--votes=votes.npz", "--run=run", "--aggregator=NoisyVotes", "--aggregator.sigma_votes=4"]
+    words = [
+        "label",
+        "--votes=votes.npz",
+        "--run=run",
+        "--aggregator=NoisyVotes",
+        "--aggregator.sigma_votes=4",
+    ]
     words += ["--num_queries=5", "--delta=1e-6", "--noise_seed=1"]
     place = tmp_path / "place"
     assert every_kill(place, before, words) > 40
@@ -97,8 +112,17 @@ def test_votes_that_are_imported_are_stated_on_all_releases(before: Path, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["top.csv", "top.json"])
 def test_a_top_k_is_finished_by_the_same_command(before: Path, tmp_path: Path, output: str) -> None:
-    (before / "counts.csv").write_text("item,count\n" + "".join(f"i{i},{50 * i}\n" for i in range(30)))
-    words = ["topk", "--counts=counts.csv", "--sensitivity=1", "--k=3", "--target_epsilon=1", "--delta=1e-5"]
+    (before / "counts.csv").write_text(
+        "item,count\n" + "".join(f"i{i},{50 * i}\n" for i in range(30))
+    )
+    words = [
+        "topk",
+        "--counts=counts.csv",
+        "--sensitivity=1",
+        "--k=3",
+        "--target_epsilon=1",
+        "--delta=1e-5",
+    ]
     place = tmp_path / "place"
     assert every_kill(place, before, [*words, "--noise_seed=1", f"--output={output}"]) > 20
     assert not list(place.glob(".*")) and not (place / "counts.ledger.pending").exists()
@@ -114,7 +138,10 @@ def test_teachers_that_forget_vote_again(before: Path, tmp_path: Path, plan: str
     fit = ["teachers", "fit", "--config=data.yaml", "--config=teachers.yaml", "--run=run"]
     for words in (fit, ["teachers", "vote", "--run=run", *votes]):
         assert run_here(*words, folder=place).code == 0
-    for name in ("references", ".references.trash-00"):  # made of votes, and what a killed command moved aside of it
+    for name in (
+        "references",
+        ".references.trash-00",
+    ):  # made of votes, and what a killed command moved aside of it
         folder = place / "run" / "private" / name
         folder.mkdir()
         (folder / "metrics.json").write_text("{}")
@@ -123,4 +150,6 @@ def test_teachers_that_forget_vote_again(before: Path, tmp_path: Path, plan: str
     assert every_kill(place, before, ["forget", "r0013", "--run=run"]) > 20
     assert not list((place / "run" / "private").glob("*references*"))
     state = json.loads((place / "run" / "private" / "teachers_vote.json").read_text())
-    assert state["finished"] and state["config"] == ({"votes": "scores", "absent": [2]} if votes else {})
+    assert state["finished"] and state["config"] == (
+        {"votes": "scores", "absent": [2]} if votes else {}
+    )

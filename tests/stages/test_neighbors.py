@@ -1,8 +1,8 @@
 """Whole commands on neighboring data: all that is published or printed is the same but for what a mechanism released.
 
-Noise and partition key are fixed. Every world is made in the same place, so that no path differs. In the slow tests
-each is run by a process of its own, so that no warning is kept back for having been given before; in the process of the
-test whatever warns fails.
+Noise and partition key are fixed. Every world is made in the same place, so that no path differs.
+In the slow tests each is run by a process of its own, so that no warning is kept back for having
+been given before; in the process of the test whatever warns fails.
 """
 
 import hashlib
@@ -48,7 +48,8 @@ class Source:
 
 
 def splits(private: int, public: int, test: int) -> np.ndarray:
-    """Roles of records, private and others in turn, so that rows of private records stand before all others."""
+    """Roles of records, private and others in turn, so that rows of private records stand before
+    all others."""
     roles = np.repeat([0, 1, 2], [private, public, test])
     return np.random.default_rng(5).permutation(roles)
 
@@ -101,7 +102,10 @@ def write_table(folder: Path, arrays: Arrays) -> dict[str, Any]:
         identity=arrays.get("group", arrays["ids"]),
         attr_names=np.array(names),
     )
-    return {"class_path": "CelebAAttributes", "init_args": {"path": "data/table.npz", "labels": names[:3]}}
+    return {
+        "class_path": "CelebAAttributes",
+        "init_args": {"path": "data/table.npz", "labels": names[:3]},
+    }
 
 
 def far_attributes(arrays: Arrays, rows: np.ndarray) -> None:
@@ -125,8 +129,13 @@ def write_folder(folder: Path, arrays: Arrays) -> dict[str, Any]:
         f"{name} {' '.join(str(2 * int(value) - 1) for value in values)}"
         for name, values in zip(arrays["ids"], arrays["Y"], strict=True)
     ]
-    (folder / "list_attr_celeba.txt").write_text("\n".join([str(len(rows)), " ".join(names), *rows]) + "\n")
-    tables = {"list_eval_partition.txt": arrays["split"], "identity_CelebA.txt": arrays.get("group")}
+    (folder / "list_attr_celeba.txt").write_text(
+        "\n".join([str(len(rows)), " ".join(names), *rows]) + "\n"
+    )
+    tables = {
+        "list_eval_partition.txt": arrays["split"],
+        "identity_CelebA.txt": arrays.get("group"),
+    }
     for table, values in tables.items():
         if values is not None:
             lines = [f"{name} {value}" for name, value in zip(arrays["ids"], values, strict=True)]
@@ -136,13 +145,19 @@ def write_folder(folder: Path, arrays: Arrays) -> dict[str, Any]:
 
 
 def far_pixels(arrays: Arrays, rows: np.ndarray) -> None:
-    arrays["images"][rows] = np.random.default_rng(0).integers(0, 2, size=arrays["images"][rows].shape) * 255
+    arrays["images"][rows] = (
+        np.random.default_rng(0).integers(0, 2, size=arrays["images"][rows].shape) * 255
+    )
 
 
 SOURCES = {
     "Arrays": Source("Arrays", of_features, write_npz, far_features, 3),
-    "Arrays and PublicPCA": Source("Arrays and PublicPCA", of_features, write_projected, far_features, 3),
-    "Arrays and PublicScaling": Source("Arrays and PublicScaling", of_features, write_scaled, far_features, 3),
+    "Arrays and PublicPCA": Source(
+        "Arrays and PublicPCA", of_features, write_projected, far_features, 3
+    ),
+    "Arrays and PublicScaling": Source(
+        "Arrays and PublicScaling", of_features, write_scaled, far_features, 3
+    ),
     "CelebAAttributes": Source("CelebAAttributes", of_attributes, write_table, far_attributes, 3),
     "CelebA": Source("CelebA", of_faces, write_folder, far_pixels, 5),
 }
@@ -251,18 +266,26 @@ def see(
     code = command.wait()
     root = place / "run"
     files = {
-        path.relative_to(root / "public").as_posix(): (stat.S_IMODE(path.stat().st_mode), path.read_bytes())
+        path.relative_to(root / "public").as_posix(): (
+            stat.S_IMODE(path.stat().st_mode),
+            path.read_bytes(),
+        )
         for path in sorted((root / "public").rglob("*"))
         if path.is_file()
     }
     (ledger,) = (place / "data").glob("*ledger.sqlite")
-    entries = [entry.to_dict() | {"at": "", "delta": entry.delta} for entry in read_ledger(ledger).entries]
+    entries = [
+        entry.to_dict() | {"at": "", "delta": entry.delta} for entry in read_ledger(ledger).entries
+    ]
     return Seen(
         code=code,
         out=command.out,
         err=command.err,
         files=files | {"../data.yaml": (0, (root / "data.yaml").read_bytes())},
-        modes={path.relative_to(place).as_posix(): path.stat().st_mode for path in (root, *root.iterdir(), ledger)},
+        modes={
+            path.relative_to(place).as_posix(): path.stat().st_mode
+            for path in (root, *root.iterdir(), ledger)
+        },
         ledger=entries,
     )
 
@@ -274,13 +297,16 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 _BAR = re.compile(r"^[^:]+: (\d+ of \d+ \w+ in )?[\d:]+(, [\d:?]+ to go)?$")
 # figures of the student and of what was answered, where the labels differ
 _FIGURES = re.compile(
-    r"^((private student|constant answer released) .*|\d+ of \d+ queries were answered.*)$", flags=re.MULTILINE
+    r"^((private student|constant answer released) .*|\d+ of \d+ queries were answered.*)$",
+    flags=re.MULTILINE,
 )
 
 
 def without_times(text: str) -> str:
     """Return a text without dates, and without how far a stage was after a minute."""
-    return "\n".join(line for line in _TIME.sub("<time>", text).splitlines() if not _BAR.match(line))
+    return "\n".join(
+        line for line in _TIME.sub("<time>", text).splitlines() if not _BAR.match(line)
+    )
 
 
 def plain_checkpoint(content: bytes) -> Any:
@@ -311,15 +337,25 @@ def plain_statement(content: bytes, *, answered: bool) -> Any:
 
 
 def plain_row(row: Any, *, answered: bool, costly: bool) -> Any:
-    """Return a row of the ledger without what follows from the released labels, where these differ."""
-    published = {name: value for name, value in row["published"].items() if name not in ("num_answered", "sha256")}
-    return row | ({} if answered else {"published": published}) | ({"realised": None} if costly else {})
+    """Return a row of the ledger without what follows from the released labels, where these
+    differ."""
+    published = {
+        name: value
+        for name, value in row["published"].items()
+        if name not in ("num_answered", "sha256")
+    }
+    return (
+        row
+        | ({} if answered else {"published": published})
+        | ({"realised": None} if costly else {})
+    )
 
 
-def expect_same(one: Seen, other: Seen, *, settled: bool = False) -> bool:
+def require_same(one: Seen, other: Seen, *, settled: bool = False) -> bool:
     """Fail unless nothing differs but times, and what follows from released labels where these differ.
 
-    Return whether the same labels were released. With ``settled`` what the mechanism paid may differ with them.
+    Return whether the same labels were released. With ``settled`` what the mechanism paid may
+    differ with them.
     """
     assert one.code == other.code
     assert one.modes == other.modes
@@ -330,15 +366,20 @@ def expect_same(one: Seen, other: Seen, *, settled: bool = False) -> bool:
     for name in released[0].keys() - own:
         np.testing.assert_array_equal(released[0][name], released[1][name])
     for name in released[0]:
-        assert (released[0][name].shape, released[0][name].dtype) == (released[1][name].shape, released[1][name].dtype)
-    assert {name: mode for name, (mode, _) in one.files.items()} == {n: mode for n, (mode, _) in other.files.items()}
+        assert (released[0][name].shape, released[0][name].dtype) == (
+            released[1][name].shape,
+            released[1][name].dtype,
+        )
+    assert {name: mode for name, (mode, _) in one.files.items()} == {
+        n: mode for n, (mode, _) in other.files.items()
+    }
     costly = settled and not same
     for name in one.files:
         first, second = (world.files[name][1] for world in (one, other))
         if name.endswith("privacy.txt"):  # of the run, and of its student that is carried away
             texts = [_TIME.sub("<time>", text.decode()) for text in (first, second)]
             texts = [re.sub(r"[0-9a-f]{32}", "<digest>", text) for text in texts]
-            expect_same_text(*texts, same=same, costly=costly)
+            require_same_text(*texts, same=same, costly=costly)
         elif name.endswith("privacy.json"):
             statements = [plain_statement(content, answered=same) for content in (first, second)]
             for statement in statements if costly else ():
@@ -349,26 +390,39 @@ def expect_same(one: Seen, other: Seen, *, settled: bool = False) -> bool:
             assert statements[0] == statements[1]
         elif same or not (name == "labels.npz" or name.startswith("student/")):
             if name.endswith(".ckpt"):
-                # Lightning's parser writes settings in an order that differs from process to process
-                first, second = (repr(plain_checkpoint(content)).encode() for content in (first, second))
+                # Lightning's parser writes settings in an order that differs from process to
+                # process
+                first, second = (
+                    repr(plain_checkpoint(content)).encode() for content in (first, second)
+                )
             assert first == second, f"{name} tells neighbors apart"
-    expect_same_text(without_times(one.err), without_times(other.err), same=same, costly=False)
+    require_same_text(without_times(one.err), without_times(other.err), same=same, costly=False)
     outs = [re.sub(r"[0-9a-f]{32}", "<digest>", without_times(world.out)) for world in (one, other)]
-    expect_same_text(*outs, same=same, costly=costly)
-    ledgers = [[plain_row(row, answered=same, costly=costly) for row in world.ledger] for world in (one, other)]
+    require_same_text(*outs, same=same, costly=costly)
+    ledgers = [
+        [plain_row(row, answered=same, costly=costly) for row in world.ledger]
+        for world in (one, other)
+    ]
     assert ledgers[0] == ledgers[1]
     return same
 
 
-def expect_same_text(one: str, other: str, *, same: bool, costly: bool) -> None:
+def require_same_text(one: str, other: str, *, same: bool, costly: bool) -> None:
     if not same:
         one, other = (_FIGURES.sub("<figures>", text) for text in (one, other))
         # the student sees the labels alone, and its Lightning warns where few were released
-        one, other = (re.sub(r"^.*/pytorch_lightning/.*\n", "", text, flags=re.MULTILINE) for text in (one, other))
+        one, other = (
+            re.sub(r"^.*/pytorch_lightning/.*\n", "", text, flags=re.MULTILINE)
+            for text in (one, other)
+        )
     if costly:
         # the arithmetic of what was paid
         one, other = (
-            "\n".join(line for line in text.splitlines() if not re.match(r"( {4}|epsilon|Under|What happened)", line))
+            "\n".join(
+                line
+                for line in text.splitlines()
+                if not re.match(r"( {4}|epsilon|Under|What happened)", line)
+            )
             for text in (one, other)
         )
     assert one.splitlines() == other.splitlines()
@@ -399,7 +453,9 @@ def compare(
     for change in changes:
         world = neighbor(source, arrays, unit, change, lonely)
         assert len(world["ids"]) != len(arrays["ids"]) or change in ("flipped", "outlier")
-        alike[change] = expect_same(base, see(place, source, world, unit, key, [*more], start, closed_form))
+        alike[change] = require_same(
+            base, see(place, source, world, unit, key, [*more], start, closed_form)
+        )
     # the noise is small: some changes are heard, and where none is, all bytes were compared
     assert len(alike) == len(changes)
 
@@ -412,14 +468,18 @@ def test_commands_on_a_record_that_goes_and_one_that_is_altered(place: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["record", "group"])
 @pytest.mark.parametrize("name", SOURCES)
-def test_whole_commands_on_neighboring_data(name: str, unit: Unit, place: Path, start: Start) -> None:
+def test_whole_commands_on_neighboring_data(
+    name: str, unit: Unit, place: Path, start: Start
+) -> None:
     compare(name, unit, CHANGES, place, start)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["record", "group"])
 @pytest.mark.parametrize("aggregator", ["ClippedVotes", "ScoreVotes"])
-def test_whole_commands_that_ask_for_ballots(aggregator: str, unit: Unit, place: Path, start: Start) -> None:
+def test_whole_commands_that_ask_for_ballots(
+    aggregator: str, unit: Unit, place: Path, start: Start
+) -> None:
     words = [f"--label.aggregator={aggregator}", "--label.target_epsilon=100"]
     compare("Arrays", unit, CHANGES, place, start, words)
 
@@ -428,7 +488,9 @@ def test_whole_commands_that_ask_for_ballots(aggregator: str, unit: Unit, place:
 @pytest.mark.parametrize("unit", ["record", "group"])
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("form", ["num_teachers: null", f"num_teachers: {TEACHERS}"])
-def test_whole_commands_of_teachers_in_closed_form(form: str, name: str, unit: Unit, place: Path, start: Start) -> None:
+def test_whole_commands_of_teachers_in_closed_form(
+    form: str, name: str, unit: Unit, place: Path, start: Start
+) -> None:
     """Each record or group is a teacher, or a part of them: how many there are shows nowhere."""
     compare(name, unit, CHANGES, place, start, ["--label.target_epsilon=100"], form)
 
@@ -452,7 +514,7 @@ def test_a_screen_may_differ_in_what_it_paid(unit: Unit, place: Path, start: Sta
     assert base.code == 0, base.err
     for change in CHANGES:
         world = neighbor(source, arrays, unit, change, lonely)
-        expect_same(base, see(place, source, world, unit, key, SCREEN, start), settled=True)
+        require_same(base, see(place, source, world, unit, key, SCREEN, start), settled=True)
 
 
 @pytest.mark.slow
@@ -462,7 +524,7 @@ def test_a_leak_would_be_noticed(place: Path, start: Start) -> None:
     arrays = source.make()
     key, _ = key_with_a_lonely_teacher(arrays["ids"][arrays["split"] == 0])
     base = see(place, source, arrays, "record", key, [], start)
-    assert expect_same(base, base)
+    assert require_same(base, base)
     mode, labels = base.files["labels.npz"]
     released = base.labels
 
@@ -480,14 +542,20 @@ def test_a_leak_would_be_noticed(place: Path, start: Start) -> None:
         replace(base, files=base.files | {"labels.npz": (0o600, labels)}),
         replace(base, files=base.files | {"more": (0o644, b"")}),
         replace(base, files=base.files | {"labels.npz": packed(ids=released["ids"][::-1])}),
-        replace(base, files=base.files | {"labels.npz": packed(labels=1 - released["labels"], num_teachers=9)}),
+        replace(
+            base,
+            files=base.files
+            | {"labels.npz": packed(labels=1 - released["labels"], num_teachers=9)},
+        ),
         replace(base, files=base.files | {"label.yaml": (base.files["label.yaml"][0], b"")}),
         replace(base, ledger=[row | {"count": 41} for row in base.ledger]),
     ]
     for leak in planted:
         with pytest.raises(AssertionError):
-            expect_same(base, leak)
+            require_same(base, leak)
     # other labels alone are no leak
-    public = {name: content for name, content in base.files.items() if not name.startswith("student/")}
+    public = {
+        name: content for name, content in base.files.items() if not name.startswith("student/")
+    }
     flipped = replace(base, files=public | {"labels.npz": packed(labels=1 - released["labels"])})
-    assert not expect_same(replace(base, files=public), flipped)
+    assert not require_same(replace(base, files=public), flipped)

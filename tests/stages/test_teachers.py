@@ -1,4 +1,5 @@
-"""The stages of the teachers by their commands: several processes, the choice of a chunk size, dry runs."""
+"""The stages of the teachers by their commands: several processes, the choice of a chunk size, dry
+runs."""
 
 import csv
 import json
@@ -39,7 +40,11 @@ def fit(words: list[str], root: Path, *more: str) -> int:
 
 def contents(root: Path) -> dict[str, bytes]:
     folder = root / "private" / "teachers"
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -50,7 +55,9 @@ def again(finished: Path) -> list[str]:
 
 def same_partition(root: Path, other: Path) -> None:
     (other / "private").mkdir(parents=True)
-    (other / "private" / "partition.json").write_bytes((root / "private" / "partition.json").read_bytes())
+    (other / "private" / "partition.json").write_bytes(
+        (root / "private" / "partition.json").read_bytes()
+    )
 
 
 def begin(words: list[str], root: Path, *more: str, chunks: int = 1) -> None:
@@ -82,7 +89,12 @@ def test_processes_that_work_together_end_where_one_ends(
     root = tmp_path / "shared"
     same_partition(finished, root)
     # as a rank of torchrun, whose variables Lightning must not take for its own
-    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "localhost"}.items():
+    for name, value in {
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "3",
+        "MASTER_ADDR": "localhost",
+    }.items():
         monkeypatch.setenv(name, value)
     begin(again, root, "--threads=2", "--shared=true")
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
@@ -96,10 +108,14 @@ def test_processes_that_work_together_end_where_one_ends(
         assert (root / "private" / "votes" / path.name).read_bytes() == path.read_bytes()
     assert not [*root.rglob("*.lease"), *root.rglob(".finish")]
     saved = (root / "private" / "teachers_fit.yaml").read_text()
-    assert not [name for name in ("workers", "executor", "shared", "gpus", "dry_run") if name in saved]
+    assert not [
+        name for name in ("workers", "executor", "shared", "gpus", "dry_run") if name in saved
+    ]
 
 
-def test_overwriting_together_is_refused(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overwriting_together_is_refused(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert fit(words, tmp_path / "run", "--shared=true", "--overwrite") == 2
     assert "Expected overwrite without shared" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -108,14 +124,21 @@ def test_overwriting_together_is_refused(words: list[str], tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--shared", "true", "--workers", "2"), "one worker in each shared process, got executor='loky'"),
+        (
+            ("--shared", "true", "--workers", "2"),
+            "one worker in each shared process, got executor='loky'",
+        ),
         (("--workers", "0"), "workers >= 1"),
         (("--workers", "2", "--executor", "serial"), "executor loky or ray for several workers"),
         (("--clip_norm", "0"), "clip_norm > 0, got clip_norm=0.0"),
     ],
 )
 def test_bad_settings(
-    more: tuple[str, ...], message: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    more: tuple[str, ...],
+    message: str,
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert fit(words, tmp_path / "run", *more) == 2
     assert message in capsys.readouterr().err
@@ -123,7 +146,9 @@ def test_bad_settings(
 
 
 @pytest.mark.slow
-def test_the_chunk_size_is_chosen_once(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_chunk_size_is_chosen_once(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = tmp_path / "run"
     begin(words, root, "--chunk_size", "auto")
     assert "at once: " in capsys.readouterr().out
@@ -139,7 +164,9 @@ def test_the_chunk_size_is_chosen_once(words: list[str], tmp_path: Path, capsys:
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
 
 
-def test_a_dry_run_writes_nothing(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_writes_nothing(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert fit(words, tmp_path / "run", "--dry_run", "--workers", "2") == 0
     text = capsys.readouterr().out
@@ -149,7 +176,9 @@ def test_a_dry_run_writes_nothing(words: list[str], tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.slow
-def test_losses_schedules_and_clipping_by_command(again: list[str], finished: Path, tmp_path: Path) -> None:
+def test_losses_schedules_and_clipping_by_command(
+    again: list[str], finished: Path, tmp_path: Path
+) -> None:
     more = [
         *("--loss", "AsymmetricLoss", "--loss.gamma_negative", "2", "--clip_norm", "1"),
         *("--scheduler", "torch.optim.lr_scheduler.CosineAnnealingLR", "--scheduler.T_max", "20"),
@@ -189,10 +218,14 @@ def test_curves_in_the_format_of_tensorboard(
     same_partition(finished, root)
     assert fit(again, root, "--logger", "tensorboard") == 0
     lines = contents(finished)["PRIVATE_losses/metrics.csv"].decode().splitlines()
-    events = accumulator.EventAccumulator(str(root / "private" / "teachers" / "PRIVATE_losses")).Reload()
+    events = accumulator.EventAccumulator(
+        str(root / "private" / "teachers" / "PRIVATE_losses")
+    ).Reload()
     for name in CURVES:
         values = [event.value for event in events.Scalars(name)]
-        assert values == pytest.approx([float(row[name]) for row in csv.DictReader(lines)], rel=1e-6)
+        assert values == pytest.approx(
+            [float(row[name]) for row in csv.DictReader(lines)], rel=1e-6
+        )
     counts = [(event.step, event.value) for event in events.Scalars("teachers_of_finite_loss")]
     assert counts == [(step, 10) for step in range(1, 21)]
     monkeypatch.setattr("pate._stages.teachers_fit.find_spec", lambda name: None)
@@ -232,10 +265,16 @@ def states(root: Path) -> list[dict[str, torch.Tensor]]:
     return found
 
 
-def test_a_record_that_is_removed_reaches_one_teacher_by_command(words: list[str], tmp_path: Path) -> None:
-    """On the real path: ids, components of the public samples, the partition, the files, the votes."""
+def test_a_record_that_is_removed_reaches_one_teacher_by_command(
+    words: list[str], tmp_path: Path
+) -> None:
+    """On the real path: ids, components of the public samples, the partition, the files, the
+    votes."""
     arrays = make_arrays()
-    less = {name: np.delete(array, 3, axis=0) if len(array) == 600 else array for name, array in arrays.items()}
+    less = {
+        name: np.delete(array, 3, axis=0) if len(array) == 600 else array
+        for name, array in arrays.items()
+    }
     roots = tmp_path / "whole", tmp_path / "less"
     more = ["--data.init_args.features=PublicPCA", "--data.init_args.features.num_components=5"]
     for root, content in zip(roots, (arrays, less), strict=True):
@@ -245,9 +284,13 @@ def test_a_record_that_is_removed_reaches_one_teacher_by_command(words: list[str
         if root is roots[0]:
             same_partition(*roots)
     pairs = list(zip(*map(states, roots), strict=True))
-    differing = [any(not torch.equal(one[name], other[name]) for name in one) for one, other in pairs]
+    differing = [
+        any(not torch.equal(one[name], other[name]) for name in one) for one, other in pairs
+    ]
     assert len(pairs) == 10 and sum(differing) == 1
-    (first, ids), (second, others) = (VoteStore(root / "private" / "votes").load(ballots=True) for root in roots)
+    (first, ids), (second, others) = (
+        VoteStore(root / "private" / "votes").load(ballots=True) for root in roots
+    )
     assert ids == others == arrays["ids"][400:500].tolist()
     assert first.ballots is not None and second.ballots is not None
     moved = (first.ballots != second.ballots).any(axis=(0, 2))
@@ -308,7 +351,9 @@ def one_line(capsys: pytest.CaptureFixture[str], *parts: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_key_that_is_lost_on_the_way(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_that_is_lost_on_the_way(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Teachers of two keys would see one record twice."""
     root = tmp_path / "run"
     begin(words, root)
@@ -348,7 +393,10 @@ DAMAGE = [Path.unlink, flip, pytest.param(cut, marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_teachers_are_noticed_and_made_again(
-    damage: Callable[[Path], Any], finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    damage: Callable[[Path], Any],
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = Path(shutil.copytree(finished, tmp_path / "run"))
     before = contents(root)
@@ -358,7 +406,9 @@ def test_damaged_teachers_are_noticed_and_made_again(
     one_line(capsys, "private/teachers/teachers_00004.pt", "`pate teachers fit` makes it again")
     again = ["--config", str(root / "private" / "teachers_fit.yaml")]
     path.unlink(missing_ok=True)
-    draft = path.with_name(f".{path.name}.0123456789abcdef")  # of a worker that was killed while it wrote
+    draft = path.with_name(
+        f".{path.name}.0123456789abcdef"
+    )  # of a worker that was killed while it wrote
     draft.write_bytes(b"half")
     assert fit(again, root) == 0
     assert contents(root) == before and not draft.exists()
@@ -367,7 +417,10 @@ def test_damaged_teachers_are_noticed_and_made_again(
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_votes_are_noticed_and_made_again(
-    damage: Callable[[Path], Any], finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    damage: Callable[[Path], Any],
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = Path(shutil.copytree(finished, tmp_path / "run"))
     path = root / "private" / "votes" / "votes_00004.npy"
@@ -389,7 +442,11 @@ def test_a_truncated_chunk_is_noticed_on_the_way(
     begin(words, root)
     cut(root / "private" / "teachers" / "teachers_00000.pt")
     assert fit(words, root) == 2
-    one_line(capsys, "teachers_00000.pt, got a damaged file", "delete it, and `pate teachers fit` makes it again")
+    one_line(
+        capsys,
+        "teachers_00000.pt, got a damaged file",
+        "delete it, and `pate teachers fit` makes it again",
+    )
 
 
 @pytest.mark.slow
@@ -413,7 +470,13 @@ def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
     arrays = make_arrays()
     kept = np.r_[:3, 400:600]
     np.savez(few, **arrays | {name: arrays[name][kept] for name in ("X", "Y", "ids", "split")})  # type: ignore[arg-type]
-    options = ["--data.init_args.path", str(few), "--ledger=null", "--num_steps=2", "--chunk_size=1"]
+    options = [
+        "--data.init_args.path",
+        str(few),
+        "--ledger=null",
+        "--num_steps=2",
+        "--chunk_size=1",
+    ]
     assert fit(again, root, *options) == 0
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
     votes, _ = VoteStore(root / "private" / "votes").load(ballots=True)
@@ -421,7 +484,9 @@ def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_data_that_change_between_stages(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_that_change_between_stages(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = tmp_path / "run"
     assert fit(words, root) == 0
     described = root / "data.yaml"
@@ -436,14 +501,19 @@ def test_data_that_change_between_stages(words: list[str], tmp_path: Path, capsy
     kept = (tmp_path / "data.npz").read_bytes()
     shutil.copy(other, tmp_path / "data.npz")
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
-    one_line(capsys, f"the data that `teachers fit` of {root} was begun with", "other private records")
+    one_line(
+        capsys, f"the data that `teachers fit` of {root} was begun with", "other private records"
+    )
     (tmp_path / "data.npz").write_bytes(kept)
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
 
 
 @pytest.mark.slow
-def test_absent_teachers_by_command(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Their ballots are zeros, all others stay what they are, and so does the number of teachers."""
+def test_absent_teachers_by_command(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their ballots are zeros, all others stay what they are, and so does the number of
+    teachers."""
     root = Path(shutil.copytree(finished, tmp_path / "run"))
     vote = ["teachers", "vote", "--run", str(root)]
     everybody, ids = VoteStore(root / "private" / "votes").load(ballots=True)
@@ -513,7 +583,9 @@ STAGES = ["teachers_fit", "teachers_vote", "label"]
     ("stage", "content"),
     # all stages' states are read by one function
     [
-        pytest.param(stage, content, marks=[] if stage == "label" or content == "{}" else [pytest.mark.slow])
+        pytest.param(
+            stage, content, marks=[] if stage == "label" or content == "{}" else [pytest.mark.slow]
+        )
         for stage in STAGES
         for content in CONTENTS
     ],

@@ -19,29 +19,40 @@ __all__ = ["place"]
 
 
 def settings(sigma: float = 2.0, *, seed: int | None = None) -> pate.LabelSettings:
-    return pate.LabelSettings(pate.NoisyVotes(sigma_votes=sigma), num_queries=40, delta=1e-3, noise_seed=seed)
+    return pate.LabelSettings(
+        pate.NoisyVotes(sigma_votes=sigma), num_queries=40, delta=1e-3, noise_seed=seed
+    )
 
 
 def test_labels_come_with_their_statement(place: Path) -> None:
     votes = made_votes()
     released = pate.label(votes, settings(), run="runs/mine", unit="patient")
     assert isinstance(released, StatedLabels) and isinstance(released, pate.ReleasedLabels)
-    assert released.labels.shape == (40, 4) and released.mask.all() and released.label_names == NAMES
+    assert (
+        released.labels.shape == (40, 4) and released.mask.all() and released.label_names == NAMES
+    )
     released.statement.verify(released=Path("runs/mine/public/labels.npz"))
     assert released.describe() == Path("runs/mine/public/privacy.txt").read_text()
-    assert "one patient of" in released.describe() and "ledger of this run alone" in released.describe()
+    assert (
+        "one patient of" in released.describe()
+        and "ledger of this run alone" in released.describe()
+    )
     assert not Path("runs/mine/.lock").exists()
     # the same again is what is there
     again = pate.label(votes, settings(), run="runs/mine")
     assert (again.labels == released.labels).all() and again.release == released.release == 1
-    with pytest.raises(ValueError, match=r"that `label` of runs/mine was begun with, got .*sigma_votes=3.0 \(was 2.0"):
+    with pytest.raises(
+        ValueError,
+        match=r"that `label` of runs/mine was begun with, got .*sigma_votes=3.0 \(was 2.0",
+    ):
         pate.label(votes, settings(3.0), run="runs/mine")
     assert pate.label(votes, settings(3.0), run="runs/mine", overwrite=True).release == 2
     assert len(read_ledger(Path("runs/mine/ledger.sqlite")).entries) == 2
 
 
 def test_it_is_what_the_command_releases(place: Path) -> None:
-    """The same votes, queries and seed: in memory, as silos, from a file and on the command line."""
+    """The same votes, queries and seed: in memory, as silos, from a file and on the command
+    line."""
     votes = made_votes()
     silos = [part(votes, slice(0, 5)), part(votes, slice(5, 20), counts=True)]
     found = [
@@ -50,17 +61,25 @@ def test_it_is_what_the_command_releases(place: Path) -> None:
         pate.label("votes.npz", settings(seed=7), run="runs/file"),
     ]
     assert [Path(name).exists() for name in ("own.sqlite", "votes.ledger.sqlite")] == [True, True]
-    words = ["--aggregator=NoisyVotes", "--aggregator.sigma_votes=2", "--num_queries=40", "--delta=1e-3"]
+    words = [
+        "--aggregator=NoisyVotes",
+        "--aggregator.sigma_votes=2",
+        "--num_queries=40",
+        "--delta=1e-3",
+    ]
     own = ["--votes=votes.npz", "--ledger=other.sqlite", "--noise_seed=7", "--run=runs/command"]
     assert cli.main(["label", *words, *own]) == 0
     with np.load("runs/command/public/labels.npz") as archive:
         for labels in found:
-            assert (labels.labels == archive["labels"]).all() and (labels.ids == archive["ids"]).all()
+            assert (labels.labels == archive["labels"]).all() and (
+                labels.ids == archive["ids"]
+            ).all()
             assert labels.statement["private"] is False
 
 
 def test_a_program_and_a_command_know_each_others_labels(place: Path) -> None:
-    """However a class, an enum and a number are written; and a killed one is taken up by the other."""
+    """However a class, an enum and a number are written; and a killed one is taken up by the
+    other."""
     words = [
         "--aggregator=pate.aggregators._noisy_votes.NoisyVotes",
         "--aggregator.sigma_votes=2",
@@ -100,7 +119,8 @@ def test_a_student_is_trained_on_what_it_released(place: Path) -> None:
 
 
 def test_a_target_takes_the_place_of_noise(place: Path) -> None:
-    """The scales that are given count as proportions; the settings that are found find the labels again."""
+    """The scales that are given count as proportions; the settings that are found find the labels
+    again."""
     votes = made_votes()
     asked = replace(settings(7.0), target_epsilon=2.0)
     released = pate.label(votes, asked, run="runs/mine")
@@ -110,10 +130,16 @@ def test_a_target_takes_the_place_of_noise(place: Path) -> None:
     kept = yaml.safe_load(Path("runs/mine/public/label.yaml").read_text())
     assert kept["aggregator"]["init_args"]["sigma_votes"] == sigma and kept["target_epsilon"] == 2
     assert pate.label(votes, asked, run="runs/mine").release == 1
-    assert pate.label(votes, replace(settings(sigma), target_epsilon=2.0), run="runs/mine").release == 1
+    assert (
+        pate.label(votes, replace(settings(sigma), target_epsilon=2.0), run="runs/mine").release
+        == 1
+    )
     with pytest.raises(ValueError, match=r"^Expected target_epsilon <= 1\.0 \(--max_epsilon\)"):
         pate.label(votes, replace(asked, max_epsilon=1.0), run="runs/other")
-    assert not Path("runs/other/ledger.sqlite").exists() or not read_ledger(Path("runs/other/ledger.sqlite")).entries
+    assert (
+        not Path("runs/other/ledger.sqlite").exists()
+        or not read_ledger(Path("runs/other/ledger.sqlite")).entries
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,16 +182,22 @@ def test_it_needs_no_framework(place: Path) -> None:
 
 
 def test_a_finished_run_states_what_was_released_since(place: Path) -> None:
-    """Another run on the same data released more: labels that are there are stated with all that the ledger holds."""
+    """Another run on the same data released more: labels that are there are stated with all that
+    the ledger holds."""
     first = pate.label("votes.npz", settings(), run="runs/first")
     pate.label("votes.npz", settings(), run="runs/second")
     again = pate.label("votes.npz", settings(), run="runs/first")
     assert (again.labels == first.labels).all() and again.release == 1
     both = again.statement["guarantees"]["replace_record"]["epsilon"]
-    assert len(again.statement["releases"]) == 2 and both > first.statement["guarantees"]["replace_record"]["epsilon"]
+    assert (
+        len(again.statement["releases"]) == 2
+        and both > first.statement["guarantees"]["replace_record"]["epsilon"]
+    )
     assert again.statement["this_release"] == first.statement["this_release"]
     assert again.describe() == Path("runs/first/public/privacy.txt").read_text()
-    again.statement.verify(ledger=Path("votes.ledger.sqlite"), released=Path("runs/first/public/labels.npz"))
+    again.statement.verify(
+        ledger=Path("votes.ledger.sqlite"), released=Path("runs/first/public/labels.npz")
+    )
 
 
 def test_units_that_reach_several_teachers(place: Path) -> None:
@@ -175,10 +207,20 @@ def test_units_that_reach_several_teachers(place: Path) -> None:
     stated = released.statement
     assert 2 * (1 - 1e-4) < stated["guarantees"]["replace_record"]["epsilon"] <= 2
     assert stated["reach"][1]["replace_record"] == stated["guarantees"]["replace_record"]["epsilon"]
-    alone = pate.label("votes.npz", replace(settings(), target_epsilon=2.0), run="runs/alone", ledger="other.sqlite")
+    alone = pate.label(
+        "votes.npz",
+        replace(settings(), target_epsilon=2.0),
+        run="runs/alone",
+        ledger="other.sqlite",
+    )
     assert released.noise_std == pytest.approx(2 * (alone.noise_std or 0), rel=1e-4)
-    assert "one patient of the private data, which reaches 2 teachers at most, is added" in released.describe()
-    stated.verify(ledger=Path("votes.ledger.sqlite"), released=Path("runs/shared/public/labels.npz"))
+    assert (
+        "one patient of the private data, which reaches 2 teachers at most, is added"
+        in released.describe()
+    )
+    stated.verify(
+        ledger=Path("votes.ledger.sqlite"), released=Path("runs/shared/public/labels.npz")
+    )
     with pytest.raises(ValueError, match=r"^Expected an integer max_teachers_per_unit >= 1, got"):
         replace(settings(), max_teachers_per_unit=0)
 
@@ -207,10 +249,16 @@ def test_a_ledger_that_is_not_beside_the_votes_is_called_named(place: Path) -> N
     """The data have a ledger already, which counts what this one does not."""
     first = pate.label("votes.npz", settings(), run="runs/first")
     other = pate.label("votes.npz", settings(), run="runs/other", ledger="other.sqlite")
-    assert first.statement["ledger"]["counts"] == "private data" and "adds up" not in first.describe()
-    assert other.statement["ledger"]["counts"] == "named" and "The ledger of the private data" not in other.describe()
     assert (
-        "What another ledger of the same private data holds, such as one beside them, is not in it" in other.describe()
+        first.statement["ledger"]["counts"] == "private data" and "adds up" not in first.describe()
+    )
+    assert (
+        other.statement["ledger"]["counts"] == "named"
+        and "The ledger of the private data" not in other.describe()
+    )
+    assert (
+        "What another ledger of the same private data holds, such as one beside them, is not in it"
+        in other.describe()
     )
     again = pate.label("votes.npz", settings(), run="runs/third", ledger="votes.ledger.sqlite")
     assert again.statement["ledger"]["counts"] == "private data"

@@ -1,4 +1,5 @@
-"""`pate label --votes` with a target epsilon, and with aggregators that see features of the queries."""
+"""`pate label --votes` with a target epsilon, and with aggregators that see features of the
+queries."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +12,17 @@ import pytest
 
 from pate import cli
 from pate._votes_file import NamedVotes
-from tests.stages.test_votes_import import NAMES, Captured, label, made_votes, part, place, refused, released, spent
+from tests.stages.test_votes_import import (
+    NAMES,
+    Captured,
+    label,
+    made_votes,
+    part,
+    place,
+    refused,
+    released,
+    spent,
+)
 
 __all__ = ["place"]
 
@@ -39,28 +50,45 @@ KNOWN = (
 def test_votes_of_a_refused_target_stay_where_they_were(
     words: tuple[str, ...], message: str, place: Path, capsys: Captured
 ) -> None:
-    error = refused(capsys, "--votes=votes.npz", "--target_epsilon=2", *words, aggregator=("--aggregator=NoisyVotes",))
+    error = refused(
+        capsys,
+        "--votes=votes.npz",
+        "--target_epsilon=2",
+        *words,
+        aggregator=("--aggregator=NoisyVotes",),
+    )
     assert message in error and not Path("runs/mine").exists() and spent() == 0
 
 
 def test_a_unit_reaches_no_more_teachers_than_there_are(place: Path, capsys: Captured) -> None:
     error = refused(capsys, "--votes=votes.npz", "--max_teachers_per_unit=21")
-    assert "Expected max_teachers_per_unit <= 20, got max_teachers_per_unit=21" in error and spent() == 0
+    assert (
+        "Expected max_teachers_per_unit <= 20, got max_teachers_per_unit=21" in error
+        and spent() == 0
+    )
 
 
 def test_settings_that_are_nested_too_deeply_are_one_line(place: Path, capsys: Captured) -> None:
     Path("deep.yaml").write_text("aggregator: " + "[" * 3000 + "]" * 3000)
-    assert "nested less deeply" in refused(capsys, "--votes=votes.npz", "--config=deep.yaml", aggregator=())
+    assert "nested less deeply" in refused(
+        capsys, "--votes=votes.npz", "--config=deep.yaml", aggregator=()
+    )
 
 
 @pytest.mark.parametrize("relation", ["REPLACE_RECORD", "ADD_REMOVE_TEACHER"])
 def test_stable_top_k_answers_agreement_and_no_coins(relation: str, place: Path) -> None:
-    """60 queries to 200 teachers at epsilon 8: coins, then 20 each that show none, one and all of the labels."""
+    """60 queries to 200 teachers at epsilon 8: coins, then 20 each that show none, one and all of
+    the labels."""
     aggregator = ("--aggregator=StableTopK", f"--aggregator.neighboring_relation={relation}")
     words = ("--target_epsilon=8", "--delta=1e-6", "--num_queries=60", "--noise_seed=1")
     coins = np.random.default_rng(0).integers(0, 2, (60, 200, len(NAMES)), dtype=np.uint8)
-    unanimous = np.repeat([[0] * len(NAMES), [1] + [0] * (len(NAMES) - 1), [1] * len(NAMES)], 20, axis=0)
-    kinds = {"coins": coins, "unanimous": np.repeat(unanimous[:, None], 200, axis=1).astype(np.uint8)}
+    unanimous = np.repeat(
+        [[0] * len(NAMES), [1] + [0] * (len(NAMES) - 1), [1] * len(NAMES)], 20, axis=0
+    )
+    kinds = {
+        "coins": coins,
+        "unanimous": np.repeat(unanimous[:, None], 200, axis=1).astype(np.uint8),
+    }
     for name, ballots in kinds.items():
         ids = np.array([f"sample-{i:02}" for i in range(60)])
         NamedVotes(ids=ids, label_names=NAMES, ballots=ballots).save(Path(f"{name}.npz"))
@@ -69,7 +97,12 @@ def test_stable_top_k_answers_agreement_and_no_coins(relation: str, place: Path)
     assert answers.mask.any(axis=1).sum() <= 3
     answers = released("runs/unanimous")
     order = np.argsort(answers.ids)
-    right = (answers.mask[order] & (answers.labels[order] == unanimous)).all(axis=1).reshape(3, 20).sum(axis=1)
+    right = (
+        (answers.mask[order] & (answers.labels[order] == unanimous))
+        .all(axis=1)
+        .reshape(3, 20)
+        .sum(axis=1)
+    )
     assert (right >= 15).all()
 
 
@@ -81,7 +114,8 @@ KINDS = [
     ("ConfidentScreen",),
     ("pate.aggregators.Powerset",),
 ]
-# what is read from the votes depends on whether a class chooses its noise by their number, and on what they are
+# what is read from the votes depends on whether a class chooses its noise by their number, and on
+# what they are
 FAST = [(KINDS[0], "votes.npz"), (KINDS[1], "silos"), (KINDS[2], "silos")]
 PAIRS = [(kind, votes) for kind in KINDS for votes in ("votes.npz", "silos")]
 
@@ -91,7 +125,9 @@ PAIRS = [(kind, votes) for kind in KINDS for votes in ("votes.npz", "silos")]
     [each if each in FAST else pytest.param(*each, marks=pytest.mark.slow) for each in PAIRS],
     ids=lambda given: given if isinstance(given, str) else given[0],
 )
-def test_a_name_and_a_target_are_enough(aggregator: tuple[str, ...], votes: str, place: Path) -> None:
+def test_a_name_and_a_target_are_enough(
+    aggregator: tuple[str, ...], votes: str, place: Path
+) -> None:
     whole = made_votes()
     for name, teachers in (("a", slice(0, 8)), ("b", slice(8, 20))):
         part(whole, teachers).save(Path(f"silos/{name}.npz"))
@@ -109,22 +145,33 @@ def test_a_name_and_a_target_are_enough(aggregator: tuple[str, ...], votes: str,
 
 
 def test_votes_and_target_may_be_settings_of_a_file(place: Path) -> None:
-    Path("label.yaml").write_text("votes: votes.npz\ntarget_epsilon: 12\naggregator: StableMajority\n")
+    Path("label.yaml").write_text(
+        "votes: votes.npz\ntarget_epsilon: 12\naggregator: StableMajority\n"
+    )
     assert label("--config=label.yaml", aggregator=()) == 0
-    assert label("--votes=null", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",)) == 0
+    assert (
+        label("--votes=null", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",))
+        == 0
+    )
     assert spent() == 1
 
 
 def test_the_path_of_votes_is_taken_by_its_letters(place: Path) -> None:
     made_votes().save(Path("007/votes.npz"))
-    assert label("--votes=007", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",)) == 0
+    assert (
+        label("--votes=007", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",))
+        == 0
+    )
     assert spent("007/ledger.sqlite") == 1
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--votes=nowhere.npz",), "an .npz file of votes without pickled objects, got missing='nowhere.npz'"),
+        (
+            ("--votes=nowhere.npz",),
+            "an .npz file of votes without pickled objects, got missing='nowhere.npz'",
+        ),
         (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
         (("--votes=votes.npz", "--target_epsilon=0"), "target_epsilon > 0"),
         (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
@@ -160,7 +207,9 @@ def in_one_silo(votes: NamedVotes) -> None:
     Path("votes.npz").unlink()
     for number, teachers in enumerate((slice(0, 5), slice(5, 9), slice(9, 20))):
         silo = part(votes, teachers)
-        bringing(silo, features_of(votes.ids) if number == 1 else None).save(Path(f"votes.npz/{number}.npz"))
+        bringing(silo, features_of(votes.ids) if number == 1 else None).save(
+            Path(f"votes.npz/{number}.npz")
+        )
 
 
 @pytest.mark.parametrize("bring", [in_one_file, in_one_silo])
@@ -170,7 +219,9 @@ def test_features_may_come_with_the_votes(bring: Callable[[NamedVotes], Any], pl
     assert label("--votes=votes.npz", aggregator=KNOWN) == 0
     found = released()
     known = features_of(found.ids)[:, 0] > 0
-    assert not found.labels[~known].any() and found.labels[known].any() and found.label_names == NAMES
+    assert (
+        not found.labels[~known].any() and found.labels[known].any() and found.label_names == NAMES
+    )
     # teachers are voters by the same features
     voters = ("--aggregator=ScoreVotes", "--target_epsilon=2000", "--noise_seed=1")
     assert label("--votes=votes.npz", run="runs/voters", aggregator=voters) == 0
@@ -197,10 +248,14 @@ def test_features_that_were_changed_are_told(place: Path, capsys: Captured) -> N
 
 
 @pytest.mark.slow
-def test_a_target_without_an_aggregator_says_what_the_default_lacks(place: Path, capsys: Captured) -> None:
+def test_a_target_without_an_aggregator_says_what_the_default_lacks(
+    place: Path, capsys: Captured
+) -> None:
     """Features first; but counts alone would not do with features either."""
     target = "--target_epsilon=2"
-    assert "which Rounds needs; another --aggregator" in refused(capsys, "--votes=votes.npz", target, aggregator=())
+    assert "which Rounds needs; another --aggregator" in refused(
+        capsys, "--votes=votes.npz", target, aggregator=()
+    )
     part(made_votes(), slice(0, 20), counts=True).save(Path("counts.npz"))
     error = refused(capsys, "--votes=counts.npz", target, run="runs/counts", aggregator=())
     assert "ballots [N, T, C] of every teacher" in error and "features" not in error

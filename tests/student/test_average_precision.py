@@ -16,4 +16,9 @@ def test_average_precision_is_that_of_a_peer() -> None:
 
 
 def test_a_label_that_nobody_has_counts_as_0() -> None:
-    assert average_precision(np.ones((30, 4)), np.zeros((30, 4), dtype=np.bool_)).tolist() == [0, 0, 0, 0]
+    assert average_precision(np.ones((30, 4)), np.zeros((30, 4), dtype=np.bool_)).tolist() == [
+        0,
+        0,
+        0,
+        0,
+    ]

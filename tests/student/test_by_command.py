@@ -1,4 +1,5 @@
-"""`pate student` as a command: checkpoints by name, one file of curves, one bar in a terminal and none elsewhere."""
+"""`pate student` as a command: checkpoints by name, one file of curves, one bar in a terminal and
+none elsewhere."""
 
 import csv
 import io
@@ -47,14 +48,29 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
 
 
 def fit(root: Path, *more: str) -> int:
-    words = ["--config", str(root / "public" / "student_fit.yaml"), "--run", str(root), "--overwrite"]
-    options = ["--model.fit=descent", "--trainer.max_epochs=4", "--trainer.enable_progress_bar=null", *more]
+    words = [
+        "--config",
+        str(root / "public" / "student_fit.yaml"),
+        "--run",
+        str(root),
+        "--overwrite",
+    ]
+    options = [
+        "--model.fit=descent",
+        "--trainer.max_epochs=4",
+        "--trainer.enable_progress_bar=null",
+        *more,
+    ]
     return cli.main(["student", "fit", *words, *options])
 
 
 def rows(root: Path) -> list[dict[str, str]]:
-    with (root / "public" / "student" / "logs" / "version_0" / "metrics.csv").open(newline="") as file:
-        return [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
+    with (root / "public" / "student" / "logs" / "version_0" / "metrics.csv").open(
+        newline=""
+    ) as file:
+        return [
+            {name: value for name, value in row.items() if value} for row in csv.DictReader(file)
+        ]
 
 
 @pytest.mark.slow
@@ -74,7 +90,9 @@ def test_training_has_one_bar_in_a_terminal(copied: Path, terminal: Callable[[],
 
 
 @pytest.mark.slow
-def test_nothing_but_results_is_printed_where_there_is_no_terminal(copied: Path, capfd: Captured) -> None:
+def test_nothing_but_results_is_printed_where_there_is_no_terminal(
+    copied: Path, capfd: Captured
+) -> None:
     assert fit(copied) == 0
     captured = capfd.readouterr()
     assert captured.err == captured.out == ""
@@ -84,7 +102,9 @@ def test_nothing_but_results_is_printed_where_there_is_no_terminal(copied: Path,
 
 
 @pytest.mark.slow
-def test_no_bar_is_shown_where_none_is_wanted(copied: Path, terminal: Callable[[], Terminal]) -> None:
+def test_no_bar_is_shown_where_none_is_wanted(
+    copied: Path, terminal: Callable[[], Terminal]
+) -> None:
     shown = terminal()
     assert fit(copied, "--trainer.enable_progress_bar=false") == 0
     assert shown.lines == []
@@ -106,7 +126,10 @@ def test_training_that_goes_on_continues_its_curves(
         with pytest.raises(RuntimeError, match="cut"):
             fit(cut)
     folder = cut / "public" / "student"
-    assert (folder / "last.ckpt").is_file() and {"0"} <= {row["epoch"] for row in rows(cut)} <= {"0", "1"}
+    assert (folder / "last.ckpt").is_file() and {"0"} <= {row["epoch"] for row in rows(cut)} <= {
+        "0",
+        "1",
+    }
     assert fit(cut) == 0
     assert [path.name for path in (folder / "logs").iterdir()] == ["version_0"]
     assert rows(cut) == rows(whole) and len(rows(cut)) == 8
@@ -149,9 +172,14 @@ class Evil:
         return Path.touch, (self.marker,)
 
 
-@pytest.mark.parametrize(("command", "name"), [("fit", "last"), ("fit", "path"), ("test", "path"), ("predict", "path")])
-def test_a_checkpoint_is_data(command: str, name: str, copied: Path, tmp_path: Path, capsys: Captured) -> None:
-    """It is read by torch's reader of tensors, here and by Lightning, also one that is named or gone on from."""
+@pytest.mark.parametrize(
+    ("command", "name"), [("fit", "last"), ("fit", "path"), ("test", "path"), ("predict", "path")]
+)
+def test_a_checkpoint_is_data(
+    command: str, name: str, copied: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """It is read by torch's reader of tensors, here and by Lightning, also one that is named or
+    gone on from."""
     marker, folder = tmp_path / "marker", copied / "public" / "student"
     content = torch.load(folder / "last.ckpt", weights_only=True)
     other = folder / "last.ckpt" if name == "last" else tmp_path / "other.ckpt"
@@ -175,20 +203,33 @@ def test_a_checkpoint_is_data(command: str, name: str, copied: Path, tmp_path: P
 def test_checkpoints_that_are_not_there(name: str, copied: Path, capsys: Captured) -> None:
     assert cli.main(["student", "test", "--run", str(copied), f"--ckpt_path={name}"]) == 2
     error = capsys.readouterr().err
-    assert "a checkpoint of the run: best, last or the path of one" in error and len(error.splitlines()) == 1
+    assert (
+        "a checkpoint of the run: best, last or the path of one" in error
+        and len(error.splitlines()) == 1
+    )
 
 
 @pytest.mark.parametrize("command", ["validate", "test", "predict"])
-def test_without_a_student_the_way_to_one_is_named(command: str, tmp_path: Path, capsys: Captured) -> None:
+def test_without_a_student_the_way_to_one_is_named(
+    command: str, tmp_path: Path, capsys: Captured
+) -> None:
     assert cli.main(["student", command, "--run", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
     assert "Expected `pate student fit` to be finished" in error and len(error.splitlines()) == 1
     assert not (tmp_path / "run").exists()
 
 
-def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(copied: Path, capsys: Captured) -> None:
+def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(
+    copied: Path, capsys: Captured
+) -> None:
     """After ``label --overwrite`` no command prints the figures of the old student."""
-    words = ["label", f"--config={copied}/public/label.yaml", "--noise_seed=9", "--overwrite", f"--run={copied}"]
+    words = [
+        "label",
+        f"--config={copied}/public/label.yaml",
+        "--noise_seed=9",
+        "--overwrite",
+        f"--run={copied}",
+    ]
     assert cli.main(words) == 0
     capsys.readouterr()
     for command in (["student", "test"], ["student", "predict"], ["references"]):
@@ -210,7 +251,12 @@ class FailsLater(Linear):
 
 def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Captured) -> None:
     before = everything(copied)
-    words = [f"--config={copied}/public/student_fit.yaml", f"--run={copied}", "--overwrite", "--model.fit=descent"]
+    words = [
+        f"--config={copied}/public/student_fit.yaml",
+        f"--run={copied}",
+        "--overwrite",
+        "--model.fit=descent",
+    ]
     network = "--model.network=tests.student.test_by_command.FailsLater"
     assert cli.main(["student", "fit", *words, network]) == 2
     assert "memory for a batch" in capsys.readouterr().err

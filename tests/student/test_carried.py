@@ -53,7 +53,9 @@ class Own(nn.Sequential):
     """A network of the user's own."""
 
     def __init__(self, input_shape: Sequence[int], num_labels: int, width: int) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(int(np.prod(input_shape)), width), nn.Linear(width, num_labels))
+        super().__init__(
+            nn.Flatten(), nn.Linear(int(np.prod(input_shape)), width), nn.Linear(width, num_labels)
+        )
 
 
 def own_function(input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
@@ -100,7 +102,9 @@ def _(features: Doubled, shape: tuple[int, ...]) -> MapModule:
 
 def student_on(source: DataSource, network: Network) -> Student:
     """Make a student with random weights, which answers a constant for its first two labels."""
-    student = Student(network, input_shape=source.input_shape, label_names=source.label_names).eval()
+    student = Student(
+        network, input_shape=source.input_shape, label_names=source.label_names
+    ).eval()
     student.departs[:2] = False
     student.constant_logits[:2] = torch.tensor([-torch.inf, 0.75])
     return student
@@ -129,12 +133,18 @@ def carried(
 
 
 def answers_in_run(student: Student, source: DataSource) -> np.ndarray:
-    """The probabilities for the test set as `pate student predict` computes them: 256 samples at a time."""
+    """The probabilities for the test set as `pate student predict` computes them: 256 samples at a
+    time."""
     features = source.records(Role.TEST).features
-    rows = [np.arange(start, min(start + 256, features.shape[0])) for start in range(0, features.shape[0], 256)]
+    rows = [
+        np.arange(start, min(start + 256, features.shape[0]))
+        for start in range(0, features.shape[0], 256)
+    ]
     with torch.no_grad():
         none = torch.empty(0)
-        parts = [student.predict_step((torch.from_numpy(features[each]), none, none), 0) for each in rows]
+        parts = [
+            student.predict_step((torch.from_numpy(features[each]), none, none), 0) for each in rows
+        ]
     return torch.cat(parts).numpy()
 
 
@@ -166,7 +176,9 @@ def test_a_run_leaves_its_student(finished: Path, copied: Path, tmp_path: Path) 
     samples = arrays["X"][arrays["split"] == 2]
     assert np.ptp(expected, axis=0).min() > 0.5
     assert (student.predict_proba(samples) == expected).all()
-    assert (student.predict(samples) == (expected > 0.5)).all() and student.predict(samples).dtype == np.uint8
+    assert (student.predict(samples) == (expected > 0.5)).all() and student.predict(
+        samples
+    ).dtype == np.uint8
     assert student.label_names == ("a", "b", "c", "d")
     assert student.input.kind == "features" and student.input.shape == (6,)
     public = finished / "public"
@@ -187,7 +199,13 @@ def test_nothing_private_leaves(finished: Path) -> None:
     assert said == {
         "format": 2,
         "pate": pate.__version__,
-        "input": {"kind": "features", "shape": [6], "dtype": "float32", "range": None, "means": "as trained"},
+        "input": {
+            "kind": "features",
+            "shape": [6],
+            "dtype": "float32",
+            "range": None,
+            "means": "as trained",
+        },
         "features": None,
         "network": {"class_path": "pate.models.Linear"},
         "network_input": [6],
@@ -202,13 +220,21 @@ def test_nothing_private_leaves(finished: Path) -> None:
 
 @pytest.mark.parametrize("optimize", ["macro_f1", "micro_f1"])
 def test_a_student_decides_for_what_it_was_optimized(optimize: Purpose, copied: Path) -> None:
-    """As in its run: by cuts of what it says of public samples. Probabilities are those of any other purpose."""
+    """As in its run: by cuts of what it says of public samples.
+
+    Probabilities are those of any other purpose.
+    """
     folder = copied / "public" / "student"
     before = json.loads((folder / "metrics.json").read_text())
     with np.load(folder / "predictions.npz") as left:
         probabilities = left["probabilities"]
     words = ["--run", str(copied), "--overwrite", "--optimize", optimize]
-    assert cli.main(["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), *words]) == 0
+    assert (
+        cli.main(
+            ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), *words]
+        )
+        == 0
+    )
     for command in ("test", "predict"):
         assert cli.main(["student", command, "--run", str(copied)]) == 0
     with np.load(folder / "predictions.npz") as left:
@@ -226,7 +252,10 @@ def test_a_student_decides_for_what_it_was_optimized(optimize: Purpose, copied: 
     figures = json.loads((folder / "metrics.json").read_text())
     truth = arrays["Y"][arrays["split"] == 2] > 0
     for name in ("student", "released_constant", "all_majority"):
-        assert figures[name]["at_cut"] == before[name]["at_cut"] and figures[name]["mAP"] == before[name]["mAP"]
+        assert (
+            figures[name]["at_cut"] == before[name]["at_cut"]
+            and figures[name]["mAP"] == before[name]["mAP"]
+        )
         assert figures[name][optimize] == figures[name]["at_cut"][optimize][optimize]
         assert before[name]["accuracy"] == before[name]["at_cut"]["accuracy"]["accuracy"]
     assert figures["student"]["at_cut"][optimize] == agreement(labels > 0, truth)
@@ -238,7 +267,14 @@ def test_the_same_bytes_again(copied: Path, capsys: pytest.CaptureFixture[str]) 
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     (folder / "model.safetensors").write_bytes(b"")
     (folder.with_name(".model.0123456789abcdef") / "x").mkdir(parents=True)
-    words = ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), "--run", str(copied)]
+    words = [
+        "student",
+        "fit",
+        "--config",
+        str(copied / "public" / "student_fit.yaml"),
+        "--run",
+        str(copied),
+    ]
     assert cli.main(words) == 0
     assert "finished" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -248,9 +284,18 @@ def test_the_same_bytes_again(copied: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.slow
 def test_a_student_of_true_labels_stays(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The statement does not speak of it."""
-    words = ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), "--run", str(copied)]
+    words = [
+        "student",
+        "fit",
+        "--config",
+        str(copied / "public" / "student_fit.yaml"),
+        "--run",
+        str(copied),
+    ]
     assert cli.main([*words, "--overwrite", "--data.labels=truth"]) == 0
-    assert "of released labels, as others are PRIVATE, got labels='truth'" in capsys.readouterr().err
+    assert (
+        "of released labels, as others are PRIVATE, got labels='truth'" in capsys.readouterr().err
+    )
     assert not (copied / "public" / "student" / "model").exists()
 
 
@@ -265,7 +310,9 @@ def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
     assert away.settings["constant_decisions"].keys() == set(away.label_names[:2])
     floats = raw(source)
     pixels = np.rint(floats * 255).astype(np.uint8)
-    assert (away.predict_proba(floats) == found).all() and (away.predict_proba(pixels) == found).all()
+    assert (away.predict_proba(floats) == found).all() and (
+        away.predict_proba(pixels) == found
+    ).all()
     opened = [Image.open(path) for path in paths]
     assert (away.predict_proba(opened) == found).all()
     assert (away.predict_proba([np.asarray(each) for each in opened]) == found).all()
@@ -276,7 +323,8 @@ def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
 
 
 def test_raw_rows_in_units_of_their_own(tmp_path: Path) -> None:
-    """Those who have the student hand it rows as they come: it scales them as teachers and student saw them."""
+    """Those who have the student hand it rows as they come: it scales them as teachers and student
+    saw them."""
     arrays = make_arrays()
     arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6) + 1000).astype(np.float32)
     arrays["X"][500, 2] = 1e30
@@ -286,14 +334,18 @@ def test_raw_rows_in_units_of_their_own(tmp_path: Path) -> None:
     away = carried(tmp_path, student, "pate.models.Linear", source)
     expected = answers_in_run(student, source)
     assert (
-        np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6 and np.ptp(expected[:, 2:], axis=0).min() > 0.05
+        np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6
+        and np.ptp(expected[:, 2:], axis=0).min() > 0.05
     )
 
 
 def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
     source = CelebA(faces, size=12)
     student = student_on(source, partial(models.SmallCNN, widths=(8, 16), channels_last=True))
-    settings = {"class_path": "pate.models.SmallCNN", "init_args": {"widths": [8, 16], "channels_last": True}}
+    settings = {
+        "class_path": "pate.models.SmallCNN",
+        "init_args": {"widths": [8, 16], "channels_last": True},
+    }
     away = carried(tmp_path, student, settings, source)
     assert (away.predict_proba(pictures_of(faces)) == answers_in_run(student, source)).all()
 
@@ -305,16 +357,21 @@ def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
         (own_function, f"{__name__}.own_function"),
     ],
 )
-def test_networks_of_one_s_own(network: Network, settings: Any, table: Arrays, tmp_path: Path) -> None:
+def test_networks_of_one_s_own(
+    network: Network, settings: Any, table: Arrays, tmp_path: Path
+) -> None:
     student = student_on(table, network)
-    with pytest.raises(ValueError, match=r"or trust=True \(--trust\), .* got class_path='tests\.student"):
+    with pytest.raises(
+        ValueError, match=r"or trust=True \(--trust\), .* got class_path='tests\.student"
+    ):
         carried(tmp_path / "run", student, settings, table)
     away = carried(tmp_path / "run", student, settings, table, trust=True)
     assert (away.predict_proba(raw(table)) == answers_in_run(student, table)).all()
 
 
 def test_a_backbone_leaves_with_its_student(faces: Path, tmp_path: Path) -> None:
-    """Its weights travel; its cache of features stays, and so does the file of weights that it began with."""
+    """Its weights travel; its cache of features stays, and so does the file of weights that it
+    began with."""
     weights, cache = tmp_path / "weights.pt", tmp_path / "cache"
     torch.save(Backbone((3, 12, 12), channels=3).state_dict(), weights)
     factory = partial(Backbone, channels=3, weights=str(weights))
@@ -384,11 +441,23 @@ def test_features_that_do_not_fit(finished: Path, samples: Any, message: str) ->
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (np.zeros((3, 6), dtype=np.uint8), r"pictures of shape \[N, 3, 12, 12\], got shape=\[3, 6\]"),
-        (np.full((2, 3, 12, 12), 200.0), r"uint8 pictures, or floats in \[0, 1\], got minimum=200.0, maximum=200.0"),
-        (np.full((2, 3, 12, 12), np.nan), r"uint8 pictures, or floats in \[0, 1\], got minimum=nan"),
+        (
+            np.zeros((3, 6), dtype=np.uint8),
+            r"pictures of shape \[N, 3, 12, 12\], got shape=\[3, 6\]",
+        ),
+        (
+            np.full((2, 3, 12, 12), 200.0),
+            r"uint8 pictures, or floats in \[0, 1\], got minimum=200.0, maximum=200.0",
+        ),
+        (
+            np.full((2, 3, 12, 12), np.nan),
+            r"uint8 pictures, or floats in \[0, 1\], got minimum=nan",
+        ),
         (["no.jpg"], "a readable picture, in a file, got path='no.jpg'"),
-        ([np.zeros((4, 4))], r"PIL pictures, paths or uint8 \[height, width, 3\], got shape=\(4, 4\)"),
+        (
+            [np.zeros((4, 4))],
+            r"PIL pictures, paths or uint8 \[height, width, 3\], got shape=\(4, 4\)",
+        ),
         (Path("no.jpg"), "samples in a list or an array"),
     ],
 )
@@ -432,8 +501,14 @@ def broken(folder: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("class", r"the network gone_package.Network to be found here \(install its package.*missing='gone_package"),
-        ("settings", "a network pate.models.Linear that takes the settings it was saved with, got .*depth"),
+        (
+            "class",
+            r"the network gone_package.Network to be found here \(install its package.*missing='gone_package",
+        ),
+        (
+            "settings",
+            "a network pate.models.Linear that takes the settings it was saved with, got .*depth",
+        ),
         ("layers", "the layers that .*model.safetensors has weights of, got .*Missing key"),
         ("format", "a student of format 2, which this version of pate reads, got format=1"),
         ("part", r"cuts in .*model.json, got missing=\['cuts'\]"),
@@ -443,11 +518,16 @@ def broken(folder: Path, what: str) -> None:
         ("number", "a cut for each of 4 labels in .*model.json, got cuts=3"),
         ("labels", r"label names of .*model.json that occur once, got twice=\['a'\]"),
         ("weights", "Expected weights in .*model.safetensors"),
-        ("statement", "`pate student fit` leaves in public/student of a run, got missing='.*privacy.txt'"),
+        (
+            "statement",
+            "`pate student fit` leaves in public/student of a run, got missing='.*privacy.txt'",
+        ),
         ("json", "Expected JSON in .*model.json"),
     ],
 )
-def test_a_folder_that_is_not_whole(finished: Path, tmp_path: Path, what: str, message: str) -> None:
+def test_a_folder_that_is_not_whole(
+    finished: Path, tmp_path: Path, what: str, message: str
+) -> None:
     folder = tmp_path / "model"
     shutil.copytree(finished / "public" / "student" / "model", folder)
     broken(folder, what)
@@ -482,12 +562,22 @@ def malicious() -> dict[str, dict[str, Any]]:
         "a class": "evil_module.Network",
         "a module": from_elsewhere("evil_module.network", depth=3),
         "a download": fetched,
-        "Lightning's reader": from_elsewhere("lightning_fabric.utilities.cloud_io._load", path_or_url=url),
+        "Lightning's reader": from_elsewhere(
+            "lightning_fabric.utilities.cloud_io._load", path_or_url=url
+        ),
         "torch's reader": from_elsewhere("torch.load", f="evil.pt", weights_only=False),
-        "a way through torchvision": from_elsewhere("torchvision.models.resnet.torch.hub.load", repo_or_dir="a/b"),
-        "a way through pate": from_elsewhere("pate.models._networks.torch.load", f="evil.pt", weights_only=False),
-        "a class of pate that is no network": from_elsewhere("pate.data.PythonFile", path="evil_module.py", name="x"),
-        "a network of pate that is none of pate.models": from_elsewhere("pate.student._module.Student", network=own),
+        "a way through torchvision": from_elsewhere(
+            "torchvision.models.resnet.torch.hub.load", repo_or_dir="a/b"
+        ),
+        "a way through pate": from_elsewhere(
+            "pate.models._networks.torch.load", f="evil.pt", weights_only=False
+        ),
+        "a class of pate that is no network": from_elsewhere(
+            "pate.data.PythonFile", path="evil_module.py", name="x"
+        ),
+        "a network of pate that is none of pate.models": from_elsewhere(
+            "pate.student._module.Student", network=own
+        ),
         "a function of torchvision that makes none": from_elsewhere(
             "torchvision.models.get_weight", name="evil_module"
         ),
@@ -498,7 +588,9 @@ def malicious() -> dict[str, dict[str, Any]]:
             factory, name="torchvision.models.resnet18", settings={"norm_layer": own}
         ),
         "weights of a factory": from_elsewhere(
-            factory, name="torchvision.models.resnet18", settings={"weights": "DEFAULT", "num_classes": 4}
+            factory,
+            name="torchvision.models.resnet18",
+            settings={"weights": "DEFAULT", "num_classes": 4},
         ),
         "weights by an old name": from_elsewhere(
             factory, name="torchvision.models.resnet18", settings={"pretrained": True}
@@ -509,7 +601,9 @@ def malicious() -> dict[str, dict[str, Any]]:
         "a file of weights": from_elsewhere("pate.models.ResNet50", weights="evil.pt"),
         # a configuration reads texts as YAML, files and class paths
         "a text": from_elsewhere("pate.models.MLP", hidden="evil_module.network"),
-        "a text of YAML": from_elsewhere(transforms, transforms="[{class_path: evil_module.network}]"),
+        "a text of YAML": from_elsewhere(
+            transforms, transforms="[{class_path: evil_module.network}]"
+        ),
         "a file's name": "evil.yaml",
         "not even a path": {"class_path": ["evil_module.network"]},
     }
@@ -517,10 +611,14 @@ def malicious() -> dict[str, dict[str, Any]]:
         "a map": own,
         "a transform": from_elsewhere(transforms, transforms=[own]),
         "a transform of transforms": from_elsewhere(
-            transforms, transforms=[from_elsewhere("torchvision.transforms.v2.Compose", transforms=[own])]
+            transforms,
+            transforms=[from_elsewhere("torchvision.transforms.v2.Compose", transforms=[own])],
         ),
         "a transform's argument": from_elsewhere(
-            transforms, transforms=[from_elsewhere("torchvision.transforms.v2.Lambda", lambd="evil_module.network")]
+            transforms,
+            transforms=[
+                from_elsewhere("torchvision.transforms.v2.Lambda", lambd="evil_module.network")
+            ],
         ),
         "a map's backbone": fetched,
     }
@@ -530,8 +628,11 @@ def malicious() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("what", list(malicious()))
-def test_a_folder_is_data(finished: Path, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that it names is imported, called or fetched, but for networks and transforms of pate and torchvision."""
+def test_a_folder_is_data(
+    finished: Path, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that it names is imported, called or fetched, but for networks and transforms of pate
+    and torchvision."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
     shutil.copytree(finished / "public" / "student" / "model", folder)
     (tmp_path / "evil_module.py").write_text(_EVIL.format(marker=str(marker)))
@@ -549,7 +650,9 @@ def test_a_folder_is_data(finished: Path, tmp_path: Path, what: str, monkeypatch
     said = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(said | malicious()[what]))
     # a text stays a text: only where it is called does it turn out to be none that can be
-    with pytest.raises(TypeError if "argument" in what and "transform" in what else ValueError) as refused:
+    with pytest.raises(
+        TypeError if "argument" in what and "transform" in what else ValueError
+    ) as refused:
         load_student(folder).predict(np.zeros((3, 6)))
     assert refused.type is TypeError or re.fullmatch("Expected .*", str(refused.value))
     assert not marker.exists() and "evil_module" not in sys.modules
@@ -565,7 +668,9 @@ class Evil:
         return Path(self.marker).touch, ()
 
 
-def test_what_is_trusted_runs(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_trusted_runs(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The control: the same folder leaves its mark, on the command line too."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
     shutil.copytree(finished / "public" / "student" / "model", folder)
@@ -574,8 +679,21 @@ def test_what_is_trusted_runs(finished: Path, tmp_path: Path, monkeypatch: pytes
     said = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(said | {"network": "evil_module.network"}))
     np.savez(tmp_path / "new.npz", X=np.zeros((3, 6)))
-    words = ["predict", str(folder), str(tmp_path / "new.npz"), "--output", str(tmp_path / "out.csv")]
-    export = ["export", str(folder), "--format", "torch.export", "--output", str(tmp_path / "out.pt2")]
+    words = [
+        "predict",
+        str(folder),
+        str(tmp_path / "new.npz"),
+        "--output",
+        str(tmp_path / "out.csv"),
+    ]
+    export = [
+        "export",
+        str(folder),
+        "--format",
+        "torch.export",
+        "--output",
+        str(tmp_path / "out.pt2"),
+    ]
     for command in (words, export):
         assert cli.main(command) == 2 and not marker.exists()
     monkeypatch.delitem(sys.modules, "evil_module", raising=False)
@@ -591,7 +709,9 @@ def test_what_is_trusted_runs(finished: Path, tmp_path: Path, monkeypatch: pytes
         "torchvision.models.resnet18",
         {"class_path": "torchvision.models.resnet.resnet18", "init_args": {}},
         "torchvision.models.mobilenetv3.mobilenet_v3_small",
-        from_elsewhere("pate.models.Factory", name="torchvision.models.resnet18", settings={"weights": None}),
+        from_elsewhere(
+            "pate.models.Factory", name="torchvision.models.resnet18", settings={"weights": None}
+        ),
         from_elsewhere("pate.models._networks.ResNet8", width=8),
         from_elsewhere("pate.models.SmallCNN", widths=[8, 16], groups=4),
     ],
@@ -602,7 +722,9 @@ def test_networks_of_pate_and_torchvision_need_no_trust(settings: Any) -> None:
 
 
 def test_no_folder_and_no_device(finished: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the model/ that `pate student fit` leaves in public/student of a run"):
+    with pytest.raises(
+        ValueError, match="the model/ that `pate student fit` leaves in public/student of a run"
+    ):
         load_student(tmp_path)
     with pytest.raises(ValueError, match="a device of this machine, got device='abacus'"):
         load_student(finished / "public" / "student" / "model", device="abacus")
@@ -627,14 +749,22 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_transforms_go_along(faces: Path, tmp_path: Path) -> None:
     nearest = v2.Resize(6, interpolation=v2.InterpolationMode.NEAREST)
-    transforms = [v2.CenterCrop(8), v2.Grayscale(), v2.Normalize([0.5], [0.25]), v2.Compose([nearest])]
+    transforms = [
+        v2.CenterCrop(8),
+        v2.Grayscale(),
+        v2.Normalize([0.5], [0.25]),
+        v2.Compose([nearest]),
+    ]
     source = CelebA(faces, size=12, features=PictureTransforms(transforms))
     student = student_on(source, models.Linear)
     away = carried(tmp_path / "run", student, "pate.models.Linear", source)
     found = away.predict_proba(pictures_of(faces))
     assert np.abs(found - answers_in_run(student, source)).max() < 1e-6 and np.ptp(found) > 0.1
     again = away.settings["features"]["init_args"]["transforms"]
-    assert again[0] == {"class_path": "torchvision.transforms.v2.CenterCrop", "init_args": {"size": [8, 8]}}
+    assert again[0] == {
+        "class_path": "torchvision.transforms.v2.CenterCrop",
+        "init_args": {"size": [8, 8]},
+    }
     export_student(away, tmp_path / "student.pt2", format="torch.export")
     program = torch.export.load(tmp_path / "student.pt2").module()
     pictures = torch.from_numpy(raw(source)[:5] * 255).round().to(torch.uint8)
@@ -645,7 +775,9 @@ class PairMean(nn.Module):
     """The mean of the first two pictures where there are several: not the same for a batch."""
 
     def forward(self, picture: Tensor) -> Tensor:
-        return picture if picture.dim() == 3 else picture[:2].mean(0, keepdim=True).expand_as(picture)
+        return (
+            picture if picture.dim() == 3 else picture[:2].mean(0, keepdim=True).expand_as(picture)
+        )
 
 
 @pytest.mark.parametrize(
@@ -656,7 +788,9 @@ class PairMean(nn.Module):
         (nn.Conv2d(3, 3, 1), "Conv2d with attributes named as its arguments"),
     ],
 )
-def test_transforms_that_cannot_go_along_stay(transform: nn.Module, reason: str, faces: Path, tmp_path: Path) -> None:
+def test_transforms_that_cannot_go_along_stay(
+    transform: nn.Module, reason: str, faces: Path, tmp_path: Path
+) -> None:
     source = CelebA(faces, size=8, features=PictureTransforms([transform]))
     with pytest.raises(ValueError, match=reason):
         carried(tmp_path / "run", student_on(source, models.Linear), "pate.models.Linear", source)

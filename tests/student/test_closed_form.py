@@ -46,7 +46,11 @@ def student_of_run(root: Path) -> LinearStudent:
     public = StudentData(root).source.records(Role.PUBLIC)
     features = np.asarray(public.features[rows_of(found.ids, public.ids)], dtype=np.float64)
     release = Release(
-        found.labels, found.mask, noisy_counts=found.noisy_counts, noise_std=found.noise_std, linear=found.linear
+        found.labels,
+        found.mask,
+        noisy_counts=found.noisy_counts,
+        noise_std=found.noise_std,
+        linear=found.linear,
     )
     return student_of(release, features, found.num_teachers)
 
@@ -143,7 +147,9 @@ def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
     # other networks learn from what probabilities can be
     targets = np.concatenate([targets.numpy() for _, targets, _ in data.train_dataloader()])
     assert targets.min() == 0 and targets.max() == 1
-    other = Student(MLP, fit="descent", noise_std=data.noise_std, constants=data.constants, **shapes)
+    other = Student(
+        MLP, fit="descent", noise_std=data.noise_std, constants=data.constants, **shapes
+    )
     data.hold_out(0.2)
     trainer(1).fit(other, data)
     assert torch.isfinite(other(torch.from_numpy(features))).all()
@@ -152,7 +158,9 @@ def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
 def test_the_true_labels_take_the_same_way(finished: Path) -> None:
     data = StudentData(finished, labels="truth")
     assert data.noise_std is None
-    found = Student(Linear, input_shape=data.input_shape, label_names=data.label_names, constants=data.constants)
+    found = Student(
+        Linear, input_shape=data.input_shape, label_names=data.label_names, constants=data.constants
+    )
     trainer().fit(found, data)
     public = data.source.records(Role.PUBLIC)
     rows = rows_of(ReleasedLabels.load(finished).ids, public.ids)
@@ -167,11 +175,15 @@ def test_the_true_labels_take_the_same_way(finished: Path) -> None:
 def test_many_features_and_labels_that_nobody_has() -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((300, 2048)).astype(np.float32)
-    labels = np.stack((features[:, 0] > 0, features[:, 1] > 9, features[:, 2] > 0), axis=1).astype(np.float32)
+    labels = np.stack((features[:, 0] > 0, features[:, 1] > 9, features[:, 2] > 0), axis=1).astype(
+        np.float32
+    )
     features[:, 0] *= 30
     mask = np.ones(labels.shape, dtype=np.float32)
     mask[:, 2] = 0
-    loader = DataLoader(TensorDataset(*map(torch.from_numpy, (features, labels, mask))), batch_size=64)
+    loader = DataLoader(
+        TensorDataset(*map(torch.from_numpy, (features, labels, mask))), batch_size=64
+    )
     found = Student(Linear, input_shape=(2048,), label_names=("a", "b", "c"))
     trainer(50).fit(found, loader, loader)
     assert found.trainer.current_epoch == 1
@@ -226,7 +238,9 @@ def test_no_closed_form_is_told(network: Any, more: dict[str, Any]) -> None:
         Student(network, input_shape=(5,), label_names=("a", "b"), fit="closed_form", **more)
 
 
-def test_nothing_is_held_out_to_be_validated(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_held_out_to_be_validated(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["student", "validate", "--run", str(copied)]) == 2
     assert "the closed form learns from all released labels" in capsys.readouterr().err
 

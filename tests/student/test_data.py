@@ -25,7 +25,9 @@ def test_released_labels_and_nothing_else(finished: Path) -> None:
     public = data.source.records(Role.PUBLIC)
     position = {row.tobytes(): i for i, row in enumerate(np.asarray(public.features))}
     of_id = dict(zip(released.ids, released.labels, strict=True))
-    for features, labels, mask in zip(*(np.concatenate(pair) for pair in zip(train, val, strict=True)), strict=True):
+    for features, labels, mask in zip(
+        *(np.concatenate(pair) for pair in zip(train, val, strict=True)), strict=True
+    ):
         assert (of_id[public.ids[position[features.tobytes()]]] == labels).all()
         assert mask.all()
 

@@ -16,7 +16,8 @@ def expected_f1(probabilities: np.ndarray, given: np.ndarray) -> float:
 def best_f1(probabilities: np.ndarray) -> float:
     """The largest expected F1 of any decisions on samples with probabilities [N]."""
     return max(
-        expected_f1(probabilities, np.array(given)) for given in product((False, True), repeat=probabilities.size)
+        expected_f1(probabilities, np.array(given))
+        for given in product((False, True), repeat=probabilities.size)
     )
 
 
@@ -32,7 +33,9 @@ def test_no_decisions_have_a_larger_expected_f1(seed: int) -> None:
         # a cut that is planted elsewhere is no better, and one far away is worse
         assert expected_f1(column, column > 0.999) < best_f1(column)
     assert len(set(micro.tolist())) == 1
-    assert expected_f1(probabilities, probabilities > micro) == pytest.approx(best_f1(probabilities.ravel()))
+    assert expected_f1(probabilities, probabilities > micro) == pytest.approx(
+        best_f1(probabilities.ravel())
+    )
     assert micro[0] == pytest.approx(best_f1(probabilities.ravel()) / 2)
 
 
@@ -59,4 +62,8 @@ def test_cuts_serve_what_they_are_named_after() -> None:
         for purpose, row in zip(PURPOSES, cuts_of(probabilities), strict=True)
     }
     for served in PURPOSES:
-        assert all(at_cut[served][served] > at_cut[other][served] + 0.005 for other in PURPOSES if other != served)
+        assert all(
+            at_cut[served][served] > at_cut[other][served] + 0.005
+            for other in PURPOSES
+            if other != served
+        )

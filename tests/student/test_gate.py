@@ -1,4 +1,5 @@
-"""Networks trained by descent are kept where held-out samples say so, and answer a constant where they gain nothing."""
+"""Networks trained by descent are kept where held-out samples say so, and answer a constant where
+they gain nothing."""
 
 import json
 from pathlib import Path
@@ -24,9 +25,14 @@ Loader = DataLoader[tuple[Tensor, ...]]
 
 
 def loaders(features: np.ndarray, targets: np.ndarray, held: int) -> tuple[Loader, Loader]:
-    parts = [torch.tensor(part, dtype=torch.float32) for part in (features, targets, np.ones(targets.shape))]
+    parts = [
+        torch.tensor(part, dtype=torch.float32)
+        for part in (features, targets, np.ones(targets.shape))
+    ]
     train, val = ([part[rows] for part in parts] for rows in (slice(held, None), slice(held)))
-    return DataLoader(TensorDataset(*train), batch_size=64), DataLoader(TensorDataset(*val), batch_size=64)
+    return DataLoader(TensorDataset(*train), batch_size=64), DataLoader(
+        TensorDataset(*val), batch_size=64
+    )
 
 
 def trained(features: np.ndarray, targets: np.ndarray, held: int = 100, epochs: int = 8) -> Student:
@@ -94,7 +100,9 @@ def test_noise_alone_departs_rarely() -> None:
 def test_what_departs_is_in_the_checkpoint() -> None:
     generator = np.random.default_rng(1)
     features = generator.standard_normal((300, 5)).astype(np.float32)
-    found = trained(features, np.stack((features[:, 0] > 0, generator.random(300) < 0.3), axis=1).astype(float))
+    found = trained(
+        features, np.stack((features[:, 0] > 0, generator.random(300) < 0.3), axis=1).astype(float)
+    )
     state = found.state_dict()
     again = Student(MLP, input_shape=(5,), label_names=("a", "b"))
     again.load_state_dict(state)
@@ -104,48 +112,88 @@ def test_what_departs_is_in_the_checkpoint() -> None:
 def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((300, 5)).astype(np.float32)
-    found = trained(features, (generator.random((300, 3)) < [0.1, 0.2, 0.6]).astype(float), epochs=2)
+    found = trained(
+        features, (generator.random((300, 3)) < [0.1, 0.2, 0.6]).astype(float), epochs=2
+    )
     with torch.no_grad():
-        held_out, learned_from = (found.eval()(torch.from_numpy(part)).sigmoid() for part in np.split(features, [100]))
+        held_out, learned_from = (
+            found.eval()(torch.from_numpy(part)).sigmoid() for part in np.split(features, [100])
+        )
     np.testing.assert_allclose(found.state_dict()["cuts"], cuts_of(held_out), rtol=1e-6)
     assert np.abs(cuts_of(learned_from) - cuts_of(held_out)).max() > 1e-4
 
 
-def test_without_held_out_samples_there_is_nothing_to_cut_by(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_held_out_samples_there_is_nothing_to_cut_by(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = fit_words(copied, "--model.network=models.MLP", "--data.val_fraction=0", "--overwrite")
     assert cli.main([*words, "--optimize=macro_f1"]) == 2
     said = capsys.readouterr().err
-    assert "Expected held-out samples to choose cuts for macro_f1 by, --data.val_fraction > 0, got held_out=0" in said
+    assert (
+        "Expected held-out samples to choose cuts for macro_f1 by, --data.val_fraction > 0, got held_out=0"
+        in said
+    )
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
 
 
-MLP_WORDS = ("--model.network=models.MLP", "--data.val_fraction=0.3", "--data.batch_size=32", "--trainer.max_epochs=60")
+MLP_WORDS = (
+    "--model.network=models.MLP",
+    "--data.val_fraction=0.3",
+    "--data.batch_size=32",
+    "--trainer.max_epochs=60",
+)
 
 
 def fit_words(root: Path, *more: str) -> list[str]:
-    return ["student", "fit", "--config", str(root / "public" / "student_fit.yaml"), "--run", str(root), *more]
+    return [
+        "student",
+        "fit",
+        "--config",
+        str(root / "public" / "student_fit.yaml"),
+        "--run",
+        str(root),
+        *more,
+    ]
 
 
 @pytest.mark.slow
-def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", "--optimize=macro_f1", "--overwrite")
+def test_the_checkpoint_of_the_lowest_loss_is_kept(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = fit_words(
+        copied,
+        *MLP_WORDS,
+        "--model.optimizer.init_args.lr=0.3",
+        "--optimize=macro_f1",
+        "--overwrite",
+    )
     assert cli.main(words) == 0
     folder = copied / "public" / "student"
-    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last"))
+    best, last = (
+        torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last")
+    )
     assert last["epoch"] == best["epoch"] + 10 < 59  # a patience of ten epochs
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
     assert cli.main(["student", "predict", "--run", str(copied)]) == 0
-    parts = StudentCLI(["test", "--config", str(copied / "public" / "student_fit.yaml"), f"--run={copied}"])
+    parts = StudentCLI(
+        ["test", "--config", str(copied / "public" / "student_fit.yaml"), f"--run={copied}"]
+    )
     parts.model.load_state_dict(best["state_dict"])
     batches = [batch[0] for batch in parts.datamodule.test_dataloader()]
     with torch.no_grad():
-        expected = torch.cat([parts.model.eval()(features) for features in batches]).sigmoid().numpy()
+        expected = (
+            torch.cat([parts.model.eval()(features) for features in batches]).sigmoid().numpy()
+        )
     with np.load(folder / "predictions.npz") as archive:
         np.testing.assert_allclose(archive["probabilities"], expected, atol=1e-6)
-        away = archive["labels"], archive["probabilities"] > pate.load_student(folder / "model").module.cuts.numpy()
+        away = (
+            archive["labels"],
+            archive["probabilities"] > pate.load_student(folder / "model").module.cuts.numpy(),
+        )
     np.testing.assert_array_equal(*away)
     np.testing.assert_array_equal(
-        json.loads((folder / "model" / "model.json").read_text())["cuts"], best["state_dict"]["cuts"][1]
+        json.loads((folder / "model" / "model.json").read_text())["cuts"],
+        best["state_dict"]["cuts"][1],
     )
     assert (best["state_dict"]["cuts"] != last["state_dict"]["cuts"]).any()
 
@@ -153,15 +201,27 @@ def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.
 @pytest.mark.slow
 def test_early_stopping_of_ones_own_takes_its_place(copied: Path) -> None:
     own = '--trainer.callbacks=[{"class_path":"EarlyStopping","init_args":{"monitor":"val_loss","patience":2}}]'
-    assert cli.main(fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", own, "--overwrite")) == 0
+    assert (
+        cli.main(
+            fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", own, "--overwrite")
+        )
+        == 0
+    )
     folder = copied / "public" / "student"
-    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last"))
+    best, last = (
+        torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last")
+    )
     assert last["epoch"] == best["epoch"] + 2
 
 
 @pytest.mark.slow
 def test_without_held_out_samples_the_last_network_answers(copied: Path) -> None:
-    words = ("--model.network=models.MLP", "--data.val_fraction=0", "--trainer.max_epochs=2", "--overwrite")
+    words = (
+        "--model.network=models.MLP",
+        "--data.val_fraction=0",
+        "--trainer.max_epochs=2",
+        "--overwrite",
+    )
     assert cli.main(fit_words(copied, *words)) == 0
     folder = copied / "public" / "student"
     assert not (folder / "best.ckpt").exists()

@@ -13,7 +13,9 @@ def by_hand(answers: np.ndarray, truth: np.ndarray) -> dict[str, float]:
         hit = int((answers[:, j] & truth[:, j]).sum())
         f1.append(2 * hit / max(answers[:, j].sum() + truth[:, j].sum(), 1))
         recall = hit / max(truth[:, j].sum(), 1)
-        specificity = ((1 - answers[:, j]) & (1 - truth[:, j])).sum() / max((1 - truth[:, j]).sum(), 1)
+        specificity = ((1 - answers[:, j]) & (1 - truth[:, j])).sum() / max(
+            (1 - truth[:, j]).sum(), 1
+        )
         balanced.append((recall + specificity) / 2)
     hit = int((answers & truth).sum())
     return {
@@ -37,7 +39,9 @@ def test_figures_are_those_computed_by_hand(num_labels: int) -> None:
             assert found[name] == pytest.approx(value, abs=1e-6), name
         for other in PURPOSES:
             again = evaluate(probabilities, truth, NAMES[:num_labels], cuts=cuts, optimize=other)
-            assert again["at_cut"][optimize] == pytest.approx({name: expected[name] for name in PURPOSES})
+            assert again["at_cut"][optimize] == pytest.approx(
+                {name: expected[name] for name in PURPOSES}
+            )
             assert again["mAP"] == found["mAP"]
     assert set(found["per_label"]) == set(NAMES[:num_labels])
     assert found["per_label"]["a"]["f1"] <= found["per_label"][NAMES[num_labels - 1]]["f1"]
@@ -45,7 +49,9 @@ def test_figures_are_those_computed_by_hand(num_labels: int) -> None:
 
 def test_average_precision_of_a_perfect_and_a_blind_ranking() -> None:
     truth = np.array([[1, 0, 0]] * 20 + [[0, 1, 1]] * 60, dtype=np.uint8)
-    perfect = evaluate(truth * 0.8 + 0.1, truth, NAMES, cuts=np.full((3, 3), 0.5), optimize="accuracy")
+    perfect = evaluate(
+        truth * 0.8 + 0.1, truth, NAMES, cuts=np.full((3, 3), 0.5), optimize="accuracy"
+    )
     blind = evaluate_constant(np.full(3, 0.3), truth, NAMES, optimize="accuracy")
     assert perfect["mAP"] == pytest.approx(1, abs=1e-6)
     assert blind["mAP"] == pytest.approx((20 + 60 + 60) / 240, abs=1e-6)
@@ -59,7 +65,8 @@ def test_a_rare_label_weighs_as_much_as_a_common_one() -> None:
     assert found["accuracy"] == pytest.approx(0.94)
     assert found["balanced_accuracy"] == pytest.approx(0.5)
     assert found["macro_f1"] < 0.5 < found["micro_f1"]
-    # the best constant answers for F1 give every label, and the labels whose share is above half of what that reaches
+    # the best constant answers for F1 give every label, and the labels whose share is above half of
+    # what that reaches
     assert found["at_cut"]["macro_f1"]["macro_f1"] == pytest.approx((0.04 / 1.02 + 1.8 / 1.9) / 2)
     assert found["at_cut"]["micro_f1"]["micro_f1"] == pytest.approx(180 / 192)
 
@@ -68,4 +75,7 @@ def test_labels_without_positives_are_zeros_not_nan() -> None:
     truth = np.zeros((10, 3), dtype=np.uint8)
     for shares in (np.full(3, 0.1), np.zeros(3)):
         found = evaluate_constant(shares, truth, NAMES, optimize="macro_f1")
-        assert all(np.isfinite(found[name]) for name in ("macro_f1", "micro_f1", "mAP", "balanced_accuracy"))
+        assert all(
+            np.isfinite(found[name])
+            for name in ("macro_f1", "micro_f1", "mAP", "balanced_accuracy")
+        )

@@ -41,7 +41,9 @@ def test_initial_weights_depend_on_the_seed_alone() -> None:
 
 @pytest.mark.slow
 def test_learns_and_reports() -> None:
-    student = Student(MLP, lambda p: torch.optim.Adam(p, lr=0.1), input_shape=(5,), label_names=NAMES)
+    student = Student(
+        MLP, lambda p: torch.optim.Adam(p, lr=0.1), input_shape=(5,), label_names=NAMES
+    )
     loader = DataLoader(TensorDataset(*batch(200)), batch_size=20)
     trainer = pl.Trainer(
         max_epochs=5,

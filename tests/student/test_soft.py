@@ -19,7 +19,8 @@ from pate.student._targets import targets_of
 
 @pytest.fixture
 def soft_run(copied: Path) -> Path:
-    """A copy of the finished run in which noisy counts were released, and half of the queries were not answered."""
+    """A copy of the finished run in which noisy counts were released, and half of the queries were
+    not answered."""
     released = ReleasedLabels.load(copied)
     generator = np.random.default_rng(0)
     mask = np.repeat(generator.random(len(released.ids)) < 0.5, 4).reshape(-1, 4)
@@ -111,7 +112,9 @@ def test_pseudo_labels_teach_where_nothing_was_released() -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(64, 5, generator=generator)
     mask = torch.zeros(64, 2)
-    student = Student(Linear, input_shape=(5,), label_names=("a", "b"), pseudo_confidence=0.6, average_decay=0.9)
+    student = Student(
+        Linear, input_shape=(5,), label_names=("a", "b"), pseudo_confidence=0.6, average_decay=0.9
+    )
     student.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
     blank = (features, torch.zeros(64, 2), mask)
     loss = student.training_step(blank, 0)
@@ -143,7 +146,13 @@ def test_the_average_follows_the_network(soft_run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"pseudo_confidence": 0.4}, {"pseudo_confidence": 1.0}, {"average_decay": 1.0}, {"pseudo_weight": 0.0}]
+    "wrong",
+    [
+        {"pseudo_confidence": 0.4},
+        {"pseudo_confidence": 1.0},
+        {"average_decay": 1.0},
+        {"pseudo_weight": 0.0},
+    ],
 )
 def test_bad_settings_raise(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):

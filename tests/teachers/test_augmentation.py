@@ -26,7 +26,9 @@ def pictures(num: int = 60) -> Records:
     generator = np.random.default_rng(0)
     features = generator.random((num, 3, 8, 8), dtype=np.float32)
     labels = generator.integers(0, 2, size=(num, 4), dtype=np.uint8)
-    return Records(features=ArrayFeatures(features), labels=labels, ids=np.char.mod("%03d", np.arange(num)))
+    return Records(
+        features=ArrayFeatures(features), labels=labels, ids=np.char.mod("%03d", np.arange(num))
+    )
 
 
 def batches(data: Records, teachers: range, steps: range, **changes: Any) -> list[np.ndarray]:
@@ -58,14 +60,23 @@ def test_pictures_are_altered_one_by_one_and_nothing_else_is_drawn() -> None:
     assert len({each.numpy().tobytes() for each in first}) > 4
     assert torch.equal(first, augmented(same, AUGMENT, 0, 1, 2))
     assert not torch.equal(first, augmented(same, AUGMENT, 0, 1, 3))
-    with pytest.raises(ValueError, match=r"leaves pictures in shape \(3, 8, 8\), got shape=\(3, 4, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"leaves pictures in shape \(3, 8, 8\), got shape=\(3, 4, 4\)"
+    ):
         augmented(same, [v2.Resize(4)], 0)
 
 
 def small(**changes: Any) -> TeacherPlan:
     network = partial(pate.models.SmallCNN, widths=(4,), groups=2)
     return plan(
-        **{"network": network, "augment": AUGMENT, "num_teachers": 3, "num_steps": 6, "chunk_size": 3} | changes
+        **{
+            "network": network,
+            "augment": AUGMENT,
+            "num_teachers": 3,
+            "num_steps": 6,
+            "chunk_size": 3,
+        }
+        | changes
     )
 
 
@@ -95,32 +106,64 @@ def test_a_student_of_altered_pictures() -> None:
     assert not student.closed_form and student.hparams.get("augment") is None
     with pytest.raises(ValueError, match="fit=descent for a student that augments its pictures"):
         Student(pate.models.Linear, input_shape=(3, 8, 8), label_names=("a", "b"), augment=AUGMENT)
-    with pytest.raises(ValueError, match=r"records of shape \[channels, height, width\] for augment.*shape=\(64,\)"):
+    with pytest.raises(
+        ValueError, match=r"records of shape \[channels, height, width\] for augment.*shape=\(64,\)"
+    ):
         Student(network, input_shape=(64,), label_names=("a", "b"), augment=AUGMENT)
 
 
 @pytest.mark.slow
-def test_augmentation_by_command(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_augmentation_by_command(
+    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Once for teachers, which remember it, and twice for a student, who ends the same."""
-    words = json.dumps([{"class_path": f"torchvision.transforms.v2.{name}"} for name in ("RandomHorizontalFlip",)])
+    words = json.dumps(
+        [{"class_path": f"torchvision.transforms.v2.{name}"} for name in ("RandomHorizontalFlip",)]
+    )
     network = ["network=pate.models.SmallCNN", "network.widths=[8]"]
     place = {"root": str(faces), "size": 8, "labels": ["Smiling", "Male"]}
     described: dict[str, Any] = {"class_path": "CelebA", "init_args": place}
-    small = ["--num_teachers=4", "--num_steps=2", "--batch_size=4", f"--data={json.dumps(described)}"]
+    small = [
+        "--num_teachers=4",
+        "--num_steps=2",
+        "--batch_size=4",
+        f"--data={json.dumps(described)}",
+    ]
     run = [f"--run={tmp_path / 'run'}"]
     fit = ["teachers", "fit", *small, *(f"--{each}" for each in network)]
     assert cli.main([*fit, f"--augment={words}", *run]) == 0
     assert cli.main([*fit, *run]) == 2
     assert "augment=None (was" in capsys.readouterr().err
-    described["init_args"]["features"] = {"class_path": "PublicPCA", "init_args": {"num_components": 4}}
-    flat = [*fit[:-3], f"--data={json.dumps(described)}", "--network=pate.models.Linear", f"--augment={words}"]
+    described["init_args"]["features"] = {
+        "class_path": "PublicPCA",
+        "init_args": {"num_components": 4},
+    }
+    flat = [
+        *fit[:-3],
+        f"--data={json.dumps(described)}",
+        "--network=pate.models.Linear",
+        f"--augment={words}",
+    ]
     assert cli.main([*flat, f"--run={tmp_path / 'flat'}"]) == 2
     assert "records of shape [channels, height, width] for augment" in capsys.readouterr().err
     assert not (tmp_path / "flat").exists()
     assert cli.main(["teachers", "vote", *run]) == 0
-    assert cli.main(["label", "--aggregator=NoisyVotes", "--target_epsilon=1e5", "--delta=1e-6", *run]) == 0
-    student = ["student", "fit", *(f"--model.{each}" for each in network), f"--model.augment={words}", "--overwrite"]
-    quiet = ["--trainer.max_epochs=2", "--trainer.log_every_n_steps=1", "--trainer.enable_progress_bar=false"]
+    assert (
+        cli.main(["label", "--aggregator=NoisyVotes", "--target_epsilon=1e5", "--delta=1e-6", *run])
+        == 0
+    )
+    student = [
+        "student",
+        "fit",
+        *(f"--model.{each}" for each in network),
+        f"--model.augment={words}",
+        "--overwrite",
+    ]
+    quiet = [
+        "--trainer.max_epochs=2",
+        "--trainer.log_every_n_steps=1",
+        "--trainer.enable_progress_bar=false",
+    ]
     weights = []
     for _ in range(2):
         assert cli.main([*student, *quiet, *run]) == 0

@@ -17,7 +17,10 @@ def test_batches_go_through_the_partition_in_passes() -> None:
 @pytest.mark.parametrize("size", [1, 3, 4, 7, 100])
 def test_later_steps_do_not_depend_on_where_one_starts(size: int) -> None:
     whole = draw_batches(size, seed=1, teacher=0, steps=range(20), batch_size=4)
-    parts = [draw_batches(size, seed=1, teacher=0, steps=range(i, i + 5), batch_size=4) for i in range(0, 20, 5)]
+    parts = [
+        draw_batches(size, seed=1, teacher=0, steps=range(i, i + 5), batch_size=4)
+        for i in range(0, 20, 5)
+    ]
     assert (np.concatenate(parts) == whole).all()
 
 
@@ -30,7 +33,12 @@ def test_orders_depend_on_seed_and_teacher() -> None:
 def test_a_chunk_s_batches_are_those_of_its_teachers() -> None:
     ids = np.arange(10).astype(str)
     features = np.arange(10, dtype=np.float32)[:, None] + 1
-    records = Records(features=ArrayFeatures(features), labels=np.ones((10, 2), dtype=np.uint8), ids=ids, groups=ids)
+    records = Records(
+        features=ArrayFeatures(features),
+        labels=np.ones((10, 2), dtype=np.uint8),
+        ids=ids,
+        groups=ids,
+    )
     partitions = [np.array([0, 2, 4]), np.array([], dtype=np.int64), np.array([9])]
     data = PartitionedRecords(records, dict(zip(range(5, 8), partitions, strict=True)))
     batches = ChunkBatches(plan(batch_size=2), data, teachers=range(5, 8), steps=range(3))
@@ -47,7 +55,12 @@ def test_a_chunk_s_batches_are_those_of_its_teachers() -> None:
 def test_a_chunk_of_teachers_without_records_sees_zeros_of_the_same_shape() -> None:
     ids = np.arange(4).astype(str)
     pictures = np.ones((4, 3, 5, 6), dtype=np.float32)
-    records = Records(features=ArrayFeatures(pictures), labels=np.ones((4, 2), dtype=np.uint8), ids=ids, groups=None)
+    records = Records(
+        features=ArrayFeatures(pictures),
+        labels=np.ones((4, 2), dtype=np.uint8),
+        ids=ids,
+        groups=None,
+    )
     none = np.array([], dtype=np.int64)
     data = PartitionedRecords(records, {0: none, 1: none, 2: np.array([3])})
     for teachers, first in ((range(2), 0.0), (range(2, 3), 1.0)):

@@ -36,7 +36,8 @@ PARTITIONS = [np.arange(t, 120, NUM_TEACHERS) for t in range(NUM_TEACHERS)]
 
 
 class KilledOnce(Linear):
-    """Kills its process in the middle of training, if nobody did before and it is not ``spared``."""
+    """Kills its process in the middle of training, if nobody did before and it is not
+    ``spared``."""
 
     def __init__(self, shape: Sequence[int], num_labels: int, *, flag: Path, spared: int) -> None:
         super().__init__(shape, num_labels)
@@ -44,7 +45,12 @@ class KilledOnce(Linear):
 
     def forward(self, features: Tensor) -> Tensor:
         self.calls += 1
-        if self.calls == 8 and self.training and os.getpid() != self.spared and not self.flag.exists():
+        if (
+            self.calls == 8
+            and self.training
+            and os.getpid() != self.spared
+            and not self.flag.exists()
+        ):
             self.flag.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
         logits: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
@@ -153,18 +159,32 @@ class LeasedJob(BareJob):
         report(self.num_steps)
 
 
-def train_and_vote(plan: TeacherPlan, execution: Execution, folder: Path) -> tuple[dict[str, bytes], int]:
+def train_and_vote(
+    plan: TeacherPlan, execution: Execution, folder: Path
+) -> tuple[dict[str, bytes], int]:
     """Return the files of teachers and votes by name, and how many steps were reported."""
     data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
     told: list[int] = []
     names = folder.with_name(f"{folder.name}_processes")
     names.mkdir()
-    run_jobs(NumberedJob(plan=plan, data=data, folder=folder, names=names), plan.chunks(), execution, told.append)
+    run_jobs(
+        NumberedJob(plan=plan, data=data, folder=folder, names=names),
+        plan.chunks(),
+        execution,
+        told.append,
+    )
     store, samples = VoteStore(folder / "votes"), data.records.features
-    vote = SentVoteJob(plan=plan, teachers_folder=folder, samples=samples, num_labels=4, store=store)
+    vote = SentVoteJob(
+        plan=plan, teachers_folder=folder, samples=samples, num_labels=4, store=store
+    )
     run_jobs(vote, plan.chunks(), execution, told.append)
-    # a worker that is killed with another one may leave a draft, which the stage clears when all is done
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "flag" and path.name[0] != "."]
+    # a worker that is killed with another one may leave a draft, which the stage clears when all is
+    # done
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "flag" and path.name[0] != "."
+    ]
     return {path.name: path.read_bytes() for path in files}, sum(told)
 
 
@@ -187,7 +207,9 @@ def test_a_worker_is_sent_the_records_of_its_teachers_and_no_others(tmp_path: Pa
     whole = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
     sent = TrainJob(plan=plan(), data=whole, folder=tmp_path).only(range(2, 4))
     assert set(sent.data.rows) == {2, 3} and sum(sent.data.sizes) == 40
-    assert sorted(sent.data.records.ids) == sorted(whole.records.ids[np.concatenate(PARTITIONS[2:4])])
+    assert sorted(sent.data.records.ids) == sorted(
+        whole.records.ids[np.concatenate(PARTITIONS[2:4])]
+    )
 
 
 @pytest.mark.slow
@@ -208,7 +230,9 @@ def nodes() -> Iterator[Any]:
     """A cluster of Ray with two nodes of one processor each."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     try:
         cluster.add_node(num_cpus=1)
         yield cluster
@@ -216,13 +240,17 @@ def nodes() -> Iterator[Any]:
         cluster.shutdown()
 
 
-def train_on_ray(folder: Path, *, num_nodes: int = 1, stuck: str | None = None) -> tuple[dict[str, bytes], set[str]]:
+def train_on_ray(
+    folder: Path, *, num_nodes: int = 1, stuck: str | None = None
+) -> tuple[dict[str, bytes], set[str]]:
     """Return the files of six chunks by name, and the nodes on which they were begun."""
     places = folder.with_name(f"{folder.name}_places")
     places.mkdir()
     data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
     settings = plan(chunk_size=1)
-    job = PlacedJob(plan=settings, data=data, folder=folder, places=places, num_nodes=num_nodes, stuck=stuck)
+    job = PlacedJob(
+        plan=settings, data=data, folder=folder, places=places, num_nodes=num_nodes, stuck=stuck
+    )
     run_jobs(job, settings.chunks(), Execution(executor="ray", workers=2), lambda steps: None)
     return files_of(folder), begun_on(places)
 
@@ -230,7 +258,12 @@ def train_on_ray(folder: Path, *, num_nodes: int = 1, stuck: str | None = None) 
 def train_here(folder: Path) -> dict[str, bytes]:
     settings = plan(chunk_size=1)
     data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
-    run_jobs(TrainJob(plan=settings, data=data, folder=folder), settings.chunks(), Execution(), lambda steps: None)
+    run_jobs(
+        TrainJob(plan=settings, data=data, folder=folder),
+        settings.chunks(),
+        Execution(),
+        lambda steps: None,
+    )
     return files_of(folder)
 
 
@@ -249,14 +282,18 @@ def test_two_nodes_of_ray_leave_the_files_of_one_process(
 
 
 @pytest.mark.slow
-def test_a_cluster_that_nobody_named_is_not_used(nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_nobody_named_is_not_used(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     _, begun = train_on_ray(tmp_path / "ray")
     assert len(begun) == 1 and not begun & {node.node_id for node in nodes.list_all_nodes()}
 
 
 @pytest.mark.slow
-def test_a_node_of_ray_that_is_lost_loses_nothing(nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_of_ray_that_is_lost_loses_nothing(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)
     lost = nodes.add_node(num_cpus=1)
 
@@ -279,7 +316,10 @@ def _die(teachers: range) -> None:
 
 @pytest.mark.slow
 def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"killed 3 times in a row without finishing a chunk; .* 1 chunks are left"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"killed 3 times in a row without finishing a chunk; .* 1 chunks are left",
+    ):
         run_jobs(BareJob(_die, tmp_path), [range(2)], Execution(workers=2), lambda steps: None)
 
 
@@ -323,7 +363,12 @@ def test_the_chunk_of_a_process_that_died_is_taken_over(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", script]).returncode == -9
     assert (tmp_path / "2.lease").read_text().startswith("process ")
     done: list[range] = []
-    run_jobs(LeasedJob(done.append, tmp_path), [range(2), range(2, 4)], Execution(shared=True), lambda steps: None)
+    run_jobs(
+        LeasedJob(done.append, tmp_path),
+        [range(2), range(2, 4)],
+        Execution(shared=True),
+        lambda steps: None,
+    )
     assert done == [range(2), range(2, 4)]
 
 

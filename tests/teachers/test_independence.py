@@ -1,4 +1,5 @@
-"""What stacked teachers could share and do not: batch norm's buffers, dropout, clipping, schedules, losses."""
+"""What stacked teachers could share and do not: batch norm's buffers, dropout, clipping, schedules,
+losses."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -78,15 +79,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
 TOGETHER = ("batch norm and dropout", "clipping", "schedule", "asymmetric loss")
 
 
-# alone, each teacher has a Trainer of its own, and nothing by which settings could let it see others
+# alone, each teacher has a Trainer of its own, and nothing by which settings could let it see
+# others
 @pytest.mark.parametrize(
     ("name", "chunk_size"),
     [
         ("all", 1),
-        *(pytest.param(name, 4, marks=[pytest.mark.slow] if name in TOGETHER else []) for name in SETTINGS),
+        *(
+            pytest.param(name, 4, marks=[pytest.mark.slow] if name in TOGETHER else [])
+            for name in SETTINGS
+        ),
     ],
 )
-def test_one_record_changes_one_teacher_bit_for_bit(name: str, chunk_size: int, tmp_path: Path) -> None:
+def test_one_record_changes_one_teacher_bit_for_bit(
+    name: str, chunk_size: int, tmp_path: Path
+) -> None:
     settings = plan(chunk_size=chunk_size, **SETTINGS[name])
     parts = partitions([30, 25, 0, 35])
     before = train(settings, records(), parts, tmp_path / "a")
@@ -103,7 +110,9 @@ def test_one_record_changes_one_teacher_bit_for_bit(name: str, chunk_size: int, 
 class InFloat64(nn.Module):
     """A network in float64 on features in float32."""
 
-    def __init__(self, factory: Callable[..., nn.Module], shape: Sequence[int], num_labels: int) -> None:
+    def __init__(
+        self, factory: Callable[..., nn.Module], shape: Sequence[int], num_labels: int
+    ) -> None:
         super().__init__()
         self.network = factory(shape, num_labels).double()
 
@@ -121,7 +130,10 @@ def test_chunk_sizes_agree_in_float64(name: str, tmp_path: Path) -> None:
     changes["network"] = partial(InFloat64, network)
     data = records()
     parts = partitions([30, 25, 5, 35])
-    alone, stacked = (train(plan(chunk_size=size, **changes), data, parts, tmp_path / str(size)) for size in (1, 4))
+    alone, stacked = (
+        train(plan(chunk_size=size, **changes), data, parts, tmp_path / str(size))
+        for size in (1, 4)
+    )
     for key, value in alone.items():
         assert value.dtype in (torch.float64, torch.int64)
         assert torch.allclose(value, stacked[key], rtol=0, atol=1e-12)
@@ -130,7 +142,9 @@ def test_chunk_sizes_agree_in_float64(name: str, tmp_path: Path) -> None:
 def test_bfloat16_is_used_and_weights_stay_float32(tmp_path: Path) -> None:
     parts = partitions([30, 25, 5, 35])
     half = train(plan(**SETTINGS["bfloat16"]), records(), parts, tmp_path / "a")
-    full = train(plan(**SETTINGS["bfloat16"] | {"precision": "32-true"}), records(), parts, tmp_path / "b")
+    full = train(
+        plan(**SETTINGS["bfloat16"] | {"precision": "32-true"}), records(), parts, tmp_path / "b"
+    )
     for name, value in half.items():
         assert value.dtype == torch.float32
         assert 0 < (value - full[name]).abs().max() < 0.1
@@ -152,7 +166,12 @@ def test_a_gradient_scaler_lets_stacked_teachers_see_each_other() -> None:
 def test_batch_norm_of_a_teacher_sees_its_own_batches(tmp_path: Path) -> None:
     features = make_arrays(120)["X"]
     features[30:60] += 100
-    state = train(plan(network=NormedMLP, num_steps=40), records(X=features), partitions([30, 30, 30, 30]), tmp_path)
+    state = train(
+        plan(network=NormedMLP, num_steps=40),
+        records(X=features),
+        partitions([30, 30, 30, 30]),
+        tmp_path,
+    )
     assert (state["2.num_batches_tracked"] == 40).all()
     far = state["2.running_mean"].abs().sum(1)
     assert far.argmax() == 1 and far[1] > 5 * far[[0, 2, 3]].max()
@@ -177,7 +196,9 @@ def test_clipping_is_torch_s_per_teacher(factor: float) -> None:
         torch.nn.utils.clip_grad_norm_(alone, 1.0)
         clip_gradients(again, 1.0, stacked=False)
         for expected, plain, parameter in zip(alone, again, stacked, strict=True):
-            assert expected.grad is not None and plain.grad is not None and parameter.grad is not None
+            assert (
+                expected.grad is not None and plain.grad is not None and parameter.grad is not None
+            )
             assert torch.allclose(expected.grad, parameter.grad[teacher], atol=1e-6)
             assert torch.allclose(expected.grad, plain.grad, atol=1e-6)
 
@@ -197,13 +218,17 @@ def test_optimizers_that_work_entry_by_entry(name: str) -> None:
 
 @pytest.mark.parametrize("optimizer", [torch.optim.LBFGS, torch.optim.Adafactor])
 def test_optimizers_that_look_across_teachers(optimizer: Any) -> None:
-    with pytest.raises(ValueError, match=f"works entry by entry, got optimizer='{optimizer.__name__}'"):
+    with pytest.raises(
+        ValueError, match=f"works entry by entry, got optimizer='{optimizer.__name__}'"
+    ):
         plan(optimizer=optimizer)
     plan(optimizer=optimizer, chunk_size=1)
 
 
 def test_more_teachers_than_an_ensemble_can_have() -> None:
-    with pytest.raises(ValueError, match=r"^Expected num_teachers <= 8388608, got num_teachers=8388609$"):
+    with pytest.raises(
+        ValueError, match=r"^Expected num_teachers <= 8388608, got num_teachers=8388609$"
+    ):
         plan(num_teachers=2**23 + 1)
 
 
@@ -215,8 +240,12 @@ def test_more_teachers_than_an_ensemble_can_have() -> None:
         {"scheduler": torch.optim.lr_scheduler.StepLR},
     ],
 )
-def test_optimizers_and_schedulers_that_cannot_be_made_are_one_line(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"^Expected an optimizer, and a scheduler if any, that can be made, got "):
+def test_optimizers_and_schedulers_that_cannot_be_made_are_one_line(
+    changes: dict[str, Any],
+) -> None:
+    with pytest.raises(
+        ValueError, match=r"^Expected an optimizer, and a scheduler if any, that can be made, got "
+    ):
         plan(**changes, chunk_size=1)
 
 
@@ -248,7 +277,9 @@ def test_bad_clip_norms(clip_norm: float) -> None:
         plan(clip_norm=clip_norm)
 
 
-def loss_by_hand(logit: float, label: int, positive: float, negative: float, margin: float) -> float:
+def loss_by_hand(
+    logit: float, label: int, positive: float, negative: float, margin: float
+) -> float:
     p = 1 / (1 + np.exp(-logit))
     if label:
         return float(-((1 - p) ** positive) * np.log(p))
@@ -273,7 +304,9 @@ def test_losses_by_hand(loss: EntryLoss, gammas: tuple[float, float, float]) -> 
         assert found.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
-@pytest.mark.parametrize("loss", [FocalLoss(), FocalLoss(0.0), AsymmetricLoss(), AsymmetricLoss(1.0, 1.0, 0.0)])
+@pytest.mark.parametrize(
+    "loss", [FocalLoss(), FocalLoss(0.0), AsymmetricLoss(), AsymmetricLoss(1.0, 1.0, 0.0)]
+)
 def test_losses_of_extreme_logits_have_finite_gradients(loss: EntryLoss) -> None:
     logits = torch.tensor([-1e4, -100.0, 100.0, 1e4]).repeat(2).requires_grad_()
     loss(logits, torch.tensor([0.0, 1.0]).repeat_interleave(4), torch.tensor(1.0)).sum().backward()  # type: ignore[no-untyped-call]
@@ -281,7 +314,9 @@ def test_losses_of_extreme_logits_have_finite_gradients(loss: EntryLoss) -> None
     assert torch.isfinite(logits.grad).all()
 
 
-@pytest.mark.parametrize("settings", [{"gamma_positive": -1.0}, {"gamma_negative": -1.0}, {"margin": 1.0}])
+@pytest.mark.parametrize(
+    "settings", [{"gamma_positive": -1.0}, {"gamma_negative": -1.0}, {"margin": 1.0}]
+)
 def test_bad_losses(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         AsymmetricLoss(**settings)

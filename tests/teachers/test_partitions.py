@@ -42,16 +42,29 @@ def test_pictures_go_to_one_teacher_each(faces: Path) -> None:
 
 
 def test_rows_of_arrays() -> None:
-    rows = {4: np.array([7, 2]), 5: np.array([], dtype=np.int64), 6: np.array([9]), 7: np.array([0])}
+    rows = {
+        4: np.array([7, 2]),
+        5: np.array([], dtype=np.int64),
+        6: np.array([9]),
+        7: np.array([0]),
+    }
     own = PartitionedRecords(small(), rows).only(range(4, 7))
     assert np.asarray(own.records.features)[:, 0].tolist() == [7, 2, 9]
-    assert own.records.ids.tolist() == ["7", "2", "9"] and own.records.labels.argmax(axis=1).tolist() == [7, 2, 9]
-    assert {teacher: mine.tolist() for teacher, mine in own.rows.items()} == {4: [0, 1], 5: [], 6: [2]}
+    assert own.records.ids.tolist() == ["7", "2", "9"] and own.records.labels.argmax(
+        axis=1
+    ).tolist() == [7, 2, 9]
+    assert {teacher: mine.tolist() for teacher, mine in own.rows.items()} == {
+        4: [0, 1],
+        5: [],
+        6: [2],
+    }
 
 
 def test_groups_stay_together_where_they_are_protected() -> None:
     groups = np.array(["a", "b"])[np.arange(10) % 2]
     whole = PartitionedRecords.by_key(small(groups), plan(unit="group"), bytes(16))
-    assert all(len(set(groups[rows])) <= 1 for rows in whole.rows.values()) and sum(whole.sizes) == 10
+    assert (
+        all(len(set(groups[rows])) <= 1 for rows in whole.rows.values()) and sum(whole.sizes) == 10
+    )
     with pytest.raises(ValueError, match="groups of the private records"):
         PartitionedRecords.by_key(small(), plan(unit="group"), bytes(16))

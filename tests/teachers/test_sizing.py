@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from models import MLP, Linear, SmallCNN
-from pate._disk import expect_disk
+from pate._disk import require_disk
 from pate.teachers import _sizing as sizing
 from pate.teachers._jobs import Execution
 from pate.teachers._sizing import (
@@ -51,7 +51,10 @@ def test_a_chunk_is_halved_until_it_fits() -> None:
     assert fitting_size(settings, (6,), 4, 48, available) == 12
     chosen = choose_size(settings, (6,), 4, available=available)
     assert chosen.chunk_size == 12
-    assert "A chunk of 48 teachers needs about" in chosen.messages[0] and "halved to 12" in chosen.messages[0]
+    assert (
+        "A chunk of 48 teachers needs about" in chosen.messages[0]
+        and "halved to 12" in chosen.messages[0]
+    )
     assert fitting_size(settings, (6,), 4, 48, 0) == 1
     assert choose_size(settings, (6,), 4, available=PLENTY).messages == ()
 
@@ -65,8 +68,12 @@ def test_a_chunk_is_halved_until_it_fits() -> None:
         ({1: 2.0}, 1),  # no time is wasted on a trial of five
     ],
 )
-def test_the_fastest_size_is_chosen(seconds: dict[int, float], expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def taken(plan: Any, shape: Sequence[int], num_labels: int, size: int, *, device: torch.device) -> float:
+def test_the_fastest_size_is_chosen(
+    seconds: dict[int, float], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(
+        plan: Any, shape: Sequence[int], num_labels: int, size: int, *, device: torch.device
+    ) -> float:
         return seconds[size]
 
     monkeypatch.setattr(sizing, "step_seconds", taken)
@@ -75,10 +82,14 @@ def test_the_fastest_size_is_chosen(seconds: dict[int, float], expected: int, mo
     assert chosen.messages[-1] == f"Teachers are trained {expected} at once."
 
 
-def test_sizes_that_do_not_fit_or_are_too_many_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_that_do_not_fit_or_are_too_many_are_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tried: list[int] = []
 
-    def taken(plan: Any, shape: Sequence[int], num_labels: int, size: int, *, device: torch.device) -> float:
+    def taken(
+        plan: Any, shape: Sequence[int], num_labels: int, size: int, *, device: torch.device
+    ) -> float:
         tried.append(size)
         return 1e-3
 
@@ -94,7 +105,10 @@ def test_sizes_that_do_not_fit_or_are_too_many_are_not_tried(monkeypatch: pytest
 
 def test_the_trial_leaves_the_random_state_alone() -> None:
     before = torch.get_rng_state()
-    assert step_seconds(plan(network=partial(MLP, dropout=0.5)), (6,), 4, 3, device=CPU, limit=0.01) > 0
+    assert (
+        step_seconds(plan(network=partial(MLP, dropout=0.5)), (6,), 4, 3, device=CPU, limit=0.01)
+        > 0
+    )
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -109,12 +123,13 @@ def test_linear_heads_are_stacked_and_convolutions_are_not() -> None:
 def test_the_disk_that_teachers_take_is_there_before_they_train(tmp_path: Path) -> None:
     settings = plan(network=Linear)
     assert disk_bytes(settings, (6,), 4, 100) == 100 * (6 * 4 + 4) * 4
-    expect_disk(1000, tmp_path / "new" / "teachers", "teachers")
+    require_disk(1000, tmp_path / "new" / "teachers", "teachers")
     needed = f"{10**18 / 1e9:.3g}"
     with pytest.raises(
-        ValueError, match=rf"^Expected {re.escape(needed)} GB of free disk for the teachers in .*, got free_gb="
+        ValueError,
+        match=rf"^Expected {re.escape(needed)} GB of free disk for the teachers in .*, got free_gb=",
     ):
-        expect_disk(10**18, tmp_path / "new" / "teachers", "teachers")
+        require_disk(10**18, tmp_path / "new" / "teachers", "teachers")
 
 
 def test_a_dry_run_says_what_will_run_where() -> None:
@@ -126,7 +141,10 @@ def test_a_dry_run_says_what_will_run_where() -> None:
         execution=Execution(executor="ray", workers=2, gpus=0.25),
     )
     lines = text.splitlines()
-    assert lines[0] == "PRIVATE: 168 records in 10 partitions of 0 to 100, median 8; 1 without a record."
+    assert (
+        lines[0]
+        == "PRIVATE: 168 records in 10 partitions of 0 to 100, median 8; 1 without a record."
+    )
     assert lines[1] == "3 chunks of 4 teachers, 12 steps of 8 records."
     assert lines[2].startswith("Memory: about ")
     assert lines[3].startswith("Disk: about ")

@@ -1,4 +1,5 @@
-"""A teacher's weights are a function of its own partition, its number, the plan and nothing else."""
+"""A teacher's weights are a function of its own partition, its number, the plan and nothing
+else."""
 
 from collections.abc import Callable
 from functools import partial
@@ -74,7 +75,9 @@ def plain(name: str) -> str:
 
 def teachers_that_differ(first: State, second: State) -> list[int]:
     num = len(next(iter(first.values())))
-    return [t for t in range(num) if any((first[name][t] != second[name][t]).any() for name in first)]
+    return [
+        t for t in range(num) if any((first[name][t] != second[name][t]).any() for name in first)
+    ]
 
 
 DROPPING = partial(MLP, hidden=(5,), dropout=0.3)
@@ -108,7 +111,9 @@ def test_one_record_changes_one_teacher_bit_for_bit(
 def test_chunk_sizes_agree(tmp_path: Path) -> None:
     data = records(X=make_arrays(120)["X"].astype(np.float32))
     parts = partitions([30, 25, 5, 35])
-    weights = [train(plan(chunk_size=size), data, parts, tmp_path / str(size)) for size in (1, 2, 4)]
+    weights = [
+        train(plan(chunk_size=size), data, parts, tmp_path / str(size)) for size in (1, 2, 4)
+    ]
     for other in weights[1:]:
         for name, value in weights[0].items():
             assert torch.allclose(value, other[name], atol=1e-5)
@@ -170,9 +175,14 @@ class _KilledError(Exception):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk_size", [1, 4])
-def test_a_killed_chunk_ends_bit_for_bit_like_an_unbroken_one(chunk_size: int, tmp_path: Path) -> None:
+def test_a_killed_chunk_ends_bit_for_bit_like_an_unbroken_one(
+    chunk_size: int, tmp_path: Path
+) -> None:
     settings = plan(
-        network=partial(MLP, hidden=(5,), dropout=0.3), chunk_size=chunk_size, checkpoint_steps=5, num_steps=17
+        network=partial(MLP, hidden=(5,), dropout=0.3),
+        chunk_size=chunk_size,
+        checkpoint_steps=5,
+        num_steps=17,
     )
     parts = partitions([30, 30, 30, 30])
     unbroken = train(settings, records(), parts, tmp_path / "a")
@@ -198,7 +208,12 @@ def test_a_killed_chunk_ends_bit_for_bit_like_an_unbroken_one(chunk_size: int, t
 def test_seeds_matter(tmp_path: Path) -> None:
     parts = partitions([30, 30, 30, 30])
     first = train(plan(), records(), parts, tmp_path / "a")
-    assert teachers_that_differ(first, train(plan(seed=1), records(), parts, tmp_path / "b")) == [0, 1, 2, 3]
+    assert teachers_that_differ(first, train(plan(seed=1), records(), parts, tmp_path / "b")) == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_positive_weights_balance_a_partition() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import binom
 
-from pate._votes import Panel, Votes
+from pate._votes import Votes, VoteShape
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Release
@@ -24,19 +24,23 @@ Sampler = Callable[[Counts, int, np.random.Generator], Sequence[Hashable]]
 
 
 def claimed(aggregator: StableTopK, relation: NeighboringRelation, count: int) -> float:
-    event = aggregator.event(Panel(TEACHERS, 2), relation)
+    event = aggregator.event(VoteShape(TEACHERS, 2), relation)
     return RDPAccountant(relation=relation).compose(event, count).get_epsilon(delta=DELTA)
 
 
 # exact
 
 
-def law(counts: Sequence[int], *, scale_gap: float, sigma: float, delta_test: float, shift: int) -> np.ndarray:
+def law(
+    counts: Sequence[int], *, scale_gap: float, sigma: float, delta_test: float, shift: int
+) -> np.ndarray:
     """Law of StableTopK on two labels: nothing, then each of the four sets."""
     order = sorted(range(2), key=lambda label: (-counts[label], label))
     ranked = [TEACHERS, *(counts[label] for label in order), 0]
     gaps = np.array([ranked[k] - ranked[k + 1] for k in range(3)])
-    passes = softmax(gaps / scale_gap) * ndtr((np.maximum(gaps, shift) - shift) / sigma + ndtri(delta_test))
+    passes = softmax(gaps / scale_gap) * ndtr(
+        (np.maximum(gaps, shift) - shift) / sigma + ndtri(delta_test)
+    )
     found = np.zeros(5)
     for k in range(3):
         found[1 + sum(2**label for label in order[:k])] += passes[k]
@@ -70,12 +74,16 @@ class Worst(NamedTuple):
 
 
 def worst(relation: NeighboringRelation, noise: dict[str, float]) -> Worst:
-    """Audit exactly, over votes on two labels, how often QUERIES repeated queries end in a set of outcomes."""
+    """Audit exactly, over votes on two labels, how often QUERIES repeated queries end in a set of
+    outcomes."""
     largest = Worst(0.0, (0, 0), (0, 0), [])
     for first, second in neighbors(relation):
         p, q = law(first, **noise), law(second, **noise)  # type: ignore[arg-type]
         for outcomes in likelier(p, q):
-            hits = [binom.pmf(np.arange(QUERIES + 1), QUERIES, min(1.0, each[outcomes].sum())) for each in (p, q)]
+            hits = [
+                binom.pmf(np.arange(QUERIES + 1), QUERIES, min(1.0, each[outcomes].sum()))
+                for each in (p, q)
+            ]
             epsilon = exact_epsilon(*hits, delta=DELTA)
             if epsilon > largest.epsilon:
                 largest = Worst(epsilon, first, second, outcomes.tolist())
@@ -85,7 +93,9 @@ def worst(relation: NeighboringRelation, noise: dict[str, float]) -> Worst:
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_exact_audit_catches_half_the_noise(relation: NeighboringRelation) -> None:
-    aggregator = StableTopK(scale_gap=16.0, sigma_test=4.0, delta_test=1e-5, neighboring_relation=relation)
+    aggregator = StableTopK(
+        scale_gap=16.0, sigma_test=4.0, delta_test=1e-5, neighboring_relation=relation
+    )
     noise = {"scale_gap": 16.0, "sigma": 4.0, "delta_test": 1e-5, "shift": relation.count_window}
     claim = claimed(aggregator, relation, QUERIES)
     assert 0.2 * claim < worst(relation, noise).epsilon <= claim
@@ -94,7 +104,9 @@ def test_exact_audit_catches_half_the_noise(relation: NeighboringRelation) -> No
 
 @pytest.mark.slow
 def test_exact_audit_catches_the_sensitivity_of_the_wrong_relation() -> None:
-    aggregator = StableTopK(scale_gap=16.0, sigma_test=4.0, delta_test=1e-5, neighboring_relation=TEACHER)
+    aggregator = StableTopK(
+        scale_gap=16.0, sigma_test=4.0, delta_test=1e-5, neighboring_relation=TEACHER
+    )
     noise = {"scale_gap": 16.0, "sigma": 4.0, "delta_test": 1e-5, "shift": 1}
     found = worst(REPLACE, noise).epsilon
     assert claimed(aggregator, TEACHER, QUERIES) < found <= claimed(aggregator, REPLACE, QUERIES)
@@ -140,7 +152,9 @@ def test_sampled_bound_is_below_the_truth_and_near_it() -> None:
     )
     assert same.epsilon == 0
     with pytest.raises(ValueError, match="Expected an integer draws >= 4"):
-        sampled_epsilon(lambda bit, n, generator: [], 0, 1, delta=0.0, draws=3, generator=seeded_generator(0))
+        sampled_epsilon(
+            lambda bit, n, generator: [], 0, 1, delta=0.0, draws=3, generator=seeded_generator(0)
+        )
 
 
 def outcome(release: Release) -> np.ndarray:
@@ -150,7 +164,8 @@ def outcome(release: Release) -> np.ndarray:
 
 
 def repeated(aggregator: StableTopK, outcomes: Sequence[int]) -> Sampler:
-    """Ask one query QUERIES times, and say how often it ended among ``outcomes`` (nothing, then the four sets)."""
+    """Ask one query QUERIES times, and say how often it ended among ``outcomes`` (nothing, then the
+    four sets)."""
 
     def sample(counts: Counts, n: int, generator: np.random.Generator) -> list[Hashable]:
         votes = Votes.from_counts(np.tile(counts, (n * QUERIES, 1)), TEACHERS)
@@ -162,7 +177,11 @@ def repeated(aggregator: StableTopK, outcomes: Sequence[int]) -> Sampler:
 
 def audited(aggregator: StableTopK, relation: NeighboringRelation) -> float:
     """Audit by sampling on the neighbors under ``relation`` that tell the most."""
-    noise = {"scale_gap": aggregator.scale_gap, "sigma": aggregator.sigma_test, "delta_test": aggregator.delta_test}
+    noise = {
+        "scale_gap": aggregator.scale_gap,
+        "sigma": aggregator.sigma_test,
+        "delta_test": aggregator.delta_test,
+    }
     telling = worst(relation, noise | {"shift": aggregator.neighboring_relation.count_window})
     sample = repeated(aggregator, telling.outcomes)
     generator = seeded_generator(7)
@@ -178,7 +197,10 @@ def test_sampled_audit_catches_half_the_noise(relation: NeighboringRelation) -> 
 
     def with_noise(share: float) -> StableTopK:
         return StableTopK(
-            scale_gap=share * scale, sigma_test=share * sigma, delta_test=1e-5, neighboring_relation=relation
+            scale_gap=share * scale,
+            sigma_test=share * sigma,
+            delta_test=1e-5,
+            neighboring_relation=relation,
         )
 
     claim = claimed(with_noise(1.0), relation, QUERIES)
@@ -188,9 +210,14 @@ def test_sampled_audit_catches_half_the_noise(relation: NeighboringRelation) -> 
 
 @pytest.mark.slow
 def test_sampled_audit_catches_the_sensitivity_of_the_wrong_relation() -> None:
-    # a gap of 2 is taken for a stable one, and one record undoes it: (6, 6) never ends in {second label}
+    # a gap of 2 is taken for a stable one, and one record undoes it: (6, 6) never ends in {second
+    # label}
     aggregator = StableTopK(
-        scale_gap=200.0, sigma_test=1.0, delta_test=1e-3, allow_empty=False, neighboring_relation=TEACHER
+        scale_gap=200.0,
+        sigma_test=1.0,
+        delta_test=1e-3,
+        allow_empty=False,
+        neighboring_relation=TEACHER,
     )
 
     def sample(counts: Counts, n: int, generator: np.random.Generator) -> list[Hashable]:
@@ -199,9 +226,11 @@ def test_sampled_audit_catches_the_sensitivity_of_the_wrong_relation() -> None:
 
     def found(first: Counts, second: Counts) -> float:
         generator = seeded_generator(7)
-        return sampled_epsilon(sample, first, second, delta=5e-3, draws=200_000, generator=generator).epsilon
+        return sampled_epsilon(
+            sample, first, second, delta=5e-3, draws=200_000, generator=generator
+        ).epsilon
 
-    event = aggregator.event(Panel(TEACHERS, 2))
+    event = aggregator.event(VoteShape(TEACHERS, 2))
     claim = RDPAccountant(relation=TEACHER).compose(event).get_epsilon(delta=5e-3)
     assert found((5, 7), (6, 7)) <= claim and found((5, 7), (6, 8)) <= claim
     assert found((5, 7), (6, 6)) > claim
@@ -212,7 +241,8 @@ BATCH = 16
 
 @pytest.mark.slow
 def test_sampled_audit_catches_a_reused_stream() -> None:
-    """Queries a vote apart tell a common noise to a vote, and so which of them one record has moved."""
+    """Queries a vote apart tell a common noise to a vote, and so which of them one record has
+    moved."""
     aggregator = StableTopK(scale_gap=100.0, sigma_test=100.0, delta_test=1e-4)
     first = 370 + np.arange(BATCH)[:, None]
     second = first - np.arange(BATCH)[:, None] % 2
@@ -232,11 +262,16 @@ def test_sampled_audit_catches_a_reused_stream() -> None:
 
         return sample
 
-    event = aggregator.event(Panel(400, 1))
+    event = aggregator.event(VoteShape(400, 1))
     claim = RDPAccountant(relation=REPLACE).compose(event, BATCH).get_epsilon(delta=1e-2)
     found = {
         fault: sampled_epsilon(
-            sampler(fault), first, second, delta=1e-2, draws=2 * 2**14, generator=seeded_generator(3)
+            sampler(fault),
+            first,
+            second,
+            delta=1e-2,
+            draws=2 * 2**14,
+            generator=seeded_generator(3),
         ).epsilon
         for fault in (False, True)
     }

@@ -16,7 +16,13 @@ from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.aggregators import Aggregator, NoisyVotes, Release
 from pate.mechanisms import GumbelPeeling, Mechanism, NoisyMax
 from pate.mechanisms._ranking import below_rank
-from pate.testing import AggregatorContract, BatchContract, EventContract, MechanismContract, SourceContract
+from pate.testing import (
+    AggregatorContract,
+    BatchContract,
+    EventContract,
+    MechanismContract,
+    SourceContract,
+)
 from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.mechanisms import test_noisy_top_k, test_peeling
@@ -32,7 +38,9 @@ class Threshold(Mechanism[IntArray]):
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         column = np.atleast_2d(scores)[:, 0]
-        return (column + generator.laplace(scale=self.scale, size=len(column)) >= 2).astype(np.int64)[:, None]
+        return (column + generator.laplace(scale=self.scale, size=len(column)) >= 2).astype(
+            np.int64
+        )[:, None]
 
     def event(self, relation: NeighboringRelation) -> Event:
         return PureDPEvent(neighboring_relation=relation, epsilon=1 / self.scale)
@@ -50,7 +58,9 @@ class Shares(Threshold):
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         column = np.atleast_2d(scores)[:, 0]
-        noise = np.repeat(generator.laplace(scale=self.scale, size=-(-len(column) // 2)), 2)[: len(column)]
+        noise = np.repeat(generator.laplace(scale=self.scale, size=-(-len(column) // 2)), 2)[
+            : len(column)
+        ]
         return (column + noise >= 2).astype(np.int64)[:, None]
 
 
@@ -101,10 +111,16 @@ RELATION = NeighboringRelation.REPLACE_RECORD
 WRONG: list[tuple[type[Threshold], Callable[[MechanismContract], None], str]] = [
     (Sorts, lambda contract: contract.test_rows_of_a_batch_are_independent(), "independent rows"),
     (Shares, lambda contract: contract.test_rows_of_a_batch_are_independent(), "independent rows"),
-    (Flattens, lambda contract: contract.test_sampler_follows_the_law(), "Expected one outcome such as"),
+    (
+        Flattens,
+        lambda contract: contract.test_sampler_follows_the_law(),
+        "Expected one outcome such as",
+    ),
     (
         Understates,
-        lambda contract: contract.test_divergence_between_all_neighbors_is_within_the_curve(RELATION),
+        lambda contract: contract.test_divergence_between_all_neighbors_is_within_the_curve(
+            RELATION
+        ),
         "some differ 2.12 times as much",
     ),
     (
@@ -138,7 +154,9 @@ class DrownsBesideOthers(GumbelPeeling):
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         below = below_rank(np.asarray(scores), 1)
-        order: IntArray = np.argsort(below - self.scale * generator.gumbel(size=below.shape), axis=-1)
+        order: IntArray = np.argsort(
+            below - self.scale * generator.gumbel(size=below.shape), axis=-1
+        )
         return order[..., : self.k]
 
 
@@ -187,7 +205,8 @@ def test_an_aggregator_that_mixes_queries_is_found() -> None:
 
 
 class OneNoise(NoisyVotes):
-    """Adds the noise of one query to all queries of a batch, so that their differences are told exactly."""
+    """Adds the noise of one query to all queries of a batch, so that their differences are told
+    exactly."""
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         noise = self.sigma_votes * generator.standard_normal(votes.num_labels)
@@ -204,7 +223,10 @@ class Batches(BatchContract):
         return self.kind(sigma_votes=1.5, neighboring_relation=relation)
 
     def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
-        laws = [gaussian_labels_law([h - votes.num_teachers / 2 for h in row], 1.5) for row in votes.counts.tolist()]
+        laws = [
+            gaussian_labels_law([h - votes.num_teachers / 2 for h in row], 1.5)
+            for row in votes.counts.tolist()
+        ]
         joint: dict[tuple[int, ...], float] = {(): 1.0}
         for law in laws:
             joint = {(*a, *b): p * q for a, p in joint.items() for b, q in law.items()}
@@ -218,7 +240,8 @@ class BatchesOfOneNoise(Batches):
     kind = OneNoise
 
     def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
-        """Return the law: each label of all queries is given where the common noise exceeds a level of each query."""
+        """Return the law: each label of all queries is given where the common noise exceeds a level
+        of each query."""
         joint: dict[tuple[int, ...], float] = {(): 1.0}
         for column in votes.counts.T.tolist():
             levels = sorted({(votes.num_teachers / 2 - h) / 1.5 for h in column})
@@ -251,7 +274,8 @@ def test_an_aggregator_whose_batches_tell_more_than_their_queries_is_found() -> 
 
 
 @pytest.mark.parametrize(
-    "contract", [AggregatorContract, BatchContract, EventContract, MechanismContract, SourceContract]
+    "contract",
+    [AggregatorContract, BatchContract, EventContract, MechanismContract, SourceContract],
 )
 def test_a_test_class_that_leaves_something_out_is_refused(contract: type) -> None:
     """pytest passes over abstract classes without a word."""

@@ -25,7 +25,9 @@ class NumbersTheTable(Arrays):
     """Names records by numbers from 0 on."""
 
     def load(self, role: Role) -> Records:
-        first = sum(len(super(NumbersTheTable, self).load(before)) for before in Role if before < role)
+        first = sum(
+            len(super(NumbersTheTable, self).load(before)) for before in Role if before < role
+        )
         records = super().load(role)
         return replace(records, ids=np.char.mod("%d", first + np.arange(len(records))))
 
@@ -59,7 +61,12 @@ CHECKS: list[tuple[type[Arrays], Callable[[SourceContract, Path, Path], None]]] 
     (NumbersTheTable, lambda contract, a, _: contract.test_ids_are_no_row_numbers(a)),
     (Centers, lambda contract, a, b: contract.test_private_features_reach_no_public_record(a, b)),
     (Centers, lambda contract, a, b: contract.test_removing_a_record_changes_no_other(a, b, 0)),
-    (Forgets, lambda contract, a, b: contract.test_a_fingerprint_changes_when_a_record_does(a, b, Role.TEST)),
+    (
+        Forgets,
+        lambda contract, a, b: contract.test_a_fingerprint_changes_when_a_record_does(
+            a, b, Role.TEST
+        ),
+    ),
     (Mixes, lambda contract, a, _: contract.test_roles_are_disjoint(a)),
 ]
 

@@ -1,7 +1,7 @@
 """The records of this recipe: private ones to learn from, public ones to label, test ones to judge by.
 
-Change it to read data of your own. As it is, it reads a CSV file with the columns ``id``, ``role`` (private, public or
-test), features that begin with ``x_`` and labels 0 or 1 that begin with ``y_``.
+Change it to read data of your own. As it is, it reads a CSV file with the columns ``id``, ``role``
+(private, public or test), features that begin with ``x_`` and labels 0 or 1 that begin with ``y_``.
 """
 
 import csv
@@ -37,12 +37,19 @@ class MyRecords(DataSource):
         return self.path.with_suffix(".ledger.sqlite")
 
     def load(self, role: Role) -> Records:
-        """Return the records of a role. Public and test records must not depend on private ones in any way."""
+        """Return the records of a role.
+
+        Public and test records must not depend on private ones in any way.
+        """
         rows = [row for row in self.rows if row["role"] == role.value]
         inputs = [name for name in self.rows[0] if name.startswith("x_")]
         return Records(
-            features=ArrayFeatures(np.array([[row[name] for name in inputs] for row in rows], dtype=np.float32)),
-            labels=np.array([[row[name] for name in self.label_names] for row in rows], dtype=np.uint8),
+            features=ArrayFeatures(
+                np.array([[row[name] for name in inputs] for row in rows], dtype=np.float32)
+            ),
+            labels=np.array(
+                [[row[name] for name in self.label_names] for row in rows], dtype=np.uint8
+            ),
             # a name that stays when other records come and go: no row number
             ids=np.array([row["id"] for row in rows]),
         )

@@ -8,18 +8,25 @@ from pate.data import HuggingFace, Keys
 
 
 def my_splits(
-    place: str, features: str, labels: str | list[str], ids: str, groups: str | None = None, size: int = 64
+    place: str,
+    features: str,
+    labels: str | list[str],
+    ids: str,
+    groups: str | None = None,
+    size: int = 64,
 ) -> HuggingFace:
     """Return the splits of a data set: training is private, validation public.
 
-    Their ledger, which counts what all runs on these records have released, lies in the folder of the data, or beside
-    this file if they come from the hub: another recipe for the same records has to name it.
+    Their ledger, which counts what all runs on these records have released, lies in the folder of
+    the data, or beside this file if they come from the hub: another recipe for the same records has
+    to name it.
     """
     local = Path(place).is_dir()
     splits = load_from_disk(place) if local else load_dataset(place)
-    # A data set whose records have no name of their own gets one that stays when other records come and go. A record
-    # with other content has another name, so that altering it reaches two teachers (docs/privacy.md):
-    # splits = splits.map(lambda row: {"id": hashlib.sha256(row["image"].tobytes()).hexdigest()})
+    # A data set whose records have no name of their own gets one that stays when other records come
+    # and go. A record with other content has another name, so that altering it reaches two teachers
+    # (docs/privacy.md): splits = splits.map(lambda row: {"id":
+    # hashlib.sha256(row["image"].tobytes()).hexdigest()})
     ledger = (Path(place) if local else Path(__file__).parent) / "ledger.sqlite"
     keys = Keys(features=features, labels=labels, ids=ids, groups=groups, size=size)
     return HuggingFace(splits, keys, ledger=ledger)

@@ -1,9 +1,10 @@
 """Rendered faces: the embedded data set.
 
-Cartoon faces with binary attributes, for trying the whole pipeline when CelebA is not at hand. Nothing is downloaded
-and nothing is learned: a face's traits are sampled first (`traits`), its measures and colours given those (`geometry`),
-and both are drawn layer by layer (`drawing`) with soft masks (`canvas`), a block of faces at once (`rendering`).
-`folder` writes them in the layout of CelebA.
+Cartoon faces with binary attributes, for trying the whole pipeline when CelebA is not at hand.
+Nothing is downloaded and nothing is learned: a face's traits are sampled first (`traits`), its
+measures and colours given those (`geometry`), and both are drawn layer by layer (`drawing`) with
+soft masks (`canvas`), a block of faces at once (`rendering`). `folder` writes them in the layout of
+CelebA.
 """
 
 from pate.data.faces._folder import FolderDiffersError as FolderDiffersError

@@ -31,18 +31,27 @@ class Canvas:
         self.sin = np.sin(geometry.angle)
         # Pixels per unit of a face's own coordinates: masks ramp from 0 to 1 over one pixel.
         self.slope: Float32Array = geometry.scale * np.float32(size / 32)
-        self.axis: Float32Array = ((np.arange(size, dtype=np.float32) + 0.5) * (32 / size) - 16).astype(np.float32)
-        x = (self.axis[None, None, :] - geometry.shift_x[:, None, None]) / geometry.scale[:, None, None]
-        y = (self.axis[None, :, None] - geometry.shift_y[:, None, None]) / geometry.scale[:, None, None]
+        self.axis: Float32Array = (
+            (np.arange(size, dtype=np.float32) + 0.5) * (32 / size) - 16
+        ).astype(np.float32)
+        x = (self.axis[None, None, :] - geometry.shift_x[:, None, None]) / geometry.scale[
+            :, None, None
+        ]
+        y = (self.axis[None, :, None] - geometry.shift_y[:, None, None]) / geometry.scale[
+            :, None, None
+        ]
         cos, sin = self.cos[:, None, None], self.sin[:, None, None]
         self.u: Float32Array = x * cos + y * sin
         self.v: Float32Array = y * cos - x * sin
 
-    def window(self, box: tuple[PerFace, PerFace, PerFace, PerFace], faces: BoolArray | None = None) -> Window:
+    def window(
+        self, box: tuple[PerFace, PerFace, PerFace, PerFace], faces: BoolArray | None = None
+    ) -> Window:
         """Return the pixels that may lie in any face's ``box`` (centre u, centre v, half width, half height).
 
-        Small features are drawn within such a window and only on the ``faces`` that have them, which is where the
-        renderer's speed comes from. A window without faces or pixels is empty: nothing is drawn in it.
+        Small features are drawn within such a window and only on the ``faces`` that have them,
+        which is where the renderer's speed comes from. A window without faces or pixels is empty:
+        nothing is drawn in it.
         """
         chosen: IntArray | slice = slice(None)
         if faces is not None and not faces.all():
@@ -50,7 +59,9 @@ class Canvas:
             if chosen.size == 0:
                 return Window(self, chosen, slice(0), slice(0))
         geometry = self.geometry
-        u, v, wide, high = (np.broadcast_to(np.asarray(b, dtype=np.float32), self.num)[chosen] for b in box)
+        u, v, wide, high = (
+            np.broadcast_to(np.asarray(b, dtype=np.float32), self.num)[chosen] for b in box
+        )
         cos, sin, scale = self.cos[chosen], self.sin[chosen], geometry.scale[chosen]
         margin = np.float32(1.0)
         x = geometry.shift_x[chosen] + scale * (u * cos - v * sin)
@@ -155,13 +166,18 @@ class Window:
         geometry = self.canvas.geometry
         skull = self.ellipse(0.0, -1.8, geometry.head_width + grow, 7.5 + grow)
         jaw_v = 1.8
-        jaw = self.ellipse(0.0, jaw_v, geometry.jaw_width + 0.7 + grow, geometry.chin - jaw_v + grow)
+        jaw = self.ellipse(
+            0.0, jaw_v, geometry.jaw_width + 0.7 + grow, geometry.chin - jaw_v + grow
+        )
         # The jaw is squarer than an ellipse: join a second, wider and shorter one.
         cheeks = self.ellipse(0.0, 2.2, geometry.jaw_width + 1.1 + grow, geometry.chin - 3.6 + grow)
         return np.maximum(np.maximum(skull, jaw, out=skull), cheeks, out=skull)
 
     def paint(
-        self, mask: Float32Array, colour: Float32Array | tuple[float, float, float], opacity: PerFace = 1.0
+        self,
+        mask: Float32Array,
+        colour: Float32Array | tuple[float, float, float],
+        opacity: PerFace = 1.0,
     ) -> None:
         """Lay a colour, ``[num, 3]`` or one for all, over the window where the mask says."""
         if not (isinstance(opacity, float) and opacity == 1.0):

@@ -32,7 +32,9 @@ def _draw_hair_behind(canvas: Canvas, traits: Traits) -> None:
     dark = geometry.hair * np.float32(0.72)
     long_hair = canvas.window((0.0, 2.0, width + 1, 14.0), traits.long_hair)
     length = geometry.lock_length
-    mask = long_hair.ellipse(0.0, (length - 3.0) * 0.5, width + 0.5, (length + 12.0) * 0.5, square=True)
+    mask = long_hair.ellipse(
+        0.0, (length - 3.0) * 0.5, width + 0.5, (length + 12.0) * 0.5, square=True
+    )
     long_hair.paint(mask, dark)
     # A bob for the women without long hair.
     bob = canvas.window((0.0, 0.0, width, 6.5), ~traits.long_hair & ~traits.bald & ~traits.male)
@@ -44,12 +46,18 @@ def _draw_body(canvas: Canvas, traits: Traits) -> None:
     torso = canvas.window((0.0, 18.0, geometry.shoulder_width + 1, 8.5))
     mask = torso.ellipse(0.0, 18.0, geometry.shoulder_width, 7.4)
     torso.paint(mask, geometry.clothes)
-    torso.paint(torso.ellipse(0.0, 19.5, geometry.shoulder_width - 2.5, 7.0, soft=3.0), (1.0, 1.0, 1.0), 0.10)
+    torso.paint(
+        torso.ellipse(0.0, 19.5, geometry.shoulder_width - 2.5, 7.0, soft=3.0),
+        (1.0, 1.0, 1.0),
+        0.10,
+    )
     neck = canvas.window((0.0, 9.0, geometry.neck_width + 1.5, 7.0))
     base = neck.ellipse(0.0, 9.8, geometry.neck_width + 0.9, 1.8 + geometry.neckline * 0.8)
     column = neck.ellipse(0.0, 7.5, geometry.neck_width, 4.6, square=True)
     neck.paint(np.maximum(base, column), geometry.shade)
-    neck.paint(neck.ellipse(0.0, 12.6, geometry.neck_width + 0.3, 1.8, soft=2.0) * base, geometry.skin, 0.8)
+    neck.paint(
+        neck.ellipse(0.0, 12.6, geometry.neck_width + 0.3, 1.8, soft=2.0) * base, geometry.skin, 0.8
+    )
     tie = canvas.window((0.0, 14.0, 6.5, 5.0), traits.wearing_necktie)
     collar = (0.98, 0.98, 1.0)
     for side in (-1.0, 1.0):
@@ -68,7 +76,9 @@ def _draw_head(canvas: Canvas, traits: Traits) -> None:
     for side in (-1.0, 1.0):
         ear = canvas.window((side * geometry.head_width, 0.2, 1.8, 2.4), ~traits.long_hair)
         ear.paint(ear.ellipse(side * (geometry.head_width + 0.2), 0.2, 1.25, 1.9), geometry.shade)
-        ear.paint(ear.ellipse(side * (geometry.head_width + 0.2), 0.1, 0.8, 1.3), geometry.skin, 0.7)
+        ear.paint(
+            ear.ellipse(side * (geometry.head_width + 0.2), 0.1, 0.8, 1.3), geometry.skin, 0.7
+        )
     head = canvas.window((0.0, 0.0, 10.0, 11.0))
     mask = head.head()
     head.paint(mask, geometry.shade)
@@ -94,8 +104,13 @@ def _draw_skin_marks(canvas: Canvas, traits: Traits) -> None:
         bag.paint(mask, folds, geometry.wrinkles)
         fold = canvas.window((side * 3.7, 4.4, 1.6, 2.4), old)
         # From beside the nose down to beside the mouth.
-        line = np.abs(fold.u * np.float32(side) - (np.float32(2.6) + (fold.v - np.float32(2.6)) * np.float32(0.42)))
-        line = fold.ramp(np.float32(0.5) - line) * fold.ramp(np.float32(1.9) - np.abs(fold.v - np.float32(4.4)))
+        line = np.abs(
+            fold.u * np.float32(side)
+            - (np.float32(2.6) + (fold.v - np.float32(2.6)) * np.float32(0.42))
+        )
+        line = fold.ramp(np.float32(0.5) - line) * fold.ramp(
+            np.float32(1.9) - np.abs(fold.v - np.float32(4.4))
+        )
         fold.paint(line, folds, geometry.wrinkles)
     for height in (-5.0, -6.5):
         brow = canvas.window((0.0, height, 4.6, 1.2), old)
@@ -122,9 +137,17 @@ def _draw_nose(canvas: Canvas, traits: Traits) -> None:
     nose = canvas.window((0.0, geometry.nose_v - 1.0, 4.0, 4.4))
     wide = geometry.nose_width
     tone = mix(geometry.shade, (0.78, 0.22, 0.18), either(traits.big_nose, 0.6, 0.12))
-    nose.paint(nose.ellipse(-geometry.light_x * 0.5, geometry.nose_v - 1.9, wide * 0.5, 2.3, soft=1.6), tone, 0.45)
+    nose.paint(
+        nose.ellipse(-geometry.light_x * 0.5, geometry.nose_v - 1.9, wide * 0.5, 2.3, soft=1.6),
+        tone,
+        0.45,
+    )
     nose.paint(nose.ellipse(0.0, geometry.nose_v + 0.15, wide, wide * 0.62 + 0.15), tone, 0.95)
-    nose.paint(nose.ellipse(0.0, geometry.nose_v - 0.25, wide * 0.72, wide * 0.46 + 0.1, soft=1.4), geometry.skin, 0.9)
+    nose.paint(
+        nose.ellipse(0.0, geometry.nose_v - 0.25, wide * 0.72, wide * 0.46 + 0.1, soft=1.4),
+        geometry.skin,
+        0.9,
+    )
     gleam = nose.ellipse(geometry.light_x * 0.4, geometry.nose_v - 0.5, 0.5, 0.5, soft=1.4)
     nose.paint(gleam, (1.0, 0.98, 0.95), 0.45)
 
@@ -145,10 +168,17 @@ def _draw_eyes(canvas: Canvas, traits: Traits) -> None:
         across = centre + geometry.gaze
         eye.paint(eye.ellipse(across, middle, 1.05, 1.15) * white, geometry.iris)
         eye.paint(eye.ellipse(across, middle, 0.45, 0.5) * white, (0.03, 0.02, 0.03), 0.9)
-        eye.paint(eye.ellipse(across + 0.4, middle - 0.45, 0.36, 0.36) * white, (1.0, 1.0, 1.0), 0.9)
+        eye.paint(
+            eye.ellipse(across + 0.4, middle - 0.45, 0.36, 0.36) * white, (1.0, 1.0, 1.0), 0.9
+        )
         lash = canvas.window((centre + side * 0.3, middle, 3.0, high + 1.2), traits.heavy_makeup)
         mask = lash.stroke(
-            centre + side * 0.3, middle - high * 0.95, wide + 0.5, 0.42, bend=high * 0.6, tilt=-side * 0.3
+            centre + side * 0.3,
+            middle - high * 0.95,
+            wide + 0.5,
+            0.42,
+            bend=high * 0.6,
+            tilt=-side * 0.3,
         )
         lash.paint(mask, (0.05, 0.03, 0.06), 0.9)
 
@@ -160,11 +190,15 @@ def _draw_eyebrows(canvas: Canvas, _: Traits) -> None:
         brow = canvas.window((centre, geometry.brow_v, 3.0, 2.2))
         lift = np.maximum(geometry.brow_weight - 0.4, 0.0) * 0.3
         height, tilt = geometry.brow_v - lift, -side * geometry.brow_tilt
-        mask = brow.stroke(centre, height, 2.1, geometry.brow_weight, bend=0.5, tilt=tilt, taper=0.4)
+        mask = brow.stroke(
+            centre, height, 2.1, geometry.brow_weight, bend=0.5, tilt=tilt, taper=0.4
+        )
         brow.paint(mask, geometry.brow, 0.92)
 
 
-def _mouth_shape(window: Window, half_width: Float32Array) -> tuple[Float32Array, Float32Array, Float32Array]:
+def _mouth_shape(
+    window: Window, half_width: Float32Array
+) -> tuple[Float32Array, Float32Array, Float32Array]:
     """Return half the mouth's width, its fullness (1 in the middle, 0 at the corners), and pixels' distances below."""
     geometry = window.canvas.geometry
     half = window.of(half_width)
@@ -233,8 +267,12 @@ def _draw_hair_in_front(canvas: Canvas, traits: Traits) -> None:
         mask = lock.ellipse(lock_u, geometry.lock_length - 4.0, 1.7, 8.5)
         lock.paint(mask, geometry.hair)
         lock.paint(lock.ellipse(lock_u - 0.3, 2.0, 0.6, 4.0, soft=1.5), shine, 0.5)
-        fringe = canvas.window((side * geometry.head_width, -0.5, 1.6, 2.8), traits.bald & ~traits.young)
-        fringe.paint(fringe.ellipse(side * (geometry.head_width + 0.1), -0.9, 1.1, 2.3), geometry.hair, 0.95)
+        fringe = canvas.window(
+            (side * geometry.head_width, -0.5, 1.6, 2.8), traits.bald & ~traits.young
+        )
+        fringe.paint(
+            fringe.ellipse(side * (geometry.head_width + 0.1), -0.9, 1.1, 2.3), geometry.hair, 0.95
+        )
 
 
 def _draw_glasses(canvas: Canvas, traits: Traits) -> None:
@@ -245,8 +283,14 @@ def _draw_glasses(canvas: Canvas, traits: Traits) -> None:
         for side in (-1.0, 1.0):
             centre = side * (geometry.eye_gap + 0.1)
             lens = canvas.window((centre, frame_v, 3.4, 3.2), worn)
-            lens.paint(lens.ellipse(centre, frame_v, 2.7, 2.4, square=squares), (0.10, 0.12, 0.16), geometry.tint)
-            lens.paint(lens.ellipse(centre - 0.9, frame_v - 0.9, 0.7, 0.5, soft=1.3), (1.0, 1.0, 1.0), 0.35)
+            lens.paint(
+                lens.ellipse(centre, frame_v, 2.7, 2.4, square=squares),
+                (0.10, 0.12, 0.16),
+                geometry.tint,
+            )
+            lens.paint(
+                lens.ellipse(centre - 0.9, frame_v - 0.9, 0.7, 0.5, soft=1.3), (1.0, 1.0, 1.0), 0.35
+            )
             ring = lens.ellipse(centre, frame_v, 2.75, 2.45, square=squares, ring=0.44)
             lens.paint(ring, geometry.frames)
     bar = canvas.window((0.0, frame_v, 9.0, 1.2), traits.eyeglasses)

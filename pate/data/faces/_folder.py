@@ -8,12 +8,12 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed
 from PIL import Image
 
-from pate._disk import expect_disk
+from pate._disk import require_disk
 from pate._json import read_json
 from pate._progress import stage_bar
 from pate._runs import Json, write_json, write_text
-from pate._validation import expect
-from pate.data.faces._rendering import expect_request, iter_faces
+from pate._validation import require
+from pate.data.faces._rendering import iter_faces, require_request
 from pate.data.faces._traits import FACE_ATTRIBUTES
 
 # Bumped whenever the same (seed, i) would no longer give the same picture.
@@ -46,10 +46,11 @@ def write_celeba_folder(
 ) -> None:
     """Write rendered faces as a folder laid out like CelebA's.
 
-    The folder gets `img_align_celeba/000001.jpg` and so on, `list_attr_celeba.txt`, `list_eval_partition.txt`
-    and, last, `faces.json` with the parameters. If that file holds the same parameters already, nothing is done; a
-    folder left half-written is written anew. The first faces are the private ones (partition 0, CelebA's train), the
-    next the public ones (1, valid), the rest the test set (2).
+    The folder gets `img_align_celeba/000001.jpg` and so on, `list_attr_celeba.txt`,
+    `list_eval_partition.txt` and, last, `faces.json` with the parameters. If that file holds the
+    same parameters already, nothing is done; a folder left half-written is written anew. The first
+    faces are the private ones (partition 0, CelebA's train), the next the public ones (1, valid),
+    the rest the test set (2).
 
     Args:
         output: the folder, created if it is missing.
@@ -61,24 +62,26 @@ def write_celeba_folder(
         progress: whether to show a progress bar.
 
     Raises:
-        ValueError: for a negative num or seed, a size outside 32..64, fractions that are not shares of 1, or more faces
-            than the disk has room for.
-        FolderDiffersError: (a FileExistsError and a ValueError) if the folder holds other faces, or a data set that
-            this function did not write.
+        ValueError: for a negative num or seed, a size outside 32..64, fractions that are not shares
+            of 1, or more faces than the disk has room for.
+        FolderDiffersError: (a FileExistsError and a ValueError) if the folder holds other faces, or
+            a data set that this function did not write.
     """
-    expect_request(num, seed=seed, size=size)
+    require_request(num, seed=seed, size=size)
     fractions = {"private_fraction": private_fraction, "public_fraction": public_fraction}
     for name, fraction in fractions.items():
-        expect(0 <= fraction <= 1, f"0 <= {name} <= 1", **{name: fraction})
+        require(0 <= fraction <= 1, f"0 <= {name} <= 1", **{name: fraction})
     # A hair over 1 is the rounding of, say, 0.7 + 0.3.
-    expect(sum(fractions.values()) <= 1 + 1e-9, "private_fraction + public_fraction <= 1", **fractions)
+    require(
+        sum(fractions.values()) <= 1 + 1e-9, "private_fraction + public_fraction <= 1", **fractions
+    )
     wanted = {"num": num, "seed": seed, "size": size, **fractions, "version": _VERSION}
     output = Path(output)
     if _is_written(output, wanted):
         # Left where the last run was killed at its very end.
         (output / _BEGUN).unlink(missing_ok=True)
         return
-    expect_disk(num * (_HEAD + _DEPTH * size**2), output, "faces", files=num)
+    require_disk(num * (_HEAD + _DEPTH * size**2), output, "faces", files=num)
     folder = output / _IMAGES
     output.mkdir(parents=True, exist_ok=True)
     write_json(output / _BEGUN, wanted)
@@ -92,11 +95,15 @@ def write_celeba_folder(
     workers = Parallel(n_jobs=cpu_count() if len(shares) > _FEW else 1, return_as="generator")
     rows: list[str] = []
     with stage_bar(num, "faces", unit="face", shown=progress) as bar:
-        for written in workers(delayed(_write_pictures)(folder, share, seed=seed, size=size) for share in shares):
+        for written in workers(
+            delayed(_write_pictures)(folder, share, seed=seed, size=size) for share in shares
+        ):
             rows += written
             bar.update(len(written))
 
-    write_text(output / _ATTRIBUTE_FILE, "\n".join([str(num), " ".join(FACE_ATTRIBUTES), *rows]) + "\n")
+    write_text(
+        output / _ATTRIBUTE_FILE, "\n".join([str(num), " ".join(FACE_ATTRIBUTES), *rows]) + "\n"
+    )
     parts = _partition(num, private_fraction, public_fraction)
     roles = "".join(f"{_name(index)} {part}\n" for index, part in enumerate(parts))
     write_text(output / _PARTITION_FILE, roles)
@@ -130,14 +137,18 @@ def _is_written(output: Path, wanted: Json) -> bool:
         existing = read_json(finished.read_text(encoding="utf-8"))
         differing = [key for key in wanted if existing.get(key) != wanted[key]]
         if differing:
-            expected, got = (", ".join(f"{key}={of.get(key)}" for key in differing) for of in (wanted, existing))
+            expected, got = (
+                ", ".join(f"{key}={of.get(key)}" for key in differing) for of in (wanted, existing)
+            )
             raise FolderDiffersError(f"Expected faces of {expected} in {output}, got {got}")
         return True
     # Never draw over a true CelebA: only what this module began may be rewritten.
     if not begun.exists():
         for name in (_IMAGES, _ATTRIBUTE_FILE, _PARTITION_FILE):
             if (output / name).exists():
-                raise FolderDiffersError(f"Expected a new folder or one of rendered faces, got {output} with {name}")
+                raise FolderDiffersError(
+                    f"Expected a new folder or one of rendered faces, got {output} with {name}"
+                )
     return False
 
 

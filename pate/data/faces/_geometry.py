@@ -1,7 +1,7 @@
 """Geometry of rendered faces: their measures and colours, given their traits.
 
-Lengths are in units of 1/32 of the picture's width, so that one unit is one pixel at size 32. Face coordinates (u, v)
-have their origin between the eyes and the nose, u to the right and v down.
+Lengths are in units of 1/32 of the picture's width, so that one unit is one pixel at size 32. Face
+coordinates (u, v) have their origin between the eyes and the nose, u to the right and v down.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ _HAIR_PALETTE = np.array(
 # skin runs from dark to pale over the tone
 _SKIN_TONES = (0.0, 0.3, 0.6, 0.8, 1.0)
 _SKIN_RAMP = np.array(
-    [[0.38, 0.24, 0.17], [0.62, 0.42, 0.29], [0.84, 0.62, 0.47], [0.94, 0.76, 0.63], [1.00, 0.93, 0.90]],
+    [
+        [0.38, 0.24, 0.17],
+        [0.62, 0.42, 0.29],
+        [0.84, 0.62, 0.47],
+        [0.94, 0.76, 0.63],
+        [1.00, 0.93, 0.90],
+    ],
     dtype=np.float32,
 )
 
@@ -56,9 +62,13 @@ class Geometry:
         age = traits.age
         old = (~traits.young).astype(np.float32)
 
-        skin = np.stack([np.interp(traits.tone, _SKIN_TONES, ramp) for ramp in _SKIN_RAMP.T], axis=1)
+        skin = np.stack(
+            [np.interp(traits.tone, _SKIN_TONES, ramp) for ramp in _SKIN_RAMP.T], axis=1
+        )
         skin = np.clip(skin.astype(np.float32) + dice.colour(-0.02, 0.02), 0.0, 1.0)
-        hair = _HAIR_PALETTE[traits.hair] * dice.uniform(0.84, 1.10)[:, None] + dice.colour(-0.02, 0.02)
+        hair = _HAIR_PALETTE[traits.hair] * dice.uniform(0.84, 1.10)[:, None] + dice.colour(
+            -0.02, 0.02
+        )
         # Brown runs to auburn.
         auburn = dice.uniform(-0.25, 0.40) * (traits.hair == BROWN)
         hair = mix(hair, (0.68, 0.24, 0.09), auburn)
@@ -66,7 +76,9 @@ class Geometry:
         dark_hair = hair * np.float32(0.62)
 
         natural_lips = mix(skin, (0.66, 0.30, 0.30), dice.uniform(0.25, 0.5))
-        painted_lips = _pick(dice, [(0.86, 0.06, 0.16), (0.78, 0.05, 0.30), (0.95, 0.20, 0.38)], 0.05)
+        painted_lips = _pick(
+            dice, [(0.86, 0.06, 0.16), (0.78, 0.05, 0.30), (0.95, 0.20, 0.38)], 0.05
+        )
         clothes = _pick(
             dice,
             [
@@ -99,8 +111,14 @@ class Geometry:
         self.neckline = dice.uniform(0.0, 3.0) * (1 - male) + dice.uniform(-0.5, 1.0)
         self.skin = skin
         self.shade = mix(skin * np.float32(0.74), (0.45, 0.20, 0.16), 0.12)
-        self.clothes = np.where(traits.wearing_necktie[:, None], mix(clothes, (0.93, 0.94, 0.97), 0.9), clothes)
-        self.tie = _pick(dice, [(0.75, 0.08, 0.12), (0.10, 0.16, 0.50), (0.06, 0.30, 0.22), (0.15, 0.13, 0.18)], 0.05)
+        self.clothes = np.where(
+            traits.wearing_necktie[:, None], mix(clothes, (0.93, 0.94, 0.97), 0.9), clothes
+        )
+        self.tie = _pick(
+            dice,
+            [(0.75, 0.08, 0.12), (0.10, 0.16, 0.50), (0.06, 0.30, 0.22), (0.15, 0.13, 0.18)],
+            0.05,
+        )
         # hair and hat
         self.hair = hair
         self.hair_volume: Float32Array = 1.1 + 0.5 * (1 - male) + dice.normal(0.3)
@@ -116,19 +134,35 @@ class Geometry:
         self.beanie = dice.chance(0.5)
         self.hat = _pick(
             dice,
-            [(0.80, 0.15, 0.18), (0.13, 0.32, 0.66), (0.15, 0.52, 0.32), (0.95, 0.72, 0.15), (0.48, 0.20, 0.55)],
+            [
+                (0.80, 0.15, 0.18),
+                (0.13, 0.32, 0.66),
+                (0.15, 0.52, 0.32),
+                (0.95, 0.72, 0.15),
+                (0.48, 0.20, 0.55),
+            ],
             0.07,
         )
-        self.ribbon = _pick(dice, [(0.95, 0.93, 0.88), (0.12, 0.10, 0.14), (0.90, 0.55, 0.20)], 0.05)
+        self.ribbon = _pick(
+            dice, [(0.95, 0.93, 0.88), (0.12, 0.10, 0.14), (0.90, 0.55, 0.20)], 0.05
+        )
         # features
         self.eye_gap = np.float32(3.4) + dice.normal(0.12)
         self.eye_v = np.float32(-0.7) + dice.normal(0.2)
         self.eye_width = 1.85 + 0.2 * narrow - 0.12 * male + dice.normal(0.08)
-        self.eye_height = either(traits.narrow_eyes, 0.62, 1.72 - 0.18 * male - 0.30 * old) + dice.normal(0.08)
+        self.eye_height = either(
+            traits.narrow_eyes, 0.62, 1.72 - 0.18 * male - 0.30 * old
+        ) + dice.normal(0.08)
         self.gaze = dice.normal(0.3)
-        self.iris = _pick(dice, [(0.25, 0.14, 0.07), (0.16, 0.34, 0.58), (0.18, 0.42, 0.24), (0.10, 0.08, 0.08)], 0.04)
+        self.iris = _pick(
+            dice,
+            [(0.25, 0.14, 0.07), (0.16, 0.34, 0.58), (0.18, 0.42, 0.24), (0.10, 0.08, 0.08)],
+            0.04,
+        )
         self.brow_v = np.float32(-3.45) + dice.normal(0.2) + 0.5 * narrow
-        self.brow_weight = either(traits.bushy_eyebrows, 1.25, 0.28 + 0.10 * male) + dice.normal(0.05)
+        self.brow_weight = either(traits.bushy_eyebrows, 1.25, 0.28 + 0.10 * male) + dice.normal(
+            0.05
+        )
         self.brow_tilt = dice.normal(0.25) + np.float32(0.1)
         self.brow = mix(mix(dark_hair, (0.10, 0.06, 0.05), 0.45), (0.80, 0.80, 0.82), 0.35 * old)
         self.nose_v: Float32Array = np.float32(3.0) + dice.normal(0.2) + 0.3 * big_nose
@@ -137,12 +171,18 @@ class Geometry:
         self.mouth_width = either(traits.smiling, 3.8, 2.4) + 0.2 * male + dice.normal(0.2)
         self.mouth_bend = either(traits.smiling, 1.9, -0.2) + dice.normal(0.2)
         self.mouth_gap = either(traits.mouth_slightly_open, np.float32(2.5) + dice.normal(0.2), 0.0)
-        self.lip_weight = either(traits.wearing_lipstick, 0.85, 0.48 - 0.08 * male) + dice.normal(0.05)
+        self.lip_weight = either(traits.wearing_lipstick, 0.85, 0.48 - 0.08 * male) + dice.normal(
+            0.05
+        )
         self.lips = np.where(traits.wearing_lipstick[:, None], painted_lips, natural_lips)
-        self.eyeshadow = _pick(dice, [(0.45, 0.18, 0.60), (0.12, 0.40, 0.70), (0.10, 0.50, 0.50)], 0.05)
+        self.eyeshadow = _pick(
+            dice, [(0.45, 0.18, 0.60), (0.12, 0.40, 0.70), (0.10, 0.50, 0.50)], 0.05
+        )
         self.square_frames = dice.chance(0.5)
         self.frames = _pick(
-            dice, [(0.07, 0.06, 0.08), (0.30, 0.10, 0.06), (0.55, 0.08, 0.12), (0.10, 0.14, 0.38)], 0.04
+            dice,
+            [(0.07, 0.06, 0.08), (0.30, 0.10, 0.06), (0.55, 0.08, 0.12), (0.10, 0.14, 0.38)],
+            0.04,
         )
         self.tint = either(dice.chance(0.14), 0.82, 0.14)
         self.hoops = dice.chance(0.5)

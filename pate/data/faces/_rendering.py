@@ -7,19 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from pate._typing import UInt8Array
-from pate._validation import expect
+from pate._validation import require
 from pate.data.faces._canvas import Canvas
 from pate.data.faces._drawing import draw_faces
 from pate.data.faces._geometry import Geometry
 from pate.data.faces._traits import FACE_ATTRIBUTES, Dice, Traits
 
-# Faces are sampled and drawn in whole blocks, so that face i depends on (seed, i) alone; a block's working arrays also
-# stay within a processor's cache at size 32.
+# Faces are sampled and drawn in whole blocks, so that face i depends on (seed, i) alone; a block's
+# working arrays also stay within a processor's cache at size 32.
 _BLOCK = 100
 _MIN_SIZE, _MAX_SIZE = 32, 64
 
 
-def render_faces(num: int, *, seed: int, size: int = 32, start: int = 0) -> tuple[UInt8Array, UInt8Array]:
+def render_faces(
+    num: int, *, seed: int, size: int = 32, start: int = 0
+) -> tuple[UInt8Array, UInt8Array]:
     """Render faces ``start`` to ``start + num - 1`` of a seed.
 
     Face i depends on (seed, i) only, so that a longer data set begins with a shorter one.
@@ -31,13 +33,13 @@ def render_faces(num: int, *, seed: int, size: int = 32, start: int = 0) -> tupl
         start: index of the first face.
 
     Returns:
-        images uint8 ``[num, size, size, 3]`` and attributes uint8 ``[num, len(FACE_ATTRIBUTES)]`` in {0, 1}, the
-        columns in the order of `FACE_ATTRIBUTES`.
+        images uint8 ``[num, size, size, 3]`` and attributes uint8 ``[num, len(FACE_ATTRIBUTES)]``
+        in {0, 1}, the columns in the order of `FACE_ATTRIBUTES`.
 
     Raises:
         ValueError: for a negative num, seed or start, or a size outside 32..64.
     """
-    expect_request(num, seed=seed, size=size, start=start)
+    require_request(num, seed=seed, size=size, start=start)
     images = np.empty((num, size, size, 3), dtype=np.uint8)
     attributes = np.empty((num, len(FACE_ATTRIBUTES)), dtype=np.uint8)
     done = 0
@@ -48,15 +50,17 @@ def render_faces(num: int, *, seed: int, size: int = 32, start: int = 0) -> tupl
     return images, attributes
 
 
-def expect_request(num: int, *, seed: int, size: int, start: int = 0) -> None:
+def require_request(num: int, *, seed: int, size: int, start: int = 0) -> None:
     """Raise ``ValueError`` unless such faces can be rendered."""
-    expect(num >= 0, "num >= 0", num=num)
-    expect(seed >= 0, "seed >= 0", seed=seed)
-    expect(_MIN_SIZE <= size <= _MAX_SIZE, f"{_MIN_SIZE} <= size <= {_MAX_SIZE}", size=size)
-    expect(start >= 0, "start >= 0", start=start)
+    require(num >= 0, "num >= 0", num=num)
+    require(seed >= 0, "seed >= 0", seed=seed)
+    require(_MIN_SIZE <= size <= _MAX_SIZE, f"{_MIN_SIZE} <= size <= {_MAX_SIZE}", size=size)
+    require(start >= 0, "start >= 0", start=start)
 
 
-def iter_faces(num: int, *, seed: int, size: int, start: int = 0) -> Iterator[tuple[UInt8Array, UInt8Array]]:
+def iter_faces(
+    num: int, *, seed: int, size: int, start: int = 0
+) -> Iterator[tuple[UInt8Array, UInt8Array]]:
     """Yield images and attributes as `render_faces` returns them, at most a hundred faces at a time."""
     stop = start + num
     for block in range(start // _BLOCK, -(-stop // _BLOCK) if num else 0):

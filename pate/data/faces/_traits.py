@@ -38,7 +38,9 @@ class Dice:
 
     def uniform(self, low: float, high: float) -> Float32Array:
         """Draw uniformly between two bounds."""
-        return np.float32(low) + np.float32(high - low) * self.rng.random(self.num, dtype=np.float32)
+        return np.float32(low) + np.float32(high - low) * self.rng.random(
+            self.num, dtype=np.float32
+        )
 
     def normal(self, deviation: float, limit: float = 2.5) -> Float32Array:
         """Draw normally around 0, clipped at ``limit`` deviations."""
@@ -47,10 +49,14 @@ class Dice:
 
     def colour(self, low: float, high: float) -> Float32Array:
         """Draw three channels ``[num, 3]`` uniformly between two bounds."""
-        return np.float32(low) + np.float32(high - low) * self.rng.random((self.num, 3), dtype=np.float32)
+        return np.float32(low) + np.float32(high - low) * self.rng.random(
+            (self.num, 3), dtype=np.float32
+        )
 
 
-def either(condition: BoolArray, yes: Float32Array | float, no: Float32Array | float) -> Float32Array:
+def either(
+    condition: BoolArray, yes: Float32Array | float, no: Float32Array | float
+) -> Float32Array:
     """Return ``yes`` where the condition holds and ``no`` elsewhere, as float32."""
     return np.where(condition, yes, no).astype(np.float32)
 
@@ -75,7 +81,10 @@ class Traits:
         self.tone = either(self.pale_skin, dice.uniform(0.90, 1.0), dice.uniform(0.05, 0.74))
 
         self.wearing_hat = dice.chance(0.17)
-        self.bald = dice.chance(either(self.male, either(self.young, 0.16, 0.46), 0.005)) & ~self.wearing_hat
+        self.bald = (
+            dice.chance(either(self.male, either(self.young, 0.16, 0.46), 0.005))
+            & ~self.wearing_hat
+        )
         self.hair = _sample_hair(dice, self.young, self.tone)
         self.bangs = dice.chance(either(self.male, 0.16, 0.40)) & ~self.bald & ~self.wearing_hat
         self.long_hair = dice.chance(either(self.male, 0.06, 0.66)) & ~self.bald
@@ -88,8 +97,12 @@ class Traits:
         self.narrow_eyes = dice.chance(0.22)
         self.eyeglasses = dice.chance(either(self.young, 0.17, 0.38))
         self.wearing_lipstick = dice.chance(either(self.male, 0.01, 0.62))
-        self.heavy_makeup = dice.chance(either(self.male, 0.01, either(self.wearing_lipstick, 0.60, 0.14)))
-        self.rosy_cheeks = dice.chance(either(self.male, 0.10, either(self.heavy_makeup, 0.45, 0.28)))
+        self.heavy_makeup = dice.chance(
+            either(self.male, 0.01, either(self.wearing_lipstick, 0.60, 0.14))
+        )
+        self.rosy_cheeks = dice.chance(
+            either(self.male, 0.10, either(self.heavy_makeup, 0.45, 0.28))
+        )
         self.smiling = dice.chance(either(self.male, 0.44, 0.54))
         self.mouth_slightly_open = dice.chance(either(self.smiling, 0.50, 0.26))
         self.wearing_earrings = dice.chance(either(self.male, 0.04, 0.42))
@@ -98,7 +111,9 @@ class Traits:
     def attributes(self) -> UInt8Array:
         """Return the labels ``[num, len(FACE_ATTRIBUTES)]`` in {0, 1}; a bald head has no hair colour."""
         columns = [
-            (self.hair == _HAIR_COLOURS[name]) & ~self.bald if name in _HAIR_COLOURS else getattr(self, name.lower())
+            (self.hair == _HAIR_COLOURS[name]) & ~self.bald
+            if name in _HAIR_COLOURS
+            else getattr(self, name.lower())
             for name in FACE_ATTRIBUTES
         ]
         return np.stack(columns, axis=1).astype(np.uint8)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pate._network_settings import restored_network, without_weights
 from pate._runs import Json
 from pate._settings import path_of, plain
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data.features._backbone import FrozenBackbone
 from pate.data.features._picture_transforms import PictureTransforms
@@ -26,7 +26,8 @@ class MapModule(NamedTuple):
     """A fitted feature map that needs nothing but torch.
 
     Attributes:
-        settings: class path and arguments of the module, which is made for the shape of a raw record.
+        settings: class path and arguments of the module, which is made for the shape of a raw
+            record.
         module: maps raw records ``[B, ...]`` as the map does, but for rounding.
     """
 
@@ -38,7 +39,8 @@ class MapModule(NamedTuple):
 def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
     """Return a fitted map as a module.
 
-    A map of one's own is added by ``@as_module.register``: a function of the map and the shape of a raw record.
+    A map of one's own is added by ``@as_module.register``: a function of the map and the shape of a
+    raw record.
 
     Args:
         features: the map.
@@ -48,13 +50,16 @@ def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
         ValueError: if nothing says how a map of this class is a module.
     """
     kind = f"{type(features).__module__}.{type(features).__qualname__}"
-    raise ValueError(f"Expected a feature map that as_module knows (as_module.register adds one), got {kind}")
+    raise ValueError(
+        f"Expected a feature map that as_module knows (as_module.register adds one), got {kind}"
+    )
 
 
 class Projection(nn.Module):
     """The linear map of `PublicPCA`.
 
-    Sums are taken in double precision, so that it differs from the map by the rounding of the map's own sums alone.
+    Sums are taken in double precision, so that it differs from the map by the rounding of the map's
+    own sums alone.
 
     Args:
         input_shape: shape of a raw record.
@@ -82,7 +87,11 @@ def _of_pca(features: PublicPCA, shape: tuple[int, ...]) -> MapModule:
     module.mean.copy_(torch.from_numpy(features._mean))
     module.weights.copy_(torch.from_numpy(features._weights))
     return MapModule(
-        {"class_path": path_of(Projection), "init_args": {"num_components": features.num_components}}, module
+        {
+            "class_path": path_of(Projection),
+            "init_args": {"num_components": features.num_components},
+        },
+        module,
     )
 
 
@@ -151,7 +160,10 @@ class Transforms(nn.Module):
 
 @as_module.register
 def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapModule:
-    settings = {"class_path": path_of(Transforms), "init_args": {"transforms": plain(features.transforms)}}
+    settings = {
+        "class_path": path_of(Transforms),
+        "init_args": {"transforms": plain(features.transforms)},
+    }
     module = restored_network(settings, shape, trust=True)
     module.load_state_dict(Transforms(shape, features.transforms).state_dict())
     # a transform may have state beyond its attributes, and may not take several pictures at once
@@ -159,7 +171,13 @@ def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapMo
     expected = features.transform(ArrayFeatures(pictures.numpy()))[np.arange(2)]
     with torch.no_grad():
         transformed = module(pictures)
-    same = transformed.shape == expected.shape and np.allclose(transformed.numpy(), expected, atol=1e-6)
+    same = transformed.shape == expected.shape and np.allclose(
+        transformed.numpy(), expected, atol=1e-6
+    )
     names = [type(transform).__name__ for transform in features.transforms]
-    expect(same, "transforms that can be rebuilt from their attributes, and that take batches", transforms=names)
+    require(
+        same,
+        "transforms that can be rebuilt from their attributes, and that take batches",
+        transforms=names,
+    )
     return MapModule(settings, module)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pate._typing import Float32Array, IntArray
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import FeatureMap, Features
 
 if TYPE_CHECKING:
@@ -21,25 +21,33 @@ _TRIALS = 8
 class PictureTransforms(FeatureMap):
     """Transforms of each picture by itself, the same for teachers and student, whenever it is read.
 
-    Nothing is fitted, and nothing may be drawn: what is random belongs into ``augment`` of teachers and student.
+    Nothing is fitted, and nothing may be drawn: what is random belongs into ``augment`` of teachers
+        and student.
 
     Args:
-        transforms: such as those of ``torchvision.transforms.v2``, applied one after the other to float32 pictures
-            ``[channels, height, width]`` in [0, 1].
+        transforms: such as those of ``torchvision.transforms.v2``, applied one after the other to
+            float32 pictures ``[channels, height, width]`` in [0, 1].
     """
 
     def __init__(self, transforms: list[nn.Module]) -> None:
-        expect(transforms, "at least one transform", transforms=transforms)
+        require(transforms, "at least one transform", transforms=transforms)
         self.transforms = transforms
         self._tried = False
 
     def fit(self, public: Features) -> PictureTransforms:
-        """Try the transforms on the first public picture. Raises ``ValueError`` if two trials differ."""
+        """Try the transforms on the first public picture.
+
+        Raises ``ValueError`` if two trials differ.
+        """
         if not self._tried:
             first, *others = [self._try(public, seed) for seed in range(_TRIALS)]
             same = all(np.array_equal(first, other) for other in others)
             names = [type(transform).__name__ for transform in self.transforms]
-            expect(same, "transforms that draw nothing; those that do are for `augment`", transforms=names)
+            require(
+                same,
+                "transforms that draw nothing; those that do are for `augment`",
+                transforms=names,
+            )
             self._tried = True
         return self
 

@@ -10,7 +10,7 @@ from scipy.sparse.linalg import eigsh
 
 from pate._progress import stage_bar
 from pate._typing import Float32Array, FloatArray
-from pate._validation import expect, expect_count
+from pate._validation import require, require_count
 from pate.data._records import FeatureMap, Features, blocks_of
 
 _ROWS = 4096
@@ -23,18 +23,20 @@ _HELD_BYTES = 1 << 28
 class PublicPCA(FeatureMap):
     """Whitened principal components of the public samples: a short description that weak teachers can learn from.
 
-    It is fitted on public samples in blocks, of which none is held longer than it is needed. The matrix of their
-    covariances is: ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64 pixels. Fewer samples than features
-    are all held instead, which takes less: their inner products have the same eigenvalues.
+    It is fitted on public samples in blocks, of which none is held longer than it is needed. The
+    matrix of their covariances is: ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64
+    pixels. Fewer samples than features are all held instead, which takes less: their inner products
+    have the same eigenvalues.
 
     Args:
-        num_components: number of components, less than the numbers of features and of public samples.
+        num_components: number of components, less than the numbers of features and of public
+            samples.
     """
 
     by_rows = True
 
     def __init__(self, num_components: int) -> None:
-        expect_count(1, num_components=num_components)
+        require_count(1, num_components=num_components)
         self.num_components = num_components
         self._mean: Float32Array | None = None
         self._weights: Float32Array = np.empty(0, dtype=np.float32)
@@ -45,11 +47,15 @@ class PublicPCA(FeatureMap):
             num, width = public.shape[0], prod(public.shape[1:])
             limit = min(num, width)
             fewer = f"num_components < {limit}, for {num} public samples of {width} features"
-            expect(self.num_components < limit, fewer, num_components=self.num_components)
-            with stage_bar(None, f"components of {num} public samples", unit="sample", shown=limit > _DIRECT):
+            require(self.num_components < limit, fewer, num_components=self.num_components)
+            with stage_bar(
+                None, f"components of {num} public samples", unit="sample", shown=limit > _DIRECT
+            ):
                 self._mean, moments = _centred(public) if num < width else _moments(public)
                 # the stages of one process fit the same samples again and again
-                digest = hashlib.blake2b(np.ascontiguousarray(moments).data, digest_size=32).digest()
+                digest = hashlib.blake2b(
+                    np.ascontiguousarray(moments).data, digest_size=32
+                ).digest()
                 key = (digest, self.num_components)
                 if key not in _fitted:
                     _fitted.clear()
@@ -62,11 +68,14 @@ class PublicPCA(FeatureMap):
         """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
         assert self._mean is not None, "fit comes before transform"
         mapped = np.empty((features.shape[0], self.num_components), dtype=np.float32)
-        # in a product of many rows, rounding depends on a row's position and on their number, so that a record that
-        # comes or goes would affect its neighbors: one row at a time, always from the same place in memory
+        # in a product of many rows, rounding depends on a row's position and on their number, so
+        # that a record that comes or goes would affect its neighbors: one row at a time, always
+        # from the same place in memory
         row = np.empty_like(self._mean)
         row_bytes = 4 * len(self._mean)
-        for index in blocks_of(features, range(len(mapped)), block_bytes=min(_ROWS * row_bytes, _HELD_BYTES)):
+        for index in blocks_of(
+            features, range(len(mapped)), block_bytes=min(_ROWS * row_bytes, _HELD_BYTES)
+        ):
             for place, values in zip(index, features[index].reshape(len(index), -1), strict=True):
                 np.subtract(values, self._mean, out=row)
                 mapped[place] = row @ self._weights

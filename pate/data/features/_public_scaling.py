@@ -7,11 +7,16 @@ from math import prod
 import numpy as np
 
 from pate._typing import Float32Array, FloatArray
-from pate._validation import expect
+from pate._validation import require
 from pate.data._records import FeatureMap, Features, blocks_of
 
-_HELD_BYTES = 1 << 28  # of public samples while the map is fitted: of more, as many at equal distances
-_ALIKE, _MOST = 10.0, 0.9  # a table is of one unit if most columns' units differ from the middle one by less
+_HELD_BYTES = (
+    1 << 28
+)  # of public samples while the map is fitted: of more, as many at equal distances
+_ALIKE, _MOST = (
+    10.0,
+    0.9,
+)  # a table is of one unit if most columns' units differ from the middle one by less
 _FARTHEST = 10.0  # units
 _ROWS = 4096
 _COLUMNS = 64  # sorted at once
@@ -20,15 +25,17 @@ _COLUMNS = 64  # sorted at once
 class PublicScaling(FeatureMap):
     """Columns in comparable units and rows of about unit length, so that one rate of training suits any table.
 
-    A column is centred at its public median, clipped at 10 units on either side and divided by its unit: the median
-    distance of those public values that differ from the median. So a word that occurs in few texts, or a pixel that is
-    mostly black, is measured by the size of what occurs, not by how often it does, and wild values move nothing. If
-    nine tenths of the columns have units within a factor of 10 of the middle one, as words, pixels and components do,
-    these are divided by that one: what is wider among them says more. A column that is constant on public samples
-    becomes 0.
+    A column is centred at its public median, clipped at 10 units on either side and divided by its
+        unit: the median
+    distance of those public values that differ from the median. So a word that occurs in few texts,
+    or a pixel that is mostly black, is measured by the size of what occurs, not by how often it
+    does, and wild values move nothing. If nine tenths of the columns have units within a factor of
+    10 of the middle one, as words, pixels and components do, these are divided by that one: what is
+    wider among them says more. A column that is constant on public samples becomes 0.
 
-    A row ``x`` then becomes ``sqrt(2) x / sqrt(m^2 + |x|^2)``, where ``m`` is the public median length: the median row
-    has length 1 and none exceeds ``sqrt(2)``, so that long rows, and extreme private ones, count for little more.
+    A row ``x`` then becomes ``sqrt(2) x / sqrt(m^2 + |x|^2)``, where ``m`` is the public median
+    length: the median row has length 1 and none exceeds ``sqrt(2)``, so that long rows, and extreme
+    private ones, count for little more.
     """
 
     by_rows = True
@@ -40,14 +47,17 @@ class PublicScaling(FeatureMap):
         self._length = 1.0
 
     def fit(self, public: Features) -> PublicScaling:
-        """Fit on public features ``[N, ...]``, flattened. Raises ``ValueError`` if all samples are alike."""
+        """Fit on public features ``[N, ...]``, flattened.
+
+        Raises ``ValueError`` if all samples are alike.
+        """
         if self._centre is None:
             num, width = public.shape[0], prod(public.shape[1:])
             rows = np.arange(0, num, max(1, -(-4 * num * width // _HELD_BYTES)))
             values = public[rows].reshape(len(rows), width)
             centre, units = _centre_and_units(values)
             varies = units > 0
-            expect(varies.any(), "public features that differ", differing=0)
+            require(varies.any(), "public features that differ", differing=0)
             middle = float(np.median(units[varies]))
             alike = (units > middle / _ALIKE) & (units < middle * _ALIKE)
             shared = alike if alike[varies].mean() >= _MOST else np.zeros_like(alike)
@@ -64,7 +74,9 @@ class PublicScaling(FeatureMap):
         mapped = np.empty(features.shape, dtype=np.float32)
         for index in blocks_of(features, range(len(mapped))):
             departures = self._departures(features[index].reshape(len(index), -1))
-            scaled = departures * np.sqrt(2 / (self._length**2 + _lengths(departures) ** 2))[:, None]
+            scaled = (
+                departures * np.sqrt(2 / (self._length**2 + _lengths(departures) ** 2))[:, None]
+            )
             mapped[index] = scaled.reshape(len(index), *features.shape[1:])
         return mapped
 

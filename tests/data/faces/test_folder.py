@@ -12,7 +12,9 @@ from pate.data.faces import FACE_ATTRIBUTES, FolderDiffersError, render_faces, w
 
 
 def _stamps(folder: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -116,7 +118,9 @@ def test_half_written_folder_is_rewritten(tmp_path: Path, monkeypatch: pytest.Mo
     assert json.loads((tmp_path / "faces.json").read_text())["seed"] == 1
 
 
-@pytest.mark.parametrize("name", ["img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"])
+@pytest.mark.parametrize(
+    "name", ["img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"]
+)
 def test_a_true_celeba_is_not_overwritten(tmp_path: Path, name: str) -> None:
     if name.endswith(".txt"):
         (tmp_path / name).write_text("202599\n")
@@ -134,7 +138,10 @@ def test_a_true_celeba_is_not_overwritten(tmp_path: Path, name: str) -> None:
     [
         ({"num": -1}, "Expected num >= 0, got num=-1"),
         ({"size": 8}, "Expected 32 <= size <= 64, got size=8"),
-        ({"private_fraction": 1.5}, "Expected 0 <= private_fraction <= 1, got private_fraction=1.5"),
+        (
+            {"private_fraction": 1.5},
+            "Expected 0 <= private_fraction <= 1, got private_fraction=1.5",
+        ),
         ({"public_fraction": -0.1}, "Expected 0 <= public_fraction <= 1, got public_fraction=-0.1"),
         (
             {"private_fraction": 0.8, "public_fraction": 0.3},
@@ -154,7 +161,9 @@ def test_bad_folder_requests(tmp_path: Path, change: dict[str, float], message: 
     [(0.7, 0.3, [7, 3, 0]), (0.0, 1.0, [0, 10, 0]), (0.5, 0.25, [5, 3, 2]), (0.0, 0.0, [0, 0, 10])],
 )
 def test_partition(tmp_path: Path, private: float, public: float, counts: list[int]) -> None:
-    write_celeba_folder(tmp_path, num=10, private_fraction=private, public_fraction=public, progress=False)
+    write_celeba_folder(
+        tmp_path, num=10, private_fraction=private, public_fraction=public, progress=False
+    )
     lines = (tmp_path / "list_eval_partition.txt").read_text().splitlines()
     parts = [int(line.split()[1]) for line in lines]
     assert parts == sorted(parts)

@@ -26,7 +26,9 @@ def test_sizes(size: int) -> None:
 
 
 def test_attributes_do_not_depend_on_the_size() -> None:
-    assert np.array_equal(render_faces(120, seed=4, size=32)[1], render_faces(120, seed=4, size=40)[1])
+    assert np.array_equal(
+        render_faces(120, seed=4, size=32)[1], render_faces(120, seed=4, size=40)[1]
+    )
 
 
 def test_no_faces() -> None:
@@ -36,7 +38,9 @@ def test_no_faces() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num", "start"), [(1, 0), (10, 0), (99, 1), (100, 100), (250, 75), (3, 299)])
+@pytest.mark.parametrize(
+    ("num", "start"), [(1, 0), (10, 0), (99, 1), (100, 100), (250, 75), (3, 299)]
+)
 def test_face_depends_on_seed_and_index_only(rendered: Faces, num: int, start: int) -> None:
     images, attributes = render_faces(num, seed=3, start=start)
     assert np.array_equal(images, rendered[0][start : start + num])
@@ -84,7 +88,8 @@ def test_bad_requests(arguments: dict[str, int], message: str) -> None:
 
 
 def _probe(images: NDArray[np.uint8], labels: NDArray[np.uint8], train: int) -> NDArray[np.float64]:
-    """Balanced accuracy per attribute, on the faces from `train` on, of ridge least squares on the pixels."""
+    """Balanced accuracy per attribute, on the faces from `train` on, of ridge least squares on the
+    pixels."""
     pixels = images.reshape(len(images), -1).astype(np.float32) / 255
     pixels -= pixels[:train].mean(axis=0)
     rate = labels[:train].mean(axis=0)
@@ -102,7 +107,9 @@ def _probe(images: NDArray[np.uint8], labels: NDArray[np.uint8], train: int) -> 
         yes, no = fitted[truth[:, column], column], fitted[~truth[:, column], column]
         said = scores[:, column] > (yes.mean() + no.mean()) / 2
         right = said == held_out[:, column]
-        accuracies.append((right[held_out[:, column]].mean() + right[~held_out[:, column]].mean()) / 2)
+        accuracies.append(
+            (right[held_out[:, column]].mean() + right[~held_out[:, column]].mean()) / 2
+        )
     return np.array(accuracies)
 
 
@@ -113,7 +120,9 @@ def test_attributes_are_visible(rendered: Faces) -> None:
     shuffled = attributes[np.random.default_rng(0).permutation(len(attributes))]
     found = _probe(images, np.concatenate((attributes, shuffled), axis=1), train=4000)
     accuracies, chance = np.split(found, 2)
-    hidden = {name: round(a, 3) for name, a in zip(FACE_ATTRIBUTES, accuracies, strict=True) if a < 0.65}
+    hidden = {
+        name: round(a, 3) for name, a in zip(FACE_ATTRIBUTES, accuracies, strict=True) if a < 0.65
+    }
     assert not hidden
     assert accuracies.mean() > 0.78
     # Nor is any label printed on the picture.

@@ -27,7 +27,8 @@ def test_positives_per_face(attributes: UInt8Array) -> None:
 
 def test_exclusive_attributes(attributes: UInt8Array) -> None:
     colours = sum(
-        _column(attributes, name).astype(int) for name in ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
+        _column(attributes, name).astype(int)
+        for name in ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
     )
     bald = _column(attributes, "Bald")
     # A head has one hair colour, and a bald one none.

@@ -29,7 +29,13 @@ class Backbone(nn.Sequential):
     """A small backbone with batch norm, which counts its calls."""
 
     def __init__(self, shape: Sequence[int]) -> None:
-        super().__init__(nn.Conv2d(shape[0], 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        super().__init__(
+            nn.Conv2d(shape[0], 4, 3),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
 
     def forward(self, pictures: Tensor) -> Tensor:
         global CALLS
@@ -82,7 +88,10 @@ def test_a_record_s_features_depend_on_that_record_alone(tmp_path: Path) -> None
     whole = backbone(tmp_path).transform(ArrayFeatures(pictures()))
     altered = pictures()
     altered[3] *= -5
-    assert (np.flatnonzero((backbone(tmp_path).transform(ArrayFeatures(altered)) != whole).any(axis=1)) == 3).all()
+    assert (
+        np.flatnonzero((backbone(tmp_path).transform(ArrayFeatures(altered)) != whole).any(axis=1))
+        == 3
+    ).all()
     without = backbone(tmp_path).transform(ArrayFeatures(np.delete(pictures(), 3, axis=0)))
     assert (without == np.delete(whole, 3, axis=0)).all()
 
@@ -125,8 +134,9 @@ def test_bad_settings(tmp_path: Path) -> None:
 
 
 def test_names_of_kept_features_stay(tmp_path: Path) -> None:
-    """They hash the class's source, and what is read: a change of either computes all features of a run again."""
-    assert digest(inspect.getsource(FrozenBackbone)) == "0a19858763be337b7ea13e8e8ddc6b85"
+    """They hash the class's source, and what is read: a change of either computes all features of a
+    run again."""
+    assert digest(inspect.getsource(FrozenBackbone)) == "782eb4e81f2137710df08bab987bd26d"
     ones = ArrayFeatures(np.ones((5000, 2), dtype=np.float32))
     assert digest(*_contents(ones)) == "99d104db5616e7e2af929389a13522ea"
     paths = [tmp_path / f"{row}.jpg" for row in (0, 3)]
@@ -138,8 +148,12 @@ def test_names_of_kept_features_stay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
-    write_celeba_folder(tmp_path / "faces", num=6, private_fraction=0.5, public_fraction=0.5, progress=False)
-    features = FrozenBackbone(partial(models.ResNet50Features, weights=None), tmp_path / "cache", batch_size=3)
+    write_celeba_folder(
+        tmp_path / "faces", num=6, private_fraction=0.5, public_fraction=0.5, progress=False
+    )
+    features = FrozenBackbone(
+        partial(models.ResNet50Features, weights=None), tmp_path / "cache", batch_size=3
+    )
     records = CelebA(tmp_path / "faces", size=16, features=features).records(Role.PUBLIC)
     assert records.features.shape == (3, 2048)
     assert np.isfinite(records.features[np.arange(3)]).all()
@@ -149,8 +163,19 @@ def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
 def test_a_backbone_by_name(faces: Path, tmp_path: Path) -> None:
     """As a recipe names one; its weights are random here, and else those of a package."""
     lines = [
-        *("data:", "  class_path: CelebA", "  init_args:", f"    root: {faces}", "    size: 16", "    features:"),
-        *("      class_path: FrozenBackbone", "      init_args:", f"        cache: {tmp_path / 'cache'}"),
+        *(
+            "data:",
+            "  class_path: CelebA",
+            "  init_args:",
+            f"    root: {faces}",
+            "    size: 16",
+            "    features:",
+        ),
+        *(
+            "      class_path: FrozenBackbone",
+            "      init_args:",
+            f"        cache: {tmp_path / 'cache'}",
+        ),
         *("        network:", "          class_path: pate.models.EfficientNetLite0Features"),
         "          init_args: {pretrained: false}",
     ]
@@ -165,14 +190,21 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
     recipe = tmp_path / "recipe"
     shutil.copytree("configs/celeba_features", recipe)
     shipped = (recipe / "data.yaml").read_text()
-    (recipe / "data.yaml").write_text(shipped.replace("weights: DEFAULT", "weights: null"))  # nothing is downloaded
+    (recipe / "data.yaml").write_text(
+        shipped.replace("weights: DEFAULT", "weights: null")
+    )  # nothing is downloaded
     words = [
         *("run", str(recipe), "--run", str(tmp_path / "run")),
         *(f"--data.init_args.root={faces}", "--data.init_args.size=16"),
         f"--data.init_args.features.init_args.cache={tmp_path / 'cache'}",
         *("--teachers.num_teachers=12", "--teachers.num_steps=60", "--teachers.chunk_size=6"),
         # noise that twelve teachers can be heard in
-        *("--label.target_epsilon=1e5", "--label.num_queries=20", "--label.delta=0.001", "--label.noise_seed=3"),
+        *(
+            "--label.target_epsilon=1e5",
+            "--label.num_queries=20",
+            "--label.delta=0.001",
+            "--label.noise_seed=3",
+        ),
         "--student.trainer.max_epochs=2",
     ]
     assert cli.main(words) == 0
@@ -180,7 +212,10 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
     assert (tmp_path / "run" / "public" / "student" / "metrics.json").is_file()
 
 
-def test_how_many_records_there_are_is_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Nor anything else where there is no terminal: how often a bar is drawn depends on the load."""
+def test_how_many_records_there_are_is_not_printed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nor anything else where there is no terminal: how often a bar is drawn depends on the
+    load."""
     backbone(tmp_path).transform(ArrayFeatures(pictures(37)))
     assert capfd.readouterr().err == ""

@@ -33,7 +33,9 @@ def test_each_picture_is_transformed_when_it_is_read() -> None:
 
 def test_what_draws_is_refused() -> None:
     values = ArrayFeatures(np.random.default_rng(0).random((2, 3, 8, 8), dtype=np.float32))
-    with pytest.raises(ValueError, match=r"transforms that draw nothing.*got transforms=\['RandomHorizontalFlip'\]"):
+    with pytest.raises(
+        ValueError, match=r"transforms that draw nothing.*got transforms=\['RandomHorizontalFlip'\]"
+    ):
         PictureTransforms([v2.RandomHorizontalFlip()]).fit(values)
     with pytest.raises(ValueError, match="at least one transform"):
         PictureTransforms([])

@@ -1,4 +1,5 @@
-"""Columns in comparable units, rows of about unit length, and nothing of a private record in either."""
+"""Columns in comparable units, rows of about unit length, and nothing of a private record in
+either."""
 
 import json
 import shutil
@@ -24,7 +25,8 @@ def scaled(features: np.ndarray, public: slice = slice(None)) -> np.ndarray:
 
 
 def mixed(rows: int = 500) -> np.ndarray:
-    """Return a table of a rare word, a frequent one, a year, an income, a constant and a tiny measurement."""
+    """Return a table of a rare word, a frequent one, a year, an income, a constant and a tiny
+    measurement."""
     generator = np.random.default_rng(1)
     return np.column_stack(
         (
@@ -49,8 +51,9 @@ class FittedOnAll(Arrays):
         return replace(records, features=as_features(mapping.transform(records.features)))
 
 
-def expect_no_trace(source: type[Arrays], folder: Path) -> None:
-    """Fail unless a private record, gone or extreme, leaves all others as they were, bit for bit."""
+def require_no_trace(source: type[Arrays], folder: Path) -> None:
+    """Fail unless a private record, gone or extreme, leaves all others as they were, bit for
+    bit."""
 
     def read(name: str, arrays: dict[str, np.ndarray]) -> DataSource:
         np.savez(folder / name, **arrays)  # type: ignore[arg-type]
@@ -60,23 +63,28 @@ def expect_no_trace(source: type[Arrays], folder: Path) -> None:
     extreme = arrays | {"X": arrays["X"].copy()}
     extreme["X"][7] = 3e38
     before, altered = read("before.npz", arrays), read("altered.npz", extreme)
-    gone = read("gone.npz", {n: a if n == "label_names" else np.delete(a, 7, axis=0) for n, a in arrays.items()})
+    gone = read(
+        "gone.npz",
+        {n: a if n == "label_names" else np.delete(a, 7, axis=0) for n, a in arrays.items()},
+    )
     for role in Role:
         expected = np.asarray(before.records(role).features)
         others = np.delete(expected, 7, axis=0) if role is Role.PRIVATE else expected
         found = np.asarray(altered.records(role).features)
         assert np.isfinite(found).all() and np.linalg.norm(found, axis=1).max() < 1.4143
-        assert np.array_equal(np.delete(found, 7, axis=0) if role is Role.PRIVATE else found, others)
+        assert np.array_equal(
+            np.delete(found, 7, axis=0) if role is Role.PRIVATE else found, others
+        )
         assert np.array_equal(np.asarray(gone.records(role).features), others)
 
 
 def test_a_private_record_leaves_no_trace(tmp_path: Path) -> None:
-    expect_no_trace(Arrays, tmp_path)
+    require_no_trace(Arrays, tmp_path)
 
 
 def test_scaling_that_is_fitted_on_private_rows_is_found(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
-        expect_no_trace(FittedOnAll, tmp_path)
+        require_no_trace(FittedOnAll, tmp_path)
 
 
 @pytest.mark.parametrize("size", [1, 7, 60])
@@ -85,11 +93,14 @@ def test_a_row_is_mapped_by_itself(size: int, monkeypatch: pytest.MonkeyPatch) -
     whole = scaled(features, slice(500))
     monkeypatch.setattr("pate.data._records._BLOCK_BYTES", 1000)
     assert np.array_equal(scaled(features[:600], slice(500)), whole[:600])
-    assert np.array_equal(scaled(np.delete(features, 2000, axis=0), slice(500)), np.delete(whole, 2000, axis=0))
+    assert np.array_equal(
+        scaled(np.delete(features, 2000, axis=0), slice(500)), np.delete(whole, 2000, axis=0)
+    )
 
 
 def test_columns_of_all_units_say_about_as_much() -> None:
-    """A rare word is measured by its size, not by how often it occurs; wild values and constants do no harm."""
+    """A rare word is measured by its size, not by how often it occurs; wild values and constants do
+    no harm."""
     mapping = PublicScaling().fit(ArrayFeatures(mixed()))
     departures = mapping._departures(mixed())
     present = departures[:, 0] != 0
@@ -102,7 +113,8 @@ def test_columns_of_all_units_say_about_as_much() -> None:
 
 
 def test_columns_of_one_unit_keep_their_widths() -> None:
-    """Components of pictures, words and pixels differ in width, and what is wider mostly says more."""
+    """Components of pictures, words and pixels differ in width, and what is wider mostly says
+    more."""
     widths = np.geomspace(1, 9, 5)
     features = (np.random.default_rng(2).standard_normal((400, 5)) * widths).astype(np.float32)
     inner = PublicScaling().fit(ArrayFeatures(features))
@@ -133,14 +145,26 @@ def test_teachers_of_long_rows_give_labels_about_as_often_as_they_are_true(tmp_p
     """As rows come, they give seven times as many, whatever the truth."""
     generator = np.random.default_rng(0)
     hidden = generator.standard_normal((6000, 60))
-    extents = hidden @ generator.standard_normal((60, 10)) / np.sqrt(60) + generator.standard_normal((6000, 10)) / 2
+    extents = (
+        hidden @ generator.standard_normal((60, 10)) / np.sqrt(60)
+        + generator.standard_normal((6000, 10)) / 2
+    )
     labels = (extents > np.quantile(extents, 0.93, axis=0)).astype(np.uint8)
-    arrays = {"X": (100 * hidden).astype(np.float32), "Y": labels, "split": np.repeat([0, 1, 2], [4000, 1000, 1000])}
+    arrays = {
+        "X": (100 * hidden).astype(np.float32),
+        "Y": labels,
+        "split": np.repeat([0, 1, 2], [4000, 1000, 1000]),
+    }
     np.savez(tmp_path / "data.npz", ids=np.char.mod("r%04d", np.arange(6000)), **arrays)
 
     recipe = shutil.copytree("configs/table", tmp_path / "recipe")
     optimizer = {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.1, "weight_decay": 0.01}}
-    settings = {"network": "pate.models.Linear", "num_teachers": 60, "num_steps": 150, "batch_size": 60}
+    settings = {
+        "network": "pate.models.Linear",
+        "num_teachers": 60,
+        "num_steps": 150,
+        "batch_size": 60,
+    }
     (recipe / "teachers.yaml").write_text(yaml.safe_dump(settings | {"optimizer": optimizer}))
 
     def excess(name: str, *more: str) -> float:

@@ -21,7 +21,9 @@ SMALL = d.Training(num_records=1000, batch_size=50, epochs=3, delta=1e-5)
 
 
 def test_curves_of_poisson_sampling() -> None:
-    np.testing.assert_allclose(d.poisson_added_rdp(ORDERS, 1.7, 1 - 1e-12), ORDERS / (2 * 1.7**2), rtol=1e-6)
+    np.testing.assert_allclose(
+        d.poisson_added_rdp(ORDERS, 1.7, 1 - 1e-12), ORDERS / (2 * 1.7**2), rtol=1e-6
+    )
     # of order 2, by hand: log(1 + q^2 (exp(1 / s^2) - 1))
     found = d.poisson_added_rdp(np.array([2.0]), 0.8, 0.01)[0]
     assert found == pytest.approx(math.log1p(0.01**2 * math.expm1(1 / 0.8**2)), rel=1e-9)
@@ -40,7 +42,9 @@ def test_assumptions_in_their_order() -> None:
     assert (SMALL.rate, SMALL.num_steps) == (0.05, 60)
     noise = d.noise_for(SMALL, 2.0)
     assert 1.99 < d.poisson_epsilon(SMALL, noise, altered=False) <= 2.0
-    assert d.poisson_epsilon(SMALL, noise, altered=False) < d.poisson_epsilon(SMALL, noise, altered=False, classic=True)
+    assert d.poisson_epsilon(SMALL, noise, altered=False) < d.poisson_epsilon(
+        SMALL, noise, altered=False, classic=True
+    )
     shuffled = d.shuffled_epsilon(SMALL, noise, altered=False)
     assert gaussian_delta(shuffled, math.sqrt(3) / noise) == pytest.approx(1e-5, rel=1e-6)
     altered = d.poisson_epsilon(SMALL, noise, altered=True)

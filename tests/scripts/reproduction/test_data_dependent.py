@@ -49,7 +49,10 @@ def test_bound_dominates_the_divergence_from_every_neighbor(sigma: float, order:
 def test_theorem_6_bounds_one_direction_alone() -> None:
     sigma, order, there = 3.0, 12.0, []
     for count in range(31, TEACHERS + 1):
-        here, near = ([oracles.phi(mp.mpf(side * (each - 30)) / 3) for side in (1, -1)] for each in (count, count - 1))
+        here, near = (
+            [oracles.phi(mp.mpf(side * (each - 30)) / 3) for side in (1, -1)]
+            for each in (count, count - 1)
+        )
         bound = one_way_rdp(order, float(log_ndtr((30 - count) / sigma)), 1 / (2 * sigma**2))
         with mp.workdps(60):
             assert oracles.renyi(here, near, order) <= bound
@@ -76,7 +79,11 @@ def test_smooth_sensitivity_by_its_definition() -> None:
         for counts in grid
     }
     near = {
-        counts: [other for other in grid if max(abs(a - b) for a, b in zip(counts, other, strict=True)) == 1]
+        counts: [
+            other
+            for other in grid
+            if max(abs(a - b) for a, b in zip(counts, other, strict=True)) == 1
+        ]
         for counts in grid
     }
     assert max(smooth.values()) > 0
@@ -85,26 +92,36 @@ def test_smooth_sensitivity_by_its_definition() -> None:
             assert abs(value[counts] - value[other]) <= smooth[counts] * (1 + 1e-12)
             assert smooth[other] <= np.exp(beta) * smooth[counts] * (1 + 1e-12)
     # without the look into the distance it is not smooth
-    local = {counts: max(abs(value[counts] - value[other]) for other in near[counts]) for counts in grid}
-    assert any(local[other] > np.exp(beta) * local[counts] for counts in grid for other in near[counts])
+    local = {
+        counts: max(abs(value[counts] - value[other]) for other in near[counts]) for counts in grid
+    }
+    assert any(
+        local[other] > np.exp(beta) * local[counts] for counts in grid for other in near[counts]
+    )
 
 
 @pytest.mark.slow
 def test_release_is_the_value_with_noise_of_its_event() -> None:
     counts, order = np.random.default_rng(0).integers(0, TEACHERS + 1, (30, 4)), 4.0
-    arguments = {"sigma": 5.0, "num_teachers": TEACHERS}
+    arguments: Any = {"sigma": 5.0, "num_teachers": TEACHERS}
     generator = seeded_generator(0)
     drawn = [
-        release_rdp(counts, order, beta=0.05, noise_multiplier=6.0, generator=generator, **arguments)  # type: ignore[arg-type]
+        release_rdp(
+            counts, order, beta=0.05, noise_multiplier=6.0, generator=generator, **arguments
+        )
         for _ in range(400)
     ]
-    sensitivity = private_smooth_sensitivity(counts, order, beta=0.05, **arguments)  # type: ignore[arg-type]
+    sensitivity = private_smooth_sensitivity(counts, order, beta=0.05, **arguments)
     values = np.array([release.rdp for release in drawn])
-    assert values.mean() == pytest.approx(private_rdp(counts, order, **arguments), abs=6 * sensitivity / 4)  # type: ignore[arg-type]
+    assert values.mean() == pytest.approx(
+        private_rdp(counts, order, **arguments), abs=6 * sensitivity / 4
+    )
     assert values.std() == pytest.approx(6 * sensitivity, rel=0.15)
     assert np.isfinite(drawn[0].events[REPLACE].cost(np.array([order])).rdp[0])
     # a beta of 1 / (2 order) and more has no finite cost there
-    wide = release_rdp(counts, order, beta=0.2, noise_multiplier=6.0, generator=generator, **arguments)  # type: ignore[arg-type]
+    wide = release_rdp(
+        counts, order, beta=0.2, noise_multiplier=6.0, generator=generator, **arguments
+    )
     assert wide.events[REPLACE].cost(np.array([order])).rdp[0] == np.inf
 
 
@@ -130,16 +147,25 @@ def test_a_teacher_that_stays_away_moves_the_value_within_its_sensitivity() -> N
 def test_its_cost_can_be_booked(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     events = release_events(beta=0.05, noise_multiplier=6.0)
-    release = ledger.reserve(events, count=1, run="run", description="rdp", seeded=False, delta=1e-6)
+    release = ledger.reserve(
+        events, count=1, run="run", description="rdp", seeded=False, delta=1e-6
+    )
     drawn = release_rdp(
-        [[30, 60]], 4.0, sigma=5.0, num_teachers=60, beta=0.05, noise_multiplier=6.0, generator=seeded_generator(0)
+        [[30, 60]],
+        4.0,
+        sigma=5.0,
+        num_teachers=60,
+        beta=0.05,
+        noise_multiplier=6.0,
+        generator=seeded_generator(0),
     )
     assert drawn.events == events
     ledger.settle(release)
     book = verify_ledger(ledger.path)
     for relation in (REPLACE, TEACHER):
         spent = book.spent(relation, np.array([4.0])).rdp[0]
-        # a neighbor with the same sensitivity moves the value by that much, over noise of 6 times as much
+        # a neighbor with the same sensitivity moves the value by that much, over noise of 6 times
+        # as much
         assert 4.0 / (2 * 36) <= spent < 1
 
 
@@ -158,7 +184,10 @@ def test_smooth_sensitivity_curve_is_exact(beta: float, sigma: float) -> None:
     for order, value in zip(orders.tolist(), found.tolist(), strict=True):
         ratios = np.exp(beta * np.linspace(-1, 1, 21))
         # the value moves by the smaller of the two sensitivities
-        worst = max(oracles.normal_divergence(order, min(1, ratio), sigma, sigma * ratio) for ratio in ratios)
+        worst = max(
+            oracles.normal_divergence(order, min(1, ratio), sigma, sigma * ratio)
+            for ratio in ratios
+        )
         if worst == np.inf:
             assert value == np.inf
         else:
@@ -167,7 +196,9 @@ def test_smooth_sensitivity_curve_is_exact(beta: float, sigma: float) -> None:
 
 @pytest.mark.parametrize("sigma", [0.5, 20.0, 1e6])
 @pytest.mark.parametrize("beta", [1e-6, 1e-3, 0.07, 0.3])
-def test_smooth_sensitivity_curve_is_not_below_the_truth_at_its_pole(beta: float, sigma: float) -> None:
+def test_smooth_sensitivity_curve_is_not_below_the_truth_at_its_pole(
+    beta: float, sigma: float
+) -> None:
     with mp.workdps(60):
         ratio, s = mp.exp(-mp.mpf(beta)), mp.mpf(sigma)
         pole = 1 / (1 - ratio**2)
@@ -186,9 +217,12 @@ def test_smooth_sensitivity_curve_is_not_below_the_truth_at_its_pole(beta: float
 
 
 def test_published_curve_of_smooth_sensitivity_falls_below_the_truth() -> None:
-    # the printed curve is alpha e^(2 beta) / sigma^2 + (beta alpha - log(1 - 2 alpha beta) / 2) / (alpha - 1)
+    # the printed curve is alpha e^(2 beta) / sigma^2 + (beta alpha - log(1 - 2 alpha beta) / 2) /
+    # (alpha - 1)
     beta, sigma, order = 0.01, 0.1, 49.0
-    published = order * np.exp(2 * beta) / sigma**2 + (beta * order - np.log(1 - 2 * order * beta) / 2) / (order - 1)
+    published = order * np.exp(2 * beta) / sigma**2 + (
+        beta * order - np.log(1 - 2 * order * beta) / 2
+    ) / (order - 1)
     true = oracles.normal_divergence(order, np.exp(-beta), sigma, sigma * np.exp(-beta))
     assert published < true <= float(smooth_sensitivity_rdp(order, beta, sigma)) * (1 + 1e-9)
 
@@ -197,12 +231,16 @@ class TestSmoothSensitivityEvent(EventContract):
     beta = 1e-3
 
     def event(self, noise: float, relation: NeighboringRelation) -> Event:
-        return SmoothSensitivityEvent(beta=self.beta, noise_multiplier=2 * noise, neighboring_relation=relation)
+        return SmoothSensitivityEvent(
+            beta=self.beta, noise_multiplier=2 * noise, neighboring_relation=relation
+        )
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         # the neighbor's sensitivity, and so its noise, is the smaller by a factor of exp(-beta)
         narrower = np.exp(-self.beta)
-        return [(rounded_to_a_hundredth(0, 1), rounded_to_a_hundredth(narrower / (2 * noise), narrower))]
+        return [
+            (rounded_to_a_hundredth(0, 1), rounded_to_a_hundredth(narrower / (2 * noise), narrower))
+        ]
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{name: bad} for name in ("beta", "noise_multiplier") for bad in NOT_POSITIVE]

@@ -15,19 +15,41 @@ from scripts.reproduction.findings import Kept, keep, kept
 from scripts.reproduction.page import claims_table, page
 
 ROOT = Path(pate.__file__).parents[1]
-CLAIM = Claim(where="Table 1", published="0.3", ours="0.4", reason=Reason.REFUTED, why="three of ten are not four")
+CLAIM = Claim(
+    where="Table 1",
+    published="0.3",
+    ours="0.4",
+    reason=Reason.REFUTED,
+    why="three of ten are not four",
+)
 
 
 def finding(**changes: object) -> Finding:
-    given = {"title": "A table", "paper": "Someone (2020)", "method": "Counted.", "claims": (CLAIM,)}
+    given = {
+        "title": "A table",
+        "paper": "Someone (2020)",
+        "method": "Counted.",
+        "claims": (CLAIM,),
+    }
     rows = [{"k": 1, "error": 1 / 3}, {"k": 2, "error": 2e-7}]
     return Finding(**(given | {"rows": rows} | changes))  # type: ignore[arg-type]
 
 
 def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
-    keep(tmp_path, "a_table", finding(picture=Figure(), caption="Errors"), Effort(full=True, seed=3), 12.34)
+    keep(
+        tmp_path,
+        "a_table",
+        finding(picture=Figure(), caption="Errors"),
+        Effort(full=True, seed=3),
+        12.34,
+    )
     (again,) = kept(tmp_path)
-    assert (again.claims, again.full, again.seed, again.seconds) == ((CLAIM,), True, 3, {"full": 12.3})
+    assert (again.claims, again.full, again.seed, again.seconds) == (
+        (CLAIM,),
+        True,
+        3,
+        {"full": 12.3},
+    )
     assert (tmp_path / "a_table.csv").read_text() == "k,error\n1,0.333333\n2,2e-07\n"
     assert (tmp_path / "a_table.png").read_bytes()[:4] == b"\x89PNG"
     text = page([again], "found")
@@ -61,11 +83,16 @@ def test_a_run_keeps_what_it_made_writes_the_page_and_goes_on_without_data(
     ]
 
 
-def test_what_was_never_made_for_want_of_data_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_never_made_for_want_of_data_is_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PATE_DATA", raising=False)
     main(["--output", str(tmp_path / "made")], {"a_table": needs_data})
     text = (tmp_path / "made.md").read_text()
-    assert "| `a_table` | | | **not testable here**: needs `topk/none.npy` |" in text and "Nothing is made yet" in text
+    assert (
+        "| `a_table` | | | **not testable here**: needs `topk/none.npy` |" in text
+        and "Nothing is made yet" in text
+    )
 
 
 def test_headlines_are_short_and_lead_to_their_sections(tmp_path: Path) -> None:
@@ -73,7 +100,10 @@ def test_headlines_are_short_and_lead_to_their_sections(tmp_path: Path) -> None:
     keep(tmp_path, "a_table", finding(claims=(CLAIM, headline)), Effort(), 1.0)
     text = page(kept(tmp_path), "made")
     top, _, rest = text.partition("## Someone (2020)")
-    assert "| Someone (2020): [Table 2](#a_table) | 0.3 | 0.4 | **refuted** |" in top and "Table 1" not in top
+    assert (
+        "| Someone (2020): [Table 2](#a_table) | 0.3 | 0.4 | **refuted** |" in top
+        and "Table 1" not in top
+    )
     assert '<a id="a_table"></a>' in rest
     many = dataclasses.replace(kept(tmp_path)[0], paper="One, Two & Three (2021), A paper (again)")
     assert "| One et al. (2021): [Table 2](#a_table) |" in page([many], "made")
@@ -102,7 +132,9 @@ def test_help_names_all_that_is_made(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit) as stopped:
         main(["--help"])
     out = " ".join(capsys.readouterr().out.split())
-    assert stopped.value.code == 0 and all(name in out for name in [*MAKERS, "--full", "--counts", "PATE_DATA"])
+    assert stopped.value.code == 0 and all(
+        name in out for name in [*MAKERS, "--full", "--counts", "PATE_DATA"]
+    )
 
 
 def test_findings_are_complete() -> None:
@@ -125,7 +157,15 @@ def test_a_verdict_follows_from_its_reason(reason: Reason) -> None:
     }
     assert claim.verdict is (Verdict.DIFFERENT if reason in differs else others[reason])
     made = Kept(
-        name="a", title="t", paper="P (1999)", method="m", claims=(claim,), caption="", seconds={}, full=False, seed=0
+        name="a",
+        title="t",
+        paper="P (1999)",
+        method="m",
+        claims=(claim,),
+        caption="",
+        seconds={},
+        full=False,
+        seed=0,
     )
     shown = f"**{claim.verdict}**" + (f": {reason}" if reason in differs else "")
     assert f"| {shown} | {claim.why} |" in page([made], "found")
@@ -136,7 +176,9 @@ def test_a_verdict_follows_from_its_reason(reason: Reason) -> None:
 def test_what_was_tried_on_other_counts_is_not_reproduced_as_it_stands() -> None:
     claims = [claim for made in kept(ROOT / "docs" / "reproduction") for claim in made.claims]
     others = [claim for claim in claims if "other counts than theirs" in claim.why]
-    assert len(others) == 9 and all(claim.reason in (Reason.OTHER_DATA, Reason.NOT_AT_HAND) for claim in others)
+    assert len(others) == 9 and all(
+        claim.reason in (Reason.OTHER_DATA, Reason.NOT_AT_HAND) for claim in others
+    )
 
 
 def test_the_page_is_what_was_made() -> None:

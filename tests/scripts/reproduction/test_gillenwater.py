@@ -83,7 +83,9 @@ def test_the_table_counts_all_sequences(limit: int) -> None:
 def test_the_pruned_table_draws_from_the_law_of_the_joint_mechanism() -> None:
     epsilon, generator, trials = 0.8, np.random.default_rng(5), 3000
     law = oracles.softmax(-epsilon / 2 * oracles.sequence_losses(COUNTS.tolist(), 2))
-    places = {tuple(sequence): place for place, sequence in enumerate(oracles.sequences(COUNTS.size, 2))}
+    places = {
+        tuple(sequence): place for place, sequence in enumerate(oracles.sequences(COUNTS.size, 2))
+    }
     drawn = np.zeros(law.size)
     for _ in range(trials):
         drawn[places[tuple(pruned_joint.draw(COUNTS, 2, epsilon, 1e-6, generator).tolist())]] += 1
@@ -96,7 +98,9 @@ def test_the_pruned_table_draws_from_the_law_of_the_joint_mechanism() -> None:
 
 def test_the_cut_by_hand() -> None:
     # 5 * 4 sequences, a thousandth
-    assert pruned_joint.cut(k=2, num_items=5, epsilon=0.5, beta=1e-3) == math.ceil(4 * math.log(20_000))
+    assert pruned_joint.cut(k=2, num_items=5, epsilon=0.5, beta=1e-3) == math.ceil(
+        4 * math.log(20_000)
+    )
 
 
 def test_theorem_3_3_by_all_sequences() -> None:
@@ -107,29 +111,40 @@ def test_theorem_3_3_by_all_sequences() -> None:
         exact = float(law[losses >= loss].sum())
         assert gillenwater_joint.probability_beyond(COUNTS, 2, loss) == pytest.approx(exact)
     # losses of 5 and 7 are taken for 4
-    assert 1 < gillenwater_joint.probability_beyond(COUNTS, 2, 2) / float(law[losses >= 2].sum()) < 1.5
+    assert (
+        1 < gillenwater_joint.probability_beyond(COUNTS, 2, 2) / float(law[losses >= 2].sum()) < 1.5
+    )
     beta = 0.05
     bound = gillenwater_joint.bound(k=2, num_items=COUNTS.size, beta=beta)
     assert bound == pytest.approx(2 * math.log(5 * 4 / beta)) and law[losses > bound].sum() <= beta
-    # the negative control: half of the bound is exceeded more often on counts that lie close together
+    # the negative control: half of the bound is exceeded more often on counts that lie close
+    # together
     near = oracles.softmax(-EPSILON / 2 * oracles.sequence_losses(list(range(5)), 2))
     assert near[oracles.sequence_losses(list(range(5)), 2) > 2].sum() > beta
 
 
 def test_the_example_of_permute_and_flip_by_draws() -> None:
     claim = gillenwater_joint._differ_claim()
-    assert "0.9820 under Joint, 0.9908 under PNFJoint" in claim.ours and claim.verdict is Verdict.REPRODUCED
+    assert (
+        "0.9820 under Joint, 0.9908 under PNFJoint" in claim.ours
+        and claim.verdict is Verdict.REPRODUCED
+    )
     generator, trials = np.random.default_rng(0), 200_000
     keys = np.array([4.0, 0.0]) + np.stack(
         (generator.gumbel(size=(trials, 2)), generator.standard_exponential((trials, 2)))
     )
-    for share, chance in zip((keys[..., 0] > keys[..., 1]).mean(axis=1), (0.9820, 0.9908), strict=True):
+    for share, chance in zip(
+        (keys[..., 0] > keys[..., 1]).mean(axis=1), (0.9820, 0.9908), strict=True
+    ):
         assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / trials) + 5e-5
 
 
 def test_forms_that_differ_are_not_alike() -> None:
     place: dict[str, str | int | float] = {"vector": "GAMES", "k": 4}
-    near = [place | {"mechanism": name, "low": 1.0, "median": 2.0, "high": 3.0} for name in gillenwater_joint.NOISES]
+    near = [
+        place | {"mechanism": name, "low": 1.0, "median": 2.0, "high": 3.0}
+        for name in gillenwater_joint.NOISES
+    ]
     assert gillenwater_joint._alike_claim(near).verdict is Verdict.DIFFERENT  # said of other data
     apart = [near[0], near[1] | {"low": 4.0, "median": 5.0, "high": 6.0}]
     assert gillenwater_joint._alike_claim(apart).verdict is Verdict.UNTESTABLE
@@ -140,7 +155,9 @@ def effort(tmp_path: Path) -> Effort:
     """A data folder of counts that are few, but more than the largest k."""
     (tmp_path / "topk").mkdir()
     for file in VECTORS.values():
-        np.save(tmp_path / "topk" / file, np.random.default_rng(1).permutation(np.arange(1100) ** 2))
+        np.save(
+            tmp_path / "topk" / file, np.random.default_rng(1).permutation(np.arange(1100) ** 2)
+        )
     return Effort(data=tmp_path)
 
 
@@ -160,7 +177,10 @@ def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatc
     assert errors.claims[-1].verdict is Verdict.REPRODUCED
     joint = gillenwater_joint.permute_and_flip(effort)
     verdicts = [claim.verdict for claim in joint.claims]
-    assert verdicts == [Verdict.REPRODUCED, Verdict.DIFFERENT, Verdict.REPRODUCED] and len(joint.rows) == 3 * 10 * 2
+    assert (
+        verdicts == [Verdict.REPRODUCED, Verdict.DIFFERENT, Verdict.REPRODUCED]
+        and len(joint.rows) == 3 * 10 * 2
+    )
     assert len(errors.rows) == 3 * 10 * 5 and "place_median" in places.rows[0]
     assert {row["k"] for row in times.rows} == {10, 50, 100, 200, 500, 1000}
     assert all(float(row["milliseconds"]) > 0 for row in times.rows)

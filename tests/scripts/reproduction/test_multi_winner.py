@@ -1,4 +1,5 @@
-"""Costs of multi-winner voting by hand and against exact divergences, and the script in a small form."""
+"""Costs of multi-winner voting by hand and against exact divergences, and the script in a small
+form."""
 
 import math
 from pathlib import Path
@@ -21,8 +22,12 @@ ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLA
 def test_noise_on_both_counts_is_noise_on_one() -> None:
     # the label is given where h + N(0, s^2) exceeds T - h + N(0, s^2)
     generator = np.random.default_rng(0)
-    draws = 29 + 7 * generator.standard_normal(200_000) > 21 + 7 * generator.standard_normal(200_000)
-    assert draws.mean() == pytest.approx(norm.cdf((29 - 25) / w.one_noise(7.0)), abs=5 * 0.5 / math.sqrt(200_000))
+    draws = 29 + 7 * generator.standard_normal(200_000) > 21 + 7 * generator.standard_normal(
+        200_000
+    )
+    assert draws.mean() == pytest.approx(
+        norm.cdf((29 - 25) / w.one_noise(7.0)), abs=5 * 0.5 / math.sqrt(200_000)
+    )
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
@@ -32,7 +37,9 @@ def test_queries_within_a_budget_by_hand(relation: NeighboringRelation) -> None:
     np.testing.assert_allclose(event.cost(np.array([2.0, 9.0])).rdp, np.array([2.0, 9.0]) * 20 / 49)
     num = w.queries_within(event, 20.0, 1e-5)
     rho = 20 / 49 * num
-    assert num >= 12 and rho <= 20 < 20 / 49 * (num + 1) + 2 * math.sqrt(20 / 49 * (num + 1) * math.log(1e5))
+    assert num >= 12 and rho <= 20 < 20 / 49 * (num + 1) + 2 * math.sqrt(
+        20 / 49 * (num + 1) * math.log(1e5)
+    )
     np.testing.assert_allclose(w.powerset_event(7.0, relation).cost(np.array([3.0])).rdp, 3 / 49)
 
 
@@ -56,7 +63,10 @@ def test_theorem_6_holds_in_its_direction_and_a_bound_of_both_covers_the_other()
     # by hand: one of fifty votes less, in the direction that is the larger
     p, q = (norm.cdf((each - 25) / noise) for each in (worst.votes, worst.votes - 1))
     both_ways = [
-        math.log(a**worst.order * b ** (1 - worst.order) + (1 - a) ** worst.order * (1 - b) ** (1 - worst.order))
+        math.log(
+            a**worst.order * b ** (1 - worst.order)
+            + (1 - a) ** worst.order * (1 - b) ** (1 - worst.order)
+        )
         / (worst.order - 1)
         for a, b in ((p, q), (q, p))
     ]
@@ -75,7 +85,9 @@ def test_curves_are_sums_over_labels() -> None:
 def test_union_bound_of_powerset_by_hand() -> None:
     ballots = np.array([[1, 0]] * 6 + [[1, 1]] * 3 + [[0, 0]], dtype=np.uint8)
     sd = 2.0 * math.sqrt(2)
-    expected = norm.sf(3 / sd) + norm.sf(5 / sd) + norm.sf(6 / sd)  # one set of the four got no vote
+    expected = (
+        norm.sf(3 / sd) + norm.sf(5 / sd) + norm.sf(6 / sd)
+    )  # one set of the four got no vote
     assert w.powerset_log_q(ballots, 2.0) == pytest.approx(math.log(expected))
     assert w.powerset_log_q(ballots, 1e6) == pytest.approx(math.log(3 / 4))
     assert (w.powerset_curves(ballots[None], 2.0) <= w.ORDERS / 4 * (1 + 1e-12)).all()

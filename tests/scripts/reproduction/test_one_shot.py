@@ -1,4 +1,5 @@
-"""One-shot noises by hand, permute-and-flip by all orders of visiting, and the script in a small form."""
+"""One-shot noises by hand, permute-and-flip by all orders of visiting, and the script in a small
+form."""
 
 import itertools
 import math
@@ -23,8 +24,12 @@ ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLA
 
 
 def test_deviations_by_hand() -> None:
-    assert o.laplace_by_theorem(4, 100, 0.2, 0.05) == pytest.approx(8 * math.sqrt(2 * 4 * math.log(2000)) / 0.2)
-    assert o.laplace_by_pure_bound(3, 0.5, REPLACE) == pytest.approx(math.sqrt(2) * 3 * 2 / 0.5, rel=1e-4)
+    assert o.laplace_by_theorem(4, 100, 0.2, 0.05) == pytest.approx(
+        8 * math.sqrt(2 * 4 * math.log(2000)) / 0.2
+    )
+    assert o.laplace_by_pure_bound(3, 0.5, REPLACE) == pytest.approx(
+        math.sqrt(2) * 3 * 2 / 0.5, rel=1e-4
+    )
     assert o.laplace_by_pure_bound(3, 0.5, ADD) == pytest.approx(math.sqrt(2) * 3 / 0.5, rel=1e-4)
     # zCDP of e'^2 / 4 in all, so that epsilon is rho + 2 sqrt(rho log(1 / delta))
     found = o.gumbel_by_the_post(9, 0.2, 1e-6)
@@ -38,7 +43,9 @@ def test_tight_noise_meets_the_target(relation: NeighboringRelation) -> None:
     found = o.gumbel_by_tight_curves(5, 0.2, 1e-6, relation, gaussian=True)
     peeling = GumbelPeeling(k=5, scale=found.finding / o.GUMBEL_SD).event(relation)
     # each count moves by one vote under both relations
-    counting = GaussianEvent(noise_multiplier=found.counts / math.sqrt(5), neighboring_relation=relation)
+    counting = GaussianEvent(
+        noise_multiplier=found.counts / math.sqrt(5), neighboring_relation=relation
+    )
     event = ComposedEvent(events=(peeling, counting))
     assert epsilon_of(event, count=1, delta=1e-6) == pytest.approx(0.2, rel=1e-4)
 
@@ -58,7 +65,9 @@ def by_visiting(scores: tuple[float, ...], scale: float) -> np.ndarray:
 
 @pytest.mark.parametrize("scores", [(0,), (0, 1), (3, 3, 0), (5, 2, 4, 2)])
 def test_permute_and_flip_by_all_orders(scores: tuple[float, ...]) -> None:
-    np.testing.assert_allclose(o.permute_and_flip_law(scores, 1.3), by_visiting(scores, 1.3), rtol=1e-12)
+    np.testing.assert_allclose(
+        o.permute_and_flip_law(scores, 1.3), by_visiting(scores, 1.3), rtol=1e-12
+    )
 
 
 def test_bounded_ranges_by_hand() -> None:
@@ -75,14 +84,22 @@ def test_bounded_ranges_by_hand() -> None:
 
 
 def test_noise_added_once_has_the_law_of_rounds() -> None:
-    """By integrals over the noise, by the product of rounds, and by draws; another scale has another law."""
+    """By integrals over the noise, by the product of rounds, and by draws; another scale has
+    another law."""
     scores, draws = (3, 2, 2, 0), 20_000
     rounds, once = o.peeling_law(scores, 2, 1.5), o.one_shot_pairs(scores, 1.5)
-    assert sum(rounds.values()) == pytest.approx(1) and o.peeling_law((1, 0), 1, 1.0)[0,] == pytest.approx(expit(1))
+    assert sum(rounds.values()) == pytest.approx(1) and o.peeling_law((1, 0), 1, 1.0)[
+        0,
+    ] == pytest.approx(expit(1))
     assert list(once) == list(rounds)
     np.testing.assert_allclose(list(once.values()), list(rounds.values()), atol=1e-11)
-    assert max(abs(o.one_shot_pairs(scores, 1.6)[pair] - chance) for pair, chance in once.items()) > 1e-3
-    drawn = GumbelPeeling(k=2, scale=1.5)(np.tile(scores, (draws, 1)), generator=np.random.default_rng(3))
+    assert (
+        max(abs(o.one_shot_pairs(scores, 1.6)[pair] - chance) for pair, chance in once.items())
+        > 1e-3
+    )
+    drawn = GumbelPeeling(k=2, scale=1.5)(
+        np.tile(scores, (draws, 1)), generator=np.random.default_rng(3)
+    )
     seen = Counter(map(tuple, drawn.tolist()))
     observed, expected = [seen[pair] for pair in once], draws * np.array(list(once.values()))
     assert chi_square_p_value(np.array(observed), expected) > 1e-3

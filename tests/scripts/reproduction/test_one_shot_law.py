@@ -16,7 +16,10 @@ BOUNDS = [(3, 3), (1, 4), (1, 6), (0, 4), (2, 5), (0, 6)]
 def by_sets(noise: str, scale: float, head: int, tail: int) -> float:
     """Sum the enumerated law over the sets that pass: they are as ranks, for the scores fall."""
     law = oracles.one_shot_set_law(SCORES / scale, K, noise)
-    passed = [{*range(head)} <= {*members} and max(members) < tail for members in oracles.sets(SCORES.size, K)]
+    passed = [
+        {*range(head)} <= {*members} and max(members) < tail
+        for members in oracles.sets(SCORES.size, K)
+    ]
     return float(law[passed].sum())
 
 
@@ -26,13 +29,19 @@ def test_the_integral_is_the_sum_over_sets(noise: Noise) -> None:
         for head, tail in BOUNDS:
             found = probability_within(SCORES, k=K, scale=scale, noise=noise, head=head, tail=tail)
             expected = by_sets(noise, scale, head, tail)
-            assert abs(found - expected) < 0.005 * min(expected, 1 - expected) + 1e-9, (scale, head, tail)
+            assert abs(found - expected) < 0.005 * min(expected, 1 - expected) + 1e-9, (
+                scale,
+                head,
+                tail,
+            )
 
 
 def test_another_noise_has_another_law() -> None:
     """The negative control: the agreement above is no accident."""
     found = probability_within(SCORES, k=K, scale=2.0, noise="gumbel", head=3, tail=3)
-    assert all(abs(found - by_sets(noise, 2.0, 3, 3)) > 5e-3 for noise in ("exponential", "logistic"))
+    assert all(
+        abs(found - by_sets(noise, 2.0, 3, 3)) > 5e-3 for noise in ("exponential", "logistic")
+    )
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -47,7 +56,9 @@ def test_survival_and_distribution_make_one(noise: Noise) -> None:
 
 def test_far_apart_scores_are_sure_and_equal_ones_even() -> None:
     steep = np.array([1e6, 9e5, 1e3, 0.0])
-    assert probability_within(steep, k=2, scale=1.0, noise="laplace", head=2, tail=2) == pytest.approx(1.0, abs=1e-12)
+    assert probability_within(
+        steep, k=2, scale=1.0, noise="laplace", head=2, tail=2
+    ) == pytest.approx(1.0, abs=1e-12)
     even = probability_within(np.zeros(4), k=2, scale=1.0, noise="exponential", head=2, tail=2)
     assert even == pytest.approx(1 / 6, abs=2e-3)
 

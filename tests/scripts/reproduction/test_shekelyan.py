@@ -24,7 +24,9 @@ from scripts.reproduction.shekelyan import (
     zipf_scores,
 )
 
-CLAIM = Claim(where="7.3", published="1 s", ours="2 s", reason=Reason.NOT_AT_HAND, why="another machine")
+CLAIM = Claim(
+    where="7.3", published="1 s", ours="2 s", reason=Reason.NOT_AT_HAND, why="another machine"
+)
 SCORES = np.concatenate((np.linspace(300, 200, 10), np.linspace(120, 0, 30)))
 
 
@@ -39,7 +41,12 @@ def test_the_budget_gives_the_probability(contender: Contender) -> None:
 def test_one_shot_is_what_is_drawn() -> None:
     one_shot = next(each for each in CONTENDERS if each.name == "one-shot exponential")
     rows = np.tile(SCORES, (20_000, 1))
-    drawn = grade(rows, NoisyTopK(k=10, scale=10 / 0.6, noise="exponential")(rows, generator=np.random.default_rng(0)))
+    drawn = grade(
+        rows,
+        NoisyTopK(k=10, scale=10 / 0.6, noise="exponential")(
+            rows, generator=np.random.default_rng(0)
+        ),
+    )
     for name, values in zip(GRADES, drawn, strict=True):
         expected = one_shot.probability(SCORES, 10, 0.6, name)
         deviation = math.sqrt(expected * (1 - expected) / len(rows)) + 1e-4
@@ -47,7 +54,8 @@ def test_one_shot_is_what_is_drawn() -> None:
 
 
 def test_by_hand_the_lead_saves_half_of_the_budget_where_it_is_all_that_counts() -> None:
-    """Two scores, k = 1: ours has odds exp(epsilon gap), the published loss exp(epsilon gap / 2)."""
+    """Two scores, k = 1: ours has odds exp(epsilon gap), the published loss exp(epsilon gap /
+    2)."""
     scores = np.array([10.0, 0.0])
     log_odds = math.log(SURE / (1 - SURE))
     epsilons = {each.name: epsilon_at(each, scores, 1, "top") for each in CONTENDERS[:2]}
@@ -72,7 +80,11 @@ def test_curves_run_from_never_to_always() -> None:
 def crossings(times: float) -> list[Crossing]:
     epsilons = {"canonical (ours)": 0.5, "canonical": 1.0, "canonical, gamma 1": 2.0}
     epsilons |= {"one-shot exponential": times, "peeling": 2 * times}
-    return [Crossing(name, 100, grade, epsilon) for name, epsilon in epsilons.items() for grade in GRADES]
+    return [
+        Crossing(name, 100, grade, epsilon)
+        for name, epsilon in epsilons.items()
+        for grade in GRADES
+    ]
 
 
 def test_claims_follow_from_the_budgets() -> None:
@@ -80,7 +92,9 @@ def test_claims_follow_from_the_budgets() -> None:
     assert near.verdict is Verdict.DIFFERENT and near.ours.startswith("54 times at")
     assert shekelyan_figures._arrow_claim(crossings(34.5), 100).verdict is Verdict.REPRODUCED
     assert shekelyan_figures._arrow_claim(crossings(20.0), 100).verdict is Verdict.REFUTED
-    assert shekelyan_figures._least_claim("all", {"A": crossings(3.0)}).verdict is Verdict.REPRODUCED
+    assert (
+        shekelyan_figures._least_claim("all", {"A": crossings(3.0)}).verdict is Verdict.REPRODUCED
+    )
     assert shekelyan_figures._least_claim("all", {"A": crossings(0.9)}).verdict is Verdict.DIFFERENT
 
 
@@ -106,7 +120,10 @@ def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(shekelyan_figures, "VECTORS", few)
     monkeypatch.setattr(shekelyan_figures, "_time_claim", lambda scores: CLAIM)
     monkeypatch.setattr(Effort, "trials", lambda *_: 2)
-    found = [make(effort) for make in (shekelyan_figures.netflix, shekelyan_figures.vectors, shekelyan_figures.noises)]
+    found = [
+        make(effort)
+        for make in (shekelyan_figures.netflix, shekelyan_figures.vectors, shekelyan_figures.noises)
+    ]
     assert [len(made.claims) for made in found] == [6, 2, 1]
     assert {row["vector"] for row in found[1].rows} == {"HEPTH"}
     assert all(made.picture is not None for made in found)
@@ -135,14 +152,19 @@ def test_where_scores_tie_only_larger_sets_become_certain() -> None:
 
 
 def test_the_caption_of_figure_3_by_inclusion_and_exclusion() -> None:
-    """Peeling as a race: item i comes at an exponential time of rate exp(x_i / 10), the ten best before all others."""
+    """Peeling as a race: item i comes at an exponential time of rate exp(x_i / 10), the ten best
+    before all others."""
     scores = zipf_scores(0.04, 1.5e8)
     peeling = next(contender for contender in CONTENDERS if contender.name == "peeling")
     rates = np.exp((scores - scores[9]) / 10)
-    late = [sum(chosen) for size in range(11) for chosen in itertools.combinations(rates[:10], size)]
+    late = [
+        sum(chosen) for size in range(11) for chosen in itertools.combinations(rates[:10], size)
+    ]
     signs = [(-1) ** size for size in range(11) for _ in range(math.comb(10, size))]
     others = rates[10:].sum()
-    race = math.fsum(sign * others / (others + rate) for sign, rate in zip(signs, late, strict=True))
+    race = math.fsum(
+        sign * others / (others + rate) for sign, rate in zip(signs, late, strict=True)
+    )
     assert race == pytest.approx(0.99927, abs=5e-6)
     assert peeling.probability(scores, 10, 1.0, "top") == pytest.approx(race, abs=1e-6)
     # with i^s, as printed, scores lie 3 apart at s = 1, and the caption would not hold

@@ -1,4 +1,5 @@
-"""Statements of Shekelyan & Loukides (2022), computed a second time: by enumeration, quadrature and search."""
+"""Statements of Shekelyan & Loukides (2022), computed a second time: by enumeration, quadrature and
+search."""
 
 import itertools
 import math
@@ -21,20 +22,31 @@ def test_leaps_by_all_sets_and_by_quadrature() -> None:
     items, top = range(statements.EQUAL), {0, 1}
     sets = [set(chosen) for chosen in itertools.combinations(items, 2)]
     shared = sum(bool(chosen & top) for chosen in sets) / len(sets)
-    assert values["5.3: sets that share an item with the top-k"] == pytest.approx(shared) == pytest.approx(37 / 190)
+    assert (
+        values["5.3: sets that share an item with the top-k"]
+        == pytest.approx(shared)
+        == pytest.approx(37 / 190)
+    )
     peeled = [set(chosen) for chosen in itertools.combinations(items[:-1], 2)]
     shared = sum(bool(chosen & top) for chosen in peeled) / len(peeled)
     assert values["5.4: sets that share an item with the top-k"] == pytest.approx(shared)
     assert values["5.4: the top-k"] == pytest.approx(1 / len(peeled))
     # the largest of n Gumbel noises exceeds another one by so much
-    cases = (("5.3: Pr[X > 0]", len(sets), 0.0), ("5.4: Pr[X' > 0]", 17 * 2, 0.0), ("5.4: Pr[X' > 2]", 2, 1.0))
+    cases = (
+        ("5.3: Pr[X > 0]", len(sets), 0.0),
+        ("5.4: Pr[X' > 0]", 17 * 2, 0.0),
+        ("5.4: Pr[X' > 2]", 2, 1.0),
+    )
     for name, noises, lead in cases:
-        below = quad(lambda z, n=noises, x=lead: math.exp(-z - math.exp(-z) - n * math.exp(-z - x)), -5, 40)[0]
+        below = quad(
+            lambda z, n=noises, x=lead: math.exp(-z - math.exp(-z) - n * math.exp(-z - x)), -5, 40
+        )[0]
         assert values[name] == pytest.approx(1 - below, abs=1e-9)
 
 
 def test_leaps_by_draws() -> None:
-    """As meant, Lemma 5.3 holds of scores that differ, and Lemma 5.4 does not: canonical and peeling by their noise."""
+    """As meant, Lemma 5.3 holds of scores that differ, and Lemma 5.4 does not: canonical and
+    peeling by their noise."""
     scores, k, generator, trials = np.array(statements.STEP), 2, np.random.default_rng(0), 200_000
     noise = generator.gumbel(size=(trials, k, 3))
     first = (scores[:3] + k * noise[:, 0]).argmax(axis=1)
@@ -43,20 +55,31 @@ def test_leaps_by_draws() -> None:
     other = float((first + left.argmax(axis=1) != 1).mean())  # ranks 0 and 1, in either order
     leap = float((k * (noise[:, :, 2].max(axis=1) - generator.gumbel(size=trials)) > 2).mean())
     values = statements.peeling_leaps()[1]
-    for share, name in ((other, "5.4: sets other than the top-k of 2, 2, 0, 0"), (leap, "5.4: Pr[X' > 2]")):
+    for share, name in (
+        (other, "5.4: sets other than the top-k of 2, 2, 0, 0"),
+        (leap, "5.4: Pr[X' > 2]"),
+    ):
         assert abs(share - values[name]) < 4 * math.sqrt(share * (1 - share) / trials)
     assert other < leap - 0.03
-    tails = np.array([min(scores[i], scores[j]) for i, j in itertools.combinations(range(4), 2)] + [0])
+    tails = np.array(
+        [min(scores[i], scores[j]) for i, j in itertools.combinations(range(4), 2)] + [0]
+    )
     noise = generator.gumbel(size=(trials, tails.size))
     chosen = (tails + noise).argmax(axis=1)
     lead = noise[:, 1:].max(axis=1) - noise[:, 0]
-    assert (chosen[lead > 2] != 0).all() and (chosen[lead < 2] == 0).all()  # x_[1] - x_[d] and x_[k] - x_[k+1] are 2
+    assert (chosen[lead > 2] != 0).all() and (
+        chosen[lead < 2] == 0
+    ).all()  # x_[1] - x_[d] and x_[k] - x_[k+1] are 2
 
 
 def test_the_ratio_of_expected_leaps_by_logarithms_of_binomials() -> None:
     values = statements.expected_leaps()[1]
-    assert values["E[X'] / E[X] at k = 10"] == pytest.approx(10 * math.log(890) / math.log(math.comb(100, 10)))
-    assert values["E[X'] / E[X] at k = 100"] == pytest.approx(100 * math.log(89_900) / math.log(math.comb(1000, 100)))
+    assert values["E[X'] / E[X] at k = 10"] == pytest.approx(
+        10 * math.log(890) / math.log(math.comb(100, 10))
+    )
+    assert values["E[X'] / E[X] at k = 100"] == pytest.approx(
+        100 * math.log(89_900) / math.log(math.comb(1000, 100))
+    )
 
 
 def test_the_bound_by_all_sets_and_sequences() -> None:
@@ -91,7 +114,9 @@ def test_the_bound_of_peeling_by_draws_and_by_fractions(d: int, k: int, alpha: f
     assert (missed > alpha) == (k == 1) and statements.worst_miss(d, k, alpha, spared=0.0) <= alpha
     draws = 40_000
     # the paper's epsilon is 2 Delta, a scale of k for k rounds
-    chosen = GumbelPeeling(k=k, scale=float(k))(np.tile(scores, (draws, 1)), generator=np.random.default_rng(0))
+    chosen = GumbelPeeling(k=k, scale=float(k))(
+        np.tile(scores, (draws, 1)), generator=np.random.default_rng(0)
+    )
     share = float((chosen >= k).any(axis=1).mean())
     assert share == pytest.approx(missed, abs=4 * math.sqrt(missed / draws))
 
@@ -103,19 +128,34 @@ def test_the_claim_of_theorem_5_6_at_one_item() -> None:
 
 
 def test_misprints_by_another_way() -> None:
-    # every set of ranks lies in one of the classes that are meant, and in one or more of those that are printed
+    # every set of ranks lies in one of the classes that are meant, and in one or more of those that
+    # are printed
     d, k = 6, 3
     tails = {h: range(k if h == k - 1 else k + 1, d + 1) for h in range(k)}
     for first, most in ((2, 1), (1, 3)):
-        lies = Counter(s for h in tails for t in tails[h] for s in misprints.sets_of_class(h, t, k, h + first))
-        assert set(lies) == set(itertools.combinations(range(1, d + 1), k)) and max(lies.values()) == most
+        lies = Counter(
+            s for h in tails for t in tails[h] for s in misprints.sets_of_class(h, t, k, h + first)
+        )
+        assert (
+            set(lies) == set(itertools.combinations(range(1, d + 1), k))
+            and max(lies.values()) == most
+        )
     # the sensitivity of A.15 by a linear program over the shift c
     for down, up in ((0.0, 1.0), (1.0, 1.0), (2.0, 3.0)):
         rows = [[sign, -1.0] for sign in (1.0, -1.0, 1.0, -1.0)]
-        least = linprog([0.0, 1.0], A_ub=rows, b_ub=[down, -down, -up, up], bounds=[(None, None)] * 2).fun
-        assert misprints.least_sensitivity(down, up) == pytest.approx(least, abs=1e-3) == pytest.approx((down + up) / 2)
-    # the exponential mechanism of A.7 by the mechanism here, at epsilon 2 and a sensitivity of 1/2: a scale of 1/2
-    chosen = NoisyMax(scale=0.5)(np.tile([0.0, -1.0], (20_000, 1)), generator=np.random.default_rng(0))
+        least = linprog(
+            [0.0, 1.0], A_ub=rows, b_ub=[down, -down, -up, up], bounds=[(None, None)] * 2
+        ).fun
+        assert (
+            misprints.least_sensitivity(down, up)
+            == pytest.approx(least, abs=1e-3)
+            == pytest.approx((down + up) / 2)
+        )
+    # the exponential mechanism of A.7 by the mechanism here, at epsilon 2 and a sensitivity of 1/2:
+    # a scale of 1/2
+    chosen = NoisyMax(scale=0.5)(
+        np.tile([0.0, -1.0], (20_000, 1)), generator=np.random.default_rng(0)
+    )
     values = misprints.exponents()[1]
     assert float((chosen == 0).mean()) == pytest.approx(values["as meant"], abs=0.01)
     assert values["as meant"] - values["as printed"] > 0.2
@@ -144,13 +184,16 @@ def test_weights_by_all_sets() -> None:
 
 
 def test_less_gamma_at_more_epsilon_by_all_sets() -> None:
-    """Corollary 5.2 in the sense in which it is shown: the odds of every other set against the top-k fall."""
+    """Corollary 5.2 in the sense in which it is shown: the odds of every other set against the
+    top-k fall."""
     claim, values = statements.gammas()
     assert claim.verdict is Verdict.DIFFERENT
     assert values["top-k at gamma 1/2, 2 epsilon"] > values["top-k at gamma 1, epsilon"]
     assert values["quotient of two other sets"] == pytest.approx(0, abs=1e-12)
     scores, k, epsilon = np.array([9.0, 7.5, 7.0, 4.0, 1.0]), 2, 0.7
-    one_law, half_law = (statements.law_of_sets(scores.tolist(), k, gamma, epsilon / gamma) for gamma in (1.0, 0.5))
+    one_law, half_law = (
+        statements.law_of_sets(scores.tolist(), k, gamma, epsilon / gamma) for gamma in (1.0, 0.5)
+    )
     for chosen in one_law:
         assert half_law[0, 1] - half_law[chosen] >= one_law[0, 1] - one_law[chosen]
     for chosen in itertools.combinations(range(5), k):
@@ -164,9 +207,9 @@ def test_less_gamma_at_more_epsilon_by_all_sets() -> None:
 
 def test_signs_by_the_laws_themselves() -> None:
     values = statements.signs()[1]
-    assert values["Laplace"] == pytest.approx(laplace.ppf(0.9)) and values["logistic"] == pytest.approx(
-        logistic.ppf(0.9)
-    )
+    assert values["Laplace"] == pytest.approx(laplace.ppf(0.9)) and values[
+        "logistic"
+    ] == pytest.approx(logistic.ppf(0.9))
     assert values["Laplace, as printed"] == pytest.approx(laplace.ppf(0.1))
     assert values["logistic, as printed"] == pytest.approx(logistic.ppf(0.1))
 
@@ -189,8 +232,12 @@ def test_the_canonical_loss_is_the_least_change_by_linear_programs() -> None:
                 row[outside], row[inside] = 1.0, -1.0
                 rows.append(row)
                 bounds.append(0.0)
-        least = linprog(np.eye(d + 1)[d], A_ub=np.array(rows), b_ub=bounds, bounds=[(None, None)] * (d + 1)).fun
-        assert statements.losses(chosen, statements.EXAMPLE)[0] == pytest.approx(least, abs=1e-9), chosen
+        least = linprog(
+            np.eye(d + 1)[d], A_ub=np.array(rows), b_ub=bounds, bounds=[(None, None)] * (d + 1)
+        ).fun
+        assert statements.losses(chosen, statements.EXAMPLE)[0] == pytest.approx(least, abs=1e-9), (
+            chosen
+        )
     assert statements.losses((1, 5, 10), statements.EXAMPLE) == (4.0, 3.5)
 
 
@@ -198,5 +245,7 @@ def test_of_what_needs_no_data_one_lemma_is_refuted() -> None:
     found = statements.statements(Effort())
     verdicts = {claim.where: claim.verdict for claim in found.claims}
     assert len(verdicts) == 14
-    assert [where for where, verdict in verdicts.items() if verdict is Verdict.REFUTED] == ["Lemma 5.4, peeling"]
+    assert [where for where, verdict in verdicts.items() if verdict is Verdict.REFUTED] == [
+        "Lemma 5.4, peeling"
+    ]
     assert sum(verdict is Verdict.REPRODUCED for verdict in verdicts.values()) == 3

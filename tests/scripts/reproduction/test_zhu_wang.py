@@ -50,7 +50,9 @@ def test_with_a_large_budget_all_find_the_best_and_with_a_small_one_some_nothing
     counts = np.tile(np.array([0, 900, 800, 10, 5, 1000, 3]), (20, 1))
     generator = np.random.default_rng(0)
     for contender in Contest(k=3, num_items=7, upper=1000, epsilon=20.0, delta=1e-6).contenders():
-        assert recall_of(counts, contender.choose(counts, generator), 3).mean() > 0.95, contender.name
+        assert recall_of(counts, contender.choose(counts, generator), 3).mean() > 0.95, (
+            contender.name
+        )
     sizes = {
         contender.name: contender.choose(counts, generator).sum(axis=1)
         for contender in Contest(
@@ -70,7 +72,9 @@ def test_budgets_are_split_as_published() -> None:
     assert fixed.scale_gap == pytest.approx(math.sqrt(2 / rho)) and fixed.fallback
     assert 16 / (8 * fixed.scale_peel**2) == pytest.approx(rho / 2)
     # of what section 3.3 names, sqrt(2 k) over 2 sqrt(rho)
-    assert fixed.scale_peel == pytest.approx(math.sqrt(2 * 16) / (2 * math.sqrt(rho)) / math.sqrt(2))
+    assert fixed.scale_peel == pytest.approx(
+        math.sqrt(2 * 16) / (2 * math.sqrt(rho)) / math.sqrt(2)
+    )
     # the threshold of the paper, of a failure of half of delta over four releases
     assert ndtr(-math.sqrt(2 * math.log(8e6))) == adaptive.delta_test
     # the published rho, by the conversion of zCDP, is no more than the tightest one allows
@@ -80,7 +84,9 @@ def test_budgets_are_split_as_published() -> None:
 
 def test_advanced_composition_by_hand() -> None:
     share = advanced_share(0.1, 1e-6, 10)
-    assert share * math.sqrt(20 * math.log(2e6)) + 10 * share * math.expm1(share) == pytest.approx(0.1)
+    assert share * math.sqrt(20 * math.log(2e6)) + 10 * share * math.expm1(share) == pytest.approx(
+        0.1
+    )
 
 
 def test_recall_on_the_published_bins_by_its_closed_form() -> None:
@@ -111,7 +117,9 @@ def test_by_the_papers_own_conversion_the_published_bins_say_the_same() -> None:
 
 
 def rows_of(found: dict[str, list[float]]) -> list[Row]:
-    return [{"mechanism": name, "mean": value} for name, values in found.items() for value in values]
+    return [
+        {"mechanism": name, "mean": value} for name, values in found.items() for value in values
+    ]
 
 
 @pytest.mark.parametrize(
@@ -125,18 +133,25 @@ def rows_of(found: dict[str, list[float]]) -> list[Row]:
     ],
 )
 def test_what_is_level_is_not_ahead(mine: list[float], verdict: Verdict) -> None:
-    rows = [dict(row, k=10) for row in rows_of({name: [0.4, 0.4] for name in COLOURS} | {ADAPTIVE: mine})]
+    rows = [
+        dict(row, k=10)
+        for row in rows_of({name: [0.4, 0.4] for name in COLOURS} | {ADAPTIVE: mine})
+    ]
     assert zhu_wang_figures.bins_claim(rows).verdict is verdict
 
 
 def test_claims_of_four_intervals_follow_from_recall() -> None:
     means = dict.fromkeys(COLOURS, 0.5) | {PEELING: 0.9, DOMAIN: 0.1, FIXED: 0.8}
     recalls = {name: [mean + day / 100 for day in range(4)] for name, mean in means.items()}
-    assert {claim.verdict for claim in zhu_wang_figures.covid_claims(rows_of(recalls))} == {Verdict.REPRODUCED}
+    assert {claim.verdict for claim in zhu_wang_figures.covid_claims(rows_of(recalls))} == {
+        Verdict.REPRODUCED
+    }
     other = zhu_wang_figures.covid_claims(rows_of(recalls | {DOMAIN: [0.95] * 4, FIXED: [0.3] * 4}))
     assert [claim.verdict for claim in other] == [Verdict.REFUTED] + [Verdict.DIFFERENT] * 4
     nothing = zhu_wang_figures.covid_claims(rows_of(recalls | {DOMAIN: [0.0] * 4}))
-    assert [claim.verdict for claim in nothing].index(Verdict.DIFFERENT) == 2 and "lists none" in nothing[1].why
+    assert [claim.verdict for claim in nothing].index(
+        Verdict.DIFFERENT
+    ) == 2 and "lists none" in nothing[1].why
     assert "3 of 4 rise" in nothing[2].ours and DOMAIN not in nothing[2].ours
 
 
@@ -145,7 +160,9 @@ def test_the_published_table_is_whole_and_says_what_its_sentence_says() -> None:
     assert len(lines) == 2 + 18 and sum(line.count(".") for line in lines[2:]) == 18 * 4
     assert "| BrightKite | 10 | 0.4 | 0.77 | 0.47 | 0.91 |" in lines
     assert "| Foursquare | 50 | 1.0 | 0.18 | 0.28 | 0.67 |" in lines
-    rows: list[Row] = [{"vector": "x", **row} for row in rows_of({name: [0.4, 0.4] for name in COLOURS})]
+    rows: list[Row] = [
+        {"vector": "x", **row} for row in rows_of({name: [0.4, 0.4] for name in COLOURS})
+    ]
     claim = zhu_wang_figures.table_claim(rows)
     assert claim.verdict is Verdict.UNTESTABLE
     assert "ahead in 12, level in 6 and behind in 0 of 18 cells" in claim.why
@@ -164,7 +181,9 @@ def test_the_table_of_recalls() -> None:
     ]
 
 
-@pytest.mark.parametrize("values", [np.ones((2, 2), dtype=int), np.array([0.5, 1.5]), np.array([-1, 2])])
+@pytest.mark.parametrize(
+    "values", [np.ones((2, 2), dtype=int), np.array([0.5, 1.5]), np.array([-1, 2])]
+)
 def test_counts_that_are_none_are_refused(tmp_path: Path, values: Rows) -> None:
     np.save(tmp_path / "counts.npy", values)
     with pytest.raises(ValueError, match="Expected"):
@@ -188,8 +207,18 @@ def test_figures_of_small_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_table_takes_counts_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_takes_counts_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(tmp_path / "mine.npy", np.arange(60) ** 3)
-    main(["zhu_wang_table", "--counts", str(tmp_path / "mine.npy"), "--output", str(tmp_path / "found")])
+    main(
+        [
+            "zhu_wang_table",
+            "--counts",
+            str(tmp_path / "mine.npy"),
+            "--output",
+            str(tmp_path / "found"),
+        ]
+    )
     assert "mine ahead in" in capsys.readouterr().out
     assert "\nmine,50,0.8," in (tmp_path / "found" / "zhu_wang_table.csv").read_text()

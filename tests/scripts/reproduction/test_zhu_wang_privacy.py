@@ -17,7 +17,15 @@ from pate.accounting._relation import NeighboringRelation
 from scripts.reproduction import Effort, Verdict
 from scripts.reproduction import zhu_wang_privacy as z
 from scripts.reproduction.__main__ import main
-from scripts.reproduction.noisy_max import Composed, GapNoise, Pair, choice_divergence, gaps_of, group_law, worst_pair
+from scripts.reproduction.noisy_max import (
+    Composed,
+    GapNoise,
+    Pair,
+    choice_divergence,
+    gaps_of,
+    group_law,
+    worst_pair,
+)
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 SMALL = GapNoise(choice=2.0, test=3.0, delta_test=0.05)
@@ -47,7 +55,9 @@ def test_gaps_that_one_teacher_cannot_move_are_refused() -> None:
         Pair(up=3, down=1, wide_up=4, wide_down=4, noise=SMALL)
 
 
-def sizes_released(counts: IntArray, noise: GapNoise, draws: int, generator: np.random.Generator) -> IntArray:
+def sizes_released(
+    counts: IntArray, noise: GapNoise, draws: int, generator: np.random.Generator
+) -> IntArray:
     """Algorithm 2 as printed: the size of the set, 0 where nothing is released."""
     gaps = counts[:-1] - counts[1:]
     chosen = (gaps + noise.choice * generator.standard_normal((draws, gaps.size))).argmax(axis=1)
@@ -59,7 +69,10 @@ def sizes_released(counts: IntArray, noise: GapNoise, draws: int, generator: np.
 def test_a_law_is_that_of_draws_of_the_algorithm() -> None:
     pair, draws = Pair(up=2, down=1, wide_up=6, wide_down=8, still=1, noise=SMALL), 100_000
     for counts, law in zip(pair.counts, pair.laws, strict=True):
-        often = np.bincount(sizes_released(counts, SMALL, draws, np.random.default_rng(0)), minlength=5) / draws
+        often = (
+            np.bincount(sizes_released(counts, SMALL, draws, np.random.default_rng(0)), minlength=5)
+            / draws
+        )
         # up, down, up, then a gap of 0
         shares = np.array([often[1] + often[3], often[2], often[0] + often[4]])
         assert (np.abs(shares - law) < 4 * np.sqrt(law * (1 - law) / draws)).all()
@@ -71,7 +84,9 @@ def test_deltas_of_a_few_queries_by_enumeration() -> None:
     both = []
     for one, other in (pair.laws, pair.laws[::-1]):
         words = itertools.product(range(3), repeat=3)
-        laws = [(float(np.prod(one[list(word)])), float(np.prod(other[list(word)]))) for word in words]
+        laws = [
+            (float(np.prod(one[list(word)])), float(np.prod(other[list(word)]))) for word in words
+        ]
         both.append(sum(max(0.0, a - math.exp(0.4) * b) for a, b in laws))
     composed = Composed(pair.laws, 3)
     assert composed.delta(0.4) == pytest.approx(max(both), rel=1e-12)
@@ -89,13 +104,17 @@ def test_a_choice_behind_a_failed_test_is_not_seen() -> None:
 
 
 def law_by_quadrature(counts: IntArray) -> FloatArray:
-    """The law of the released size by scipy's quadrature over the noise of the winner, gap by gap, no groups."""
+    """The law of the released size by scipy's quadrature over the noise of the winner, gap by gap,
+    no groups."""
     gaps = (counts[:-1] - counts[1:]).astype(float)
     law = np.zeros(gaps.size + 1)
     for k, gap in enumerate(gaps):
 
         def density(noise: float, gap: float = gap, k: int = k) -> float:
-            below = [0.5 * math.erfc(-((gap - other) / 50 + noise) / math.sqrt(2)) for other in np.delete(gaps, k)]
+            below = [
+                0.5 * math.erfc(-((gap - other) / 50 + noise) / math.sqrt(2))
+                for other in np.delete(gaps, k)
+            ]
             return math.exp(-(noise**2) / 2) / math.sqrt(2 * math.pi) * math.prod(below)
 
         chosen = quad(density, -10, 10, epsabs=1e-13, epsrel=1e-11)[0]
@@ -136,7 +155,8 @@ def test_the_worst_neighbors_of_800_teachers_do_not() -> None:
 
 
 def test_stable_top_k_with_gumbel_noise_costs_nearly_what_its_two_curves_say() -> None:
-    """The figures of docs/accounting.md: 600 queries on two gaps of 400 votes, of which one record moves both by 2."""
+    """The figures of docs/accounting.md: 600 queries on two gaps of 400 votes, of which one record
+    moves both by 2."""
     scale, sigma, threshold = 39.0, 60.0, -float(ndtri(1e-9))
 
     def law(move: int) -> FloatArray:
@@ -158,9 +178,17 @@ def test_arithmetic_by_hand() -> None:
     assert z.implied(4e-7) == pytest.approx(3.665, abs=1e-3)
     assert z.implied(1e-6) == pytest.approx(3.555, abs=1e-3)
     orders = np.linspace(1.01, 200, 200_000)
-    printed = 600 * (2 * orders / 2500 + math.log(39) / (orders - 1) + orders / 7200) + math.log(2.5e6) / (orders - 1)
-    assert z.corollary_9(4e-7) == pytest.approx(printed.min(), rel=1e-6) == pytest.approx(71.2, abs=0.05)
-    assert z.epsilon(next(iter(z.released().values())), ADD, "tightest") == pytest.approx(19.4, abs=0.05)
+    printed = 600 * (2 * orders / 2500 + math.log(39) / (orders - 1) + orders / 7200) + math.log(
+        2.5e6
+    ) / (orders - 1)
+    assert (
+        z.corollary_9(4e-7)
+        == pytest.approx(printed.min(), rel=1e-6)
+        == pytest.approx(71.2, abs=0.05)
+    )
+    assert z.epsilon(next(iter(z.released().values())), ADD, "tightest") == pytest.approx(
+        19.4, abs=0.05
+    )
 
 
 @pytest.mark.slow
@@ -168,13 +196,18 @@ def test_the_proven_curve_covers_the_exact_one() -> None:
     for up, down in ((1, 1), (5, 5), (20, 19)):
         pair = Pair(up=up, down=down, wide_up=400, wide_down=400, noise=z.NOISE)
         for order in (1.1, 2.0, 16.0, 200.0):
-            assert choice_divergence(pair, order) <= gaussian_noisy_max_rdp([order], 25.0, up + down)[0]
+            assert (
+                choice_divergence(pair, order)
+                <= gaussian_noisy_max_rdp([order], 25.0, up + down)[0]
+            )
 
 
 @pytest.mark.slow
 def test_noise_of_voting() -> None:
     binary, tau = z.voting(1.0)
-    found = {name: z.noise_for(aggregator, 3.6, REPLACE) for name, aggregator in z.voting(1.0).items()}
+    found = {
+        name: z.noise_for(aggregator, 3.6, REPLACE) for name, aggregator in z.voting(1.0).items()
+    }
     assert found[tau] == pytest.approx(found[binary] * math.sqrt(20 / 40), rel=1e-5)
     assert z.epsilon(z.voting(found[tau])[tau], REPLACE, "tightest") == pytest.approx(3.6, rel=1e-5)
 
@@ -183,7 +216,9 @@ def test_noise_of_voting() -> None:
 def test_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(z, "_ENSEMBLES", (800, 1200))
     main(["zhu_wang_table2_privacy", "--output", str(tmp_path / "found")])
-    names = {path.name.removeprefix("zhu_wang_table2_privacy") for path in (tmp_path / "found").iterdir()}
+    names = {
+        path.name.removeprefix("zhu_wang_table2_privacy") for path in (tmp_path / "found").iterdir()
+    }
     assert names == {"claims.csv", ".csv", ".json", ".png"}
     verdicts = [claim.verdict for claim in z.claims(z.measured(Effort()))]
     assert verdicts == [Verdict.DIFFERENT, Verdict.UNTESTABLE, Verdict.UNTESTABLE]

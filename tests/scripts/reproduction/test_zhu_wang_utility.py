@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate._planning.proposals import for_target
-from pate._votes import Panel
+from pate._votes import VoteShape
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import StableTopK
@@ -18,7 +18,8 @@ from scripts.reproduction.zhu_wang_privacy import DELTA, NUM_QUERIES, PUBLISHED
 from tests.scripts.reproduction.small import attributes_table
 
 SAMPLES = tasks.Samples(
-    np.random.default_rng(1).normal(size=(60, 3)), (np.random.default_rng(2).random((60, 2)) < 0.5).astype(np.uint8)
+    np.random.default_rng(1).normal(size=(60, 3)),
+    (np.random.default_rng(2).random((60, 2)) < 0.5).astype(np.uint8),
 )
 
 
@@ -35,7 +36,10 @@ def test_a_teacher_is_a_ridge_regression_on_its_own_part() -> None:
 def test_no_teacher_sees_another_ones_records() -> None:
     changed = SAMPLES._replace(labels=SAMPLES.labels.copy())
     changed.labels[7] ^= 1
-    before, after = (tasks.ridge_weights(each, 6, generator=np.random.default_rng(0)) for each in (SAMPLES, changed))
+    before, after = (
+        tasks.ridge_weights(each, 6, generator=np.random.default_rng(0))
+        for each in (SAMPLES, changed)
+    )
     assert ((before != after).any(axis=(1, 2))).sum() == 1
 
 
@@ -50,17 +54,21 @@ def test_votes_are_the_teachers_answers(tmp_path: Path) -> None:
     assert (task.votes.ballots[3, 5] == third).all()
     assert (task.votes.ballots.sum(axis=1) == task.votes.counts).all()
     known = tasks.facts(data, (25, 100), generator=np.random.default_rng(0))
-    assert known.curve is not None and list(known.curve) == [25, 100] and known.curve[25] < known.curve[100]
+    assert (
+        known.curve is not None
+        and list(known.curve) == [25, 100]
+        and known.curve[25] < known.curve[100]
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_all_methods_cost_the_published_epsilon(relation: NeighboringRelation) -> None:
-    stable = for_target(StableTopK, z.published_target(relation), Panel(200, 20))
+    stable = for_target(StableTopK, z.published_target(relation), VoteShape(200, 20))
     assert isinstance(stable, StableTopK)
-    compared = z.methods(Panel(100, 20), stable, relation)
+    compared = z.methods(VoteShape(100, 20), stable, relation)
     for each in (each for name, each in compared.items() if name != z.AS_WIDE):
-        spent = epsilon_of(each.event(Panel(100, 20), relation), count=NUM_QUERIES, delta=DELTA)
+        spent = epsilon_of(each.event(VoteShape(100, 20), relation), count=NUM_QUERIES, delta=DELTA)
         assert 0.99 * PUBLISHED < spent <= PUBLISHED * (1 + 1e-9)
 
 
@@ -69,7 +77,9 @@ def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATE_DATA", str(attributes_table(tmp_path / "data", 40_000)))
     monkeypatch.setattr(z, "_FEW_FACES", 14_000)
     monkeypatch.setattr(z, "_ENSEMBLES", {False: (400, 800)})
-    faces = tasks.celeba_attributes(tmp_path / "data" / tasks.ATTRIBUTES)._replace(name="rendered faces")
+    faces = tasks.celeba_attributes(tmp_path / "data" / tasks.ATTRIBUTES)._replace(
+        name="rendered faces"
+    )
     monkeypatch.setattr(z, "rendered_faces", lambda *_, **__: faces)
     main(["zhu_wang_table2_utility", "--output", str(tmp_path / "found")])
     (found,) = kept(tmp_path / "found")

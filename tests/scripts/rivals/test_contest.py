@@ -1,4 +1,5 @@
-"""A contest: targets are met, draws are repeatable, more budget is better, and figures are what they are called."""
+"""A contest: targets are met, draws are repeatable, more budget is better, and figures are what
+they are called."""
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ def arena(num: int = 4000) -> Arena:
     labels = x @ generator.normal(size=(5, 3)) > 0
     features = x[:num].astype(np.float32)
     return Arena(
-        private=Contributions(features=features, labels=labels[:num].astype(np.float32), starts=np.arange(num)),
+        private=Contributions(
+            features=features, labels=labels[:num].astype(np.float32), starts=np.arange(num)
+        ),
         public=x[num:],
         test=x[num:],
         truth=labels[num:].astype(np.uint8),
@@ -30,7 +33,9 @@ def test_targets_are_met_and_draws_repeatable() -> None:
     asked, place = Contest(epsilons=(0.01, 5.0), delta=1e-5, seeds=3), arena()
     first, again = (hold(place, rivals_of(place, None), asked).scores for _ in range(2))
     assert first == again
-    assert [score.rival for score in first[::2][:2]] == [rival.name for rival in rivals_of(place, None)]
+    assert [score.rival for score in first[::2][:2]] == [
+        rival.name for rival in rivals_of(place, None)
+    ]
     for little, much in (first[:2], first[2:4]):
         assert little.epsilon == pytest.approx(0.01, rel=1e-3)
         assert 0.999 * 5 < much.epsilon <= 5
@@ -46,14 +51,20 @@ def test_figures_are_what_they_are_called() -> None:
     assert found["accuracy"] == 5 / 8
     assert found["macro_f1"] == pytest.approx((2 * 2 / 5 + 0) / 2)
     assert found["mAP"] == pytest.approx((1 + 1 / 3) / 2)
-    # of public records the first label is best given to one, the second to two: F1 of 0.8 / 1.6 and 1 / 2.54
+    # of public records the first label is best given to one, the second to two: F1 of 0.8 / 1.6 and
+    # 1 / 2.54
     given = np.array([[1, 1], [1, 1], [1, 0], [1, 0]])
     np.testing.assert_array_equal(test > cuts_of(public)[1], given)
     assert found["macro_f1_at_its_cut"] == pytest.approx((4 / 6 + 0) / 2)
-    assert found["micro_f1_at_its_cut"] == agreement(test > cuts_of(public)[2], truth > 0)["micro_f1"]
+    assert (
+        found["micro_f1_at_its_cut"] == agreement(test > cuts_of(public)[2], truth > 0)["micro_f1"]
+    )
     # a constant is cut by itself
     constant = figures(public[:1], public[:1], truth)
-    assert constant["macro_f1_at_its_cut"] == pytest.approx((2 * 2 / 6 + 2 / 5) / 2) and constant["macro_f1"] == 0
+    assert (
+        constant["macro_f1_at_its_cut"] == pytest.approx((2 * 2 / 6 + 2 / 5) / 2)
+        and constant["macro_f1"] == 0
+    )
 
 
 def test_too_many_features_are_refused() -> None:

@@ -21,7 +21,9 @@ def contributions(*sizes: int, seed: int = 0) -> Contributions:
     features = generator.normal(size=(num, 3)).astype(np.float32)
     features /= np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))
     labels = (generator.random((num, 2)) < 0.3).astype(np.float32)
-    return Contributions(features=features, labels=labels, starts=np.cumsum([0, *sizes[:-1]]).astype(np.int64))
+    return Contributions(
+        features=features, labels=labels, starts=np.cumsum([0, *sizes[:-1]]).astype(np.int64)
+    )
 
 
 def gradients(private: Contributions, clip: float) -> np.ndarray:
@@ -40,7 +42,9 @@ def test_one_step_follows_the_clipped_gradients(sizes: tuple[int, ...], clip: fl
     pytest.importorskip("opacus")
     private, settings = contributions(*sizes), Descent(num_steps=1, sampling_rate=1.0, clip=clip)
     found = descend(private, ONE, settings, 1e-9, generator=np.random.default_rng(0))
-    rate = learning_rate(ONE, settings=settings, num_labels=2, noise_multiplier=1e-9, count=len(sizes))
+    rate = learning_rate(
+        ONE, settings=settings, num_labels=2, noise_multiplier=1e-9, count=len(sizes)
+    )
     expected = -rate * gradients(private, clip).mean(axis=0)
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
     other = -rate * gradients(private, 0.2).mean(axis=0)
@@ -52,9 +56,14 @@ def test_noise_has_the_law_that_is_paid_for() -> None:
     """Features of zeros have no gradient: what moves is noise."""
     pytest.importorskip("opacus")
     private = contributions(*(1,) * 5000)
-    silent = Contributions(features=0 * private.features, labels=private.labels, starts=private.starts)
+    silent = Contributions(
+        features=0 * private.features, labels=private.labels, starts=private.starts
+    )
     settings = Descent(num_steps=1, sampling_rate=0.5, clip=0.25)
-    drawn = [descend(silent, ONE, settings, 2.0, generator=np.random.default_rng(seed)) for seed in range(150)]
+    drawn = [
+        descend(silent, ONE, settings, 2.0, generator=np.random.default_rng(seed))
+        for seed in range(150)
+    ]
     rate = learning_rate(ONE, settings=settings, num_labels=2, noise_multiplier=2.0, count=5000)
     # the count is noisy by 40 in 5000
     spread = float(np.std(drawn)) / (rate * 2.0 * 0.25 * math.sqrt(2) / (0.5 * 5000))
@@ -65,7 +74,9 @@ def test_noise_has_the_law_that_is_paid_for() -> None:
 def test_a_step_may_take_no_one() -> None:
     pytest.importorskip("opacus")
     settings = Descent(num_steps=6, sampling_rate=1e-6)
-    assert np.isfinite(descend(contributions(1, 2), ONE, settings, 1.0, generator=np.random.default_rng(0))).all()
+    assert np.isfinite(
+        descend(contributions(1, 2), ONE, settings, 1.0, generator=np.random.default_rng(0))
+    ).all()
 
 
 def test_random_streams_are_its_own() -> None:
@@ -74,7 +85,8 @@ def test_random_streams_are_its_own() -> None:
 
     settings, before = Descent(num_steps=5, sampling_rate=0.5), torch.random.get_rng_state()
     first, again = (
-        descend(contributions(*(1,) * 9), ONE, settings, 1.0, generator=np.random.default_rng(3)) for _ in "ab"
+        descend(contributions(*(1,) * 9), ONE, settings, 1.0, generator=np.random.default_rng(3))
+        for _ in "ab"
     )
     assert np.array_equal(first, again)
     assert torch.equal(before, torch.random.get_rng_state())
@@ -84,11 +96,16 @@ def test_random_streams_are_its_own() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_the_noise_meets_its_target(epsilon: float) -> None:
     settings = Descent()
-    noise = calibrate_scale(settings.event, Target(epsilon=epsilon, delta=1e-6, num_queries=1), tolerance=1e-4)
+    noise = calibrate_scale(
+        settings.event, Target(epsilon=epsilon, delta=1e-6, num_queries=1), tolerance=1e-4
+    )
     assert 0.99 * epsilon < epsilon_of(settings.event(noise), count=1, delta=1e-6) <= epsilon
     # by another accountant and another method, for the same relation
     step = dp_accounting.PoissonSampledDpEvent(0.05, dp_accounting.GaussianDpEvent(noise))
-    parts = [dp_accounting.SelfComposedDpEvent(step, 200), dp_accounting.GaussianDpEvent(20 * noise)]
+    parts = [
+        dp_accounting.SelfComposedDpEvent(step, 200),
+        dp_accounting.GaussianDpEvent(20 * noise),
+    ]
     peer = pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
     theirs = peer.compose(dp_accounting.ComposedDpEvent(parts)).get_epsilon(1e-6)
     assert 0.85 * epsilon < theirs < 1.02 * epsilon
@@ -104,7 +121,9 @@ def test_more_noise_means_smaller_steps() -> None:
     assert rates[0] > 20 * rates[-1]
 
 
-@pytest.mark.parametrize("changes", [{"num_steps": 0}, {"sampling_rate": 0.0}, {"sampling_rate": 1.5}, {"clip": -1.0}])
+@pytest.mark.parametrize(
+    "changes", [{"num_steps": 0}, {"sampling_rate": 0.0}, {"sampling_rate": 1.5}, {"clip": -1.0}]
+)
 def test_settings_out_of_range_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"^Expected .*{next(iter(changes))}"):
         Descent(**changes)  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""Least squares on noised moments: what one unit moves, by trying all neighbors, and the noise that covers it."""
+"""Least squares on noised moments: what one unit moves, by trying all neighbors, and the noise that
+covers it."""
 
 import itertools
 import math
@@ -9,10 +10,19 @@ import pytest
 from pate._typing import FloatArray
 from pate.data._records import ArrayFeatures, Records
 from scripts.rivals.contributions import Contributions, PublicScale
-from scripts.rivals.moments import Moments, noised_crosses, noised_moments, noisy_coding, solve_known, solve_ridge
+from scripts.rivals.moments import (
+    Moments,
+    noised_crosses,
+    noised_moments,
+    noisy_coding,
+    solve_known,
+    solve_ridge,
+)
 
 ANGLES = np.linspace(0, 2 * np.pi, 9)[:-1]
-POINTS = [length * np.array([np.cos(a), np.sin(a)]) for length in (0.0, 0.3, 0.7, 1.0) for a in ANGLES]
+POINTS = [
+    length * np.array([np.cos(a), np.sin(a)]) for length in (0.0, 0.3, 0.7, 1.0) for a in ANGLES
+]
 LABELS = [np.array(labels, dtype=np.float64) for labels in itertools.product((0, 1), repeat=2)]
 CLIP = 1.2
 
@@ -23,14 +33,18 @@ def moments(units: list[list[tuple[FloatArray, FloatArray]]]) -> Moments:
     starts = np.cumsum([0, *(len(unit) for unit in units)])[:-1]
     features = np.array([x for x, _ in rows], dtype=np.float32).reshape(-1, 2)
     labels = np.array([y for _, y in rows], dtype=np.float32).reshape(-1, 2)
-    return Moments.of(Contributions(features=features, labels=labels, starts=starts.astype(np.int64)), CLIP)
+    return Moments.of(
+        Contributions(features=features, labels=labels, starts=starts.astype(np.int64)), CLIP
+    )
 
 
 def distance(one: Moments, other: Moments) -> float:
     """How far two releases lie apart, in standard deviations of the noise at a multiplier of 1."""
     d, e = one.products - other.products, one.crosses - other.crosses
     upper = d[np.triu_indices(len(d), 1)]
-    return float(np.sqrt((np.diag(d) ** 2).sum() / 8 + (upper**2).sum() / 4 + (e**2).sum() / (4 * CLIP**2)))
+    return float(
+        np.sqrt((np.diag(d) ** 2).sum() / 8 + (upper**2).sum() / 4 + (e**2).sum() / (4 * CLIP**2))
+    )
 
 
 def crosses_distance(one: Moments, other: Moments) -> float:
@@ -57,7 +71,10 @@ def test_a_group_moves_no_more_than_a_record() -> None:
     generator = np.random.default_rng(0)
 
     def group() -> list[tuple[FloatArray, FloatArray]]:
-        return [(POINTS[generator.integers(len(POINTS))], LABELS[generator.integers(4)]) for _ in range(size())]
+        return [
+            (POINTS[generator.integers(len(POINTS))], LABELS[generator.integers(4)])
+            for _ in range(size())
+        ]
 
     def size() -> int:
         return int(generator.integers(1, 5))
@@ -66,15 +83,22 @@ def test_a_group_moves_no_more_than_a_record() -> None:
     found = []
     for _ in range(400):
         one, other = moments([*rest, group()]), moments([*rest, group()])
-        found += [f(*pair) for f in (distance, crosses_distance) for pair in ((one, other), (one, moments(rest)))]
+        found += [
+            f(*pair)
+            for f in (distance, crosses_distance)
+            for pair in ((one, other), (one, moments(rest)))
+        ]
     assert max(found) <= 1 + 1e-6
     same = [(POINTS[-1], LABELS[-1])] * 3
     opposite = [(-POINTS[-1], LABELS[-1])] * 2
-    assert distance(moments([*rest, same]), moments([*rest, opposite])) == pytest.approx(1, abs=1e-6)
+    assert distance(moments([*rest, same]), moments([*rest, opposite])) == pytest.approx(
+        1, abs=1e-6
+    )
 
 
 def standard(noise_multiplier: float, believed: float) -> bool:
-    """Whether noise drawn at one multiplier has the standard deviations of another, to five standard errors."""
+    """Whether noise drawn at one multiplier has the standard deviations of another, to five
+    standard errors."""
     generator, draws = np.random.default_rng(5), 4000
     exact = moments([[(POINTS[-1], LABELS[0])]])
     found: dict[str, list[float]] = {"diagonal": [], "upper": [], "crosses": [], "count": []}
@@ -88,7 +112,9 @@ def standard(noise_multiplier: float, believed: float) -> bool:
         found["crosses"] += [float((each.crosses - exact.crosses)[0, 1]) for each in (both, known)]
         # far from where it is kept above 1
         far = Moments(exact.products, exact.crosses, 1e6, CLIP)
-        found["count"].append(noised_crosses(far, np.eye(2), noise_multiplier, generator=generator).count - 1e6)
+        found["count"].append(
+            noised_crosses(far, np.eye(2), noise_multiplier, generator=generator).count - 1e6
+        )
     scales = {"diagonal": np.sqrt(8), "upper": 2.0, "crosses": 2 * CLIP, "count": np.sqrt(4 / 3)}
     ratios = {name: np.std(found[name]) / (believed * scales[name]) for name in found}
     return all(abs(ratio - 1) < 5 / np.sqrt(2 * draws) for ratio in ratios.values())
@@ -116,14 +142,20 @@ def test_weights_are_those_of_least_squares_without_noise() -> None:
 
 def test_features_are_scaled_by_public_records_alone() -> None:
     generator = np.random.default_rng(2)
-    public = generator.normal(size=(300, 4)).astype(np.float32) * np.array([1, 10, 100, 0], dtype=np.float32) + 3
+    public = (
+        generator.normal(size=(300, 4)).astype(np.float32)
+        * np.array([1, 10, 100, 0], dtype=np.float32)
+        + 3
+    )
     private = generator.normal(size=(50, 4)).astype(np.float32) * 1e4
     for standardise in (False, True):
         scale = PublicScale.of(ArrayFeatures(public), standardise=standardise)
         mapped = scale(ArrayFeatures(private))
         norms = np.linalg.norm(mapped.astype(np.float64), axis=1)
         assert norms.max() <= 1
-        assert np.median(np.linalg.norm(scale(ArrayFeatures(public)), axis=1)) == pytest.approx(1, abs=0.05)
+        assert np.median(np.linalg.norm(scale(ArrayFeatures(public)), axis=1)) == pytest.approx(
+            1, abs=0.05
+        )
         # each record by itself
         assert np.array_equal(mapped[7:9], scale(ArrayFeatures(private[7:9])))
     assert np.isinf(scale.spread[3])
@@ -150,14 +182,20 @@ def test_units_are_told_apart_by_name() -> None:
 
 def test_the_coding_of_labels_is_the_shortest_and_costs_a_twentieth() -> None:
     generator = np.random.default_rng(3)
-    labels = np.repeat(np.tri(12, 12)[[0, 1, 7]], [100, 250, 50], axis=0).astype(np.float32)  # of 1, 2 and 8 labels
-    private = Contributions(features=np.ones((400, 1), dtype=np.float32), labels=labels, starts=np.arange(400))
+    labels = np.repeat(np.tri(12, 12)[[0, 1, 7]], [100, 250, 50], axis=0).astype(
+        np.float32
+    )  # of 1, 2 and 8 labels
+    private = Contributions(
+        features=np.ones((400, 1), dtype=np.float32), labels=labels, starts=np.arange(400)
+    )
     clip, shift, rest = noisy_coding(private, 0.1, generator=generator)
     assert clip == pytest.approx(1.2 * math.sqrt(2)) and shift == 0
     assert 1 / rest**2 == pytest.approx(0.95 / 0.1**2)
     dense = Contributions(features=private.features, labels=1 - labels, starts=private.starts)
     assert noisy_coding(dense, 0.1, generator=generator)[:2] == (math.sqrt(12) / 2, 0.5)
-    assert Moments.of(dense, math.sqrt(12) / 2, 0.5).crosses == pytest.approx((0.5 - labels).sum(axis=0)[None])
+    assert Moments.of(dense, math.sqrt(12) / 2, 0.5).crosses == pytest.approx(
+        (0.5 - labels).sum(axis=0)[None]
+    )
     # comparisons take what is paid for them; a single label has no clip to look for
     assert len({noisy_coding(private, 40.0, generator=generator).clip for _ in range(200)}) == 3
     single = Contributions(features=private.features, labels=labels[:, :1], starts=private.starts)

@@ -1,4 +1,5 @@
-"""`python -m scripts.rivals`: PRIVATE, at the epsilons that were asked for, and nothing of it in the ledger."""
+"""`python -m scripts.rivals`: PRIVATE, at the epsilons that were asked for, and nothing of it in
+the ledger."""
 
 import csv
 from pathlib import Path
@@ -15,7 +16,11 @@ from tests.conftest import Write
 SMALL = ["--epsilons=[1,30]", "--delta=1e-3", "--seeds=1", "--num_steps=20", "--sampling_rate=1"]
 ONE_RELEASE = ["least squares", "least squares, public features"]
 DESCENT = ["logistic regression by DP-SGD"] if is_installed() else []
-OPEN = ["constant answer, not private", "least squares, not private", "logistic regression, not private"]
+OPEN = [
+    "constant answer, not private",
+    "least squares, not private",
+    "logistic regression, not private",
+]
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -40,7 +45,11 @@ def test_a_run_is_measured(copied: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [row["rival"] for row in private] == [name for name in names for _ in range(2)]
     assert [row["rival"] for row in plain] == OPEN
     for row in private:
-        assert 0.98 * float(row["target_epsilon"]) < float(row["epsilon"]) <= float(row["target_epsilon"])
+        assert (
+            0.98 * float(row["target_epsilon"])
+            < float(row["epsilon"])
+            <= float(row["target_epsilon"])
+        )
     assert {row["epsilon"] for row in plain} == {"inf"}
     constant, *fits = (float(row["accuracy"]) for row in plain)
     assert min(fits) > 0.9 > constant
@@ -49,11 +58,15 @@ def test_a_run_is_measured(copied: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert read_ledger(copied / "ledger.sqlite").entries == before
 
 
-def test_data_are_enough(write_arrays: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_are_enough(
+    write_arrays: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = write_arrays(group=np.char.mod("p%03d", np.arange(600) // 3))
     run = tmp_path / "run"
     run.mkdir()
-    (run / "data.yaml").write_text(f"data:\n  class_path: pate.data.Arrays\n  init_args:\n    path: {data}\n")
+    (run / "data.yaml").write_text(
+        f"data:\n  class_path: pate.data.Arrays\n  init_args:\n    path: {data}\n"
+    )
     main(["--run", str(run), "--unit=group", "--standardise=true", *SMALL])
     assert "one group added, removed or altered" in capsys.readouterr().out
     names = {row["rival"] for row in read(run / "private" / "rivals" / "rivals.csv")}
@@ -93,7 +106,9 @@ def test_bad_input_is_one_line(
         main(["--run", str(finished), *words])
     assert stopped.value.code == 2
     error = capsys.readouterr().err
-    assert message in error and error.splitlines()[-1].startswith("python -m scripts.rivals: Expected")
+    assert message in error and error.splitlines()[-1].startswith(
+        "python -m scripts.rivals: Expected"
+    )
     assert not (finished / "private" / "rivals").exists()
 
 
