@@ -18,10 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate.accounting._accountant import RDPAccountant
-from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, PureDPEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    BoundedRangeEvent,
+    Event,
+    GaussianEvent,
+    NeighboringRelation,
+    PureDPEvent,
+    RDPAccountant,
+)
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 DELTA = 1e-6

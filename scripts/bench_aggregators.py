@@ -16,9 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pate._planning.outlook import Outlook
+from pate import Outlook, Votes
 from pate._planning.proposals import propose, title
-from pate._votes import Votes
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator
 

@@ -19,14 +19,10 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from unittest import mock
 
-from pate._votes import VoteShape
+from pate import VoteShape
+from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation, verify_ledger
 from pate.accounting import _log as log
-from pate.accounting._budget import Budget
 from pate.accounting._charges import Events
-from pate.accounting._events import GaussianEvent
-from pate.accounting._ledger import Ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._verification import verify_ledger
 from pate.aggregators import StableTopK
 
 DELTA = 1e-3

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pate.mechanisms import private_generator
-from pate.mechanisms._exact_normal import add_gaussian, exceeds
+from pate.mechanisms import add_gaussian, exceeds, private_generator
 
 NUM = 10**6
 

@@ -43,13 +43,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import MLP, Linear, ResNet8, ResNet50, SmallCNN
-from pate.data._records import ArrayFeatures, Records
+from pate.data import ArrayFeatures, Records
+from pate.teachers import Execution, PartitionedRecords, TeacherPlan, TrainJob, run_jobs
 from pate.teachers._devices import quiet_lightning
-from pate.teachers._executors import run_jobs
-from pate.teachers._jobs import Execution
-from pate.teachers._partitions import PartitionedRecords
-from pate.teachers._plan import TeacherPlan
-from pate.teachers._training import TrainJob
 
 RECORDS, BATCH, LABELS = 200, 32, 20
 OPTIMIZER = partial(torch.optim.Adam, lr=0.01, fused=True)

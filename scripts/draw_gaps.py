@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from pate import VoteShape
 from pate import mechanisms as m
-from pate._votes import VoteShape
-from pate.accounting import NeighboringRelation
-from pate.accounting._calibration import Target
+from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 
 NAMES = ("canonical", "canonical, published loss", "peeling", "joint (a bound)")

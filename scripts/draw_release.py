@@ -15,14 +15,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from pate import ReleasedLabels
 from pate._data_file import load_data
 from pate._runs import Run
-from pate._runs.released import ReleasedLabels
 from pate._votes import rows_of
 from pate.aggregators import Release
 from pate.aggregators._rounds import student_of
-from pate.data import CelebA
-from pate.data._records import Role
+from pate.data import CelebA, Role
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

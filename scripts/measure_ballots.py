@@ -27,16 +27,14 @@ import numpy as np
 import torch
 from sklearn.ensemble import RandomForestRegressor
 
-from pate._pipeline import Pipeline
-from pate._release.label_settings import LabelSettings
-from pate._stages.student_steps import StudentPlan
+from pate import LabelSettings, NamedVotes, Pipeline, StudentPlan
 from pate._typing import Float32Array, FloatArray, IntArray, UInt8Array
 from pate._votes import Voting, highest
-from pate._votes_file import NamedVotes
 from pate.aggregators import ScoreVotes
 from pate.data import Arrays
 from pate.models import MLP, Linear, SmallCNN
-from pate.teachers._plan import NetworkFactory, TeacherPlan
+from pate.teachers import TeacherPlan
+from pate.teachers._plan import NetworkFactory
 from scripts.measure_runs import PRIVATE, PUBLIC, TEST, records_of
 
 DELTA = 1e-6

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting import Ledger, read_ledger
 from pate.data.faces import write_celeba_folder
 from tests.processes import start
 

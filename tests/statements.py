@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pate.accounting._events import GaussianEvent
-from pate.accounting._ledger import Ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement
+from pate.accounting import GaussianEvent, Ledger, NeighboringRelation, Statement
 
 PUBLISHED: dict[str, Any] = {
     "kind": "labels",

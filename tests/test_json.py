@@ -11,10 +11,9 @@ import pytest
 from pate import cli, load_student
 from pate._json import read_json
 from pate._runs import TEACHERS_FIT, Run
-from pate._vote_store import VoteManifest
+from pate.accounting import Statement, verify_ledger
 from pate.accounting._log import chained
-from pate.accounting._statement import Statement
-from pate.accounting._verification import verify_ledger
+from pate.teachers import VoteManifest
 from tests.silos.exchanges import Hospitals
 
 HOSTILE = {

@@ -13,19 +13,18 @@ from scipy.special import expit
 from pate._linear import (
     _RATIOS,
     Directions,
-    LinearStudent,
     _fit,
     _Keyed,
     _logistic,
     bend_to_one_side,
     constant_logits,
     departures,
-    fit_linear,
     linear_student_of,
     link,
     posterior,
     shrunk_means,
 )
+from pate.student import LinearStudent, fit_linear
 
 
 def task(

@@ -13,7 +13,7 @@ from torchvision import models as vision
 import pate.models
 from pate import cli
 from pate._networks import make_network
-from pate.student._module import Student
+from pate.student import Student
 
 SHAPE = (3, 32, 32)
 

@@ -16,11 +16,11 @@ import pate
 from models import Linear
 from pate import cli
 from pate._runs import TEACHERS_FIT, Run
-from pate.accounting._ledger import read_ledger
+from pate.accounting import read_ledger
 from pate.aggregators import StableTopK
 from pate.data import Arrays
+from pate.teachers import TrainJob
 from pate.teachers._jobs import Report
-from pate.teachers._training import TrainJob
 from tests.commands.test_run import everything
 from tests.conftest import copy_run, make_arrays
 

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pate import Votes, VoteShape
 from pate import mechanisms as m
 from pate._planning.simulation import Simulation, simulated
-from pate._votes import Votes, VoteShape, pack_ballots
-from pate.accounting._relation import NeighboringRelation
+from pate._votes import pack_ballots
+from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     Canonical,

@@ -25,10 +25,9 @@ from pate._settings import (
     plain,
 )
 from pate.aggregators import ClippedVotes, StableTopK
-from pate.data import Arrays, CelebA, DataSource, PublicPCA
-from pate.data._records import Records, Role
-from pate.teachers._losses import FocalLoss
-from pate.teachers._plan import NetworkFactory, OptimizerFactory, TeacherPlan
+from pate.data import Arrays, CelebA, DataSource, PublicPCA, Records, Role
+from pate.teachers import FocalLoss, TeacherPlan
+from pate.teachers._plan import NetworkFactory, OptimizerFactory
 
 
 class MLP2(MLP):

@@ -14,18 +14,8 @@ from numpy.typing import NDArray
 import pate._voters
 from pate._linear import Directions
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._voters import (
-    MOST_VOTERS,
-    Geometry,
-    GroupVoters,
-    Question,
-    RecordVoters,
-    ScoreVoters,
-    Voters,
-    blocks,
-    encode_scores,
-    factors,
-)
+from pate._voters import MOST_VOTERS, blocks, encode_scores, factors
+from pate.aggregators import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters
 
 NUM_LABELS, NUM_FEATURES = 3, 5
 GENERATOR = np.random.default_rng(0)

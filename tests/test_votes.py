@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pate._voters import Geometry, ScoreVoters
-from pate._votes import Votes, pack_ballots, teacher_blocks, unpack_ballots
+from pate import Votes
+from pate._votes import pack_ballots, teacher_blocks, unpack_ballots
+from pate.aggregators import Geometry, ScoreVoters
 
 
 def test_packing_keeps_every_vote() -> None:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from pate._vote_store import VoteStore
-from pate._votes import Votes
-from pate._votes_file import NamedVotes, Silos, read_votes
+from pate import NamedVotes, Votes
+from pate._votes_file import Silos, read_votes
+from pate.teachers import VoteStore
 
 IDS = np.array(["s3", "s1", "s2"])
 NAMES = ("hat", "beard")

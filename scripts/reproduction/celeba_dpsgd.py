@@ -9,15 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate._planning.proposals import for_target
+from pate import VoteShape, for_target
 from pate._progress import stage_bar
 from pate._runs.files import read_arrays
 from pate._validation import require
-from pate._votes import VoteShape
-from pate.accounting._calibration import Target
+from pate.accounting import Target
 from pate.aggregators import Rounds
-from pate.data import CelebAAttributes
-from pate.data._records import Role
+from pate.data import CelebAAttributes, Role
 from scripts.reproduction.dp_sgd import Training, noise_for, poisson_epsilon, shuffled_epsilon
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.tasks import ATTRIBUTES, LABELS, celeba_attributes, voted

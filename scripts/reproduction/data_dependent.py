@@ -26,9 +26,8 @@ from scipy.special import log_ndtr
 
 from pate._typing import FloatArray
 from pate._validation import require, require_count, require_positive
+from pate.accounting import CurveEvent, NeighboringRelation
 from pate.accounting._curves import gaussian_rdp
-from pate.accounting._events import CurveEvent
-from pate.accounting._relation import NeighboringRelation
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from pate._typing import FloatArray
 from pate._validation import require_count, require_in_open_unit_interval, require_positive
+from pate.accounting import gaussian_epsilon
 from pate.accounting._bisection import smallest_where
 from pate.accounting._conversion import conversion_overhead
-from pate.accounting._gaussian import gaussian_epsilon
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
 ORDERS: FloatArray = np.concatenate(

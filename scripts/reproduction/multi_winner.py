@@ -10,10 +10,8 @@ from scipy.special import log_ndtr, logsumexp
 
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_count, require_positive
-from pate.accounting._calibration import epsilon_of
+from pate.accounting import Event, GaussianEvent, NeighboringRelation, epsilon_of
 from pate.accounting._conversion import conversion_overhead
-from pate.accounting._events import Event, GaussianEvent
-from pate.accounting._relation import NeighboringRelation
 from scripts.reproduction.data_dependent import (
     one_way_rdp,
     private_rdp_table,

@@ -9,13 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pate import Votes, VoteShape
 from pate._planning.evaluation import label_quality
 from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._typing import FloatArray
-from pate._votes import Votes, VoteShape
-from pate.accounting._calibration import Target
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, NoisyVotes, Powerset, TauVoting
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.multi_winner import (

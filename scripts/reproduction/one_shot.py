@@ -13,9 +13,14 @@ from scipy.stats import gumbel_r
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require, require_count, require_positive
-from pate.accounting._calibration import Target, calibrate_scale
-from pate.accounting._events import ComposedEvent, Event, GaussianEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    NeighboringRelation,
+    Target,
+    calibrate_scale,
+)
 from pate.mechanisms import GumbelPeeling, Mechanism, OneShotLaplace, one_shot_laplace_scale
 from pate.mechanisms._base import choice_event
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate._progress import stage_bar
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation
 from pate.mechanisms import GumbelPeeling, PermuteAndFlipPeeling
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.one_shot import (

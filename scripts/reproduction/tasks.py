@@ -8,14 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pate import Votes
 from pate._planning.facts import Facts
 from pate._planning.task import Task
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_count
-from pate._votes import Votes
-from pate.data import CelebA, CelebAAttributes, PublicPCA
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role
 from pate.data.faces import write_celeba_folder
 
 ATTRIBUTES = "multilabel/celeba_attributes.npz"

@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from pate._typing import BoolArray, FloatArray, IntArray
-from pate.accounting import Event, NeighboringRelation
-from pate.accounting._calibration import COARSE_ORDERS, Target, calibrate_scale
+from pate.accounting import Event, NeighboringRelation, Target, calibrate_scale
+from pate.accounting._calibration import COARSE_ORDERS
 from pate.mechanisms import (
     FixedTopKMechanism,
     GumbelPeeling,

@@ -10,14 +10,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pate import VoteShape, for_target
 from pate._planning.evaluation import judge, label_quality, references
-from pate._planning.proposals import for_target
 from pate._planning.sweep import Sweep, fewest_as_good, run_sweep
 from pate._planning.task import Task
 from pate._progress import stage_bar
-from pate._votes import VoteShape
-from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation, Target, epsilon_of
+from pate.accounting._calibration import COARSE_ORDERS
 from pate.aggregators import Aggregator, NoisyVotes, Rounds, StableTopK, TauVoting
 from pate.aggregators._base import features_of
 from pate.aggregators._rounds import student_of

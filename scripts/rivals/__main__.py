@@ -20,8 +20,7 @@ from pate._planning.tables import write_csv
 from pate._runs import TEACHERS_FIT, Run, write_text
 from pate._typing import StrArray
 from pate._validation import require
-from pate.data._records import Records, Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Records, Role
 from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.descent import INSTALL, Descent, is_installed

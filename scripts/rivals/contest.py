@@ -15,10 +15,11 @@ from pate._linear import link
 from pate._progress import stage_bar
 from pate._typing import FloatArray, UInt8Array
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
-from pate.accounting._calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
-from pate.accounting._events import Event
+from pate.accounting import Event, Target, calibrate_scale, epsilon_of
+from pate.accounting._calibration import COARSE_ORDERS
+from pate.student import agreement, cuts_of
 from pate.student._average_precision import average_precision
-from pate.student._decisions import PURPOSES, agreement, cuts_of
+from pate.student._decisions import PURPOSES
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend
 from scripts.rivals.moments import (

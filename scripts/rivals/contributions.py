@@ -12,7 +12,7 @@ import numpy as np
 
 from pate._typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray
 from pate._validation import require
-from pate.data._records import Features, Records
+from pate.data import Features, Records
 
 _ROWS = 8192
 _CONSTANT = 1 / 3

@@ -12,15 +12,15 @@ import numpy as np
 
 from pate._typing import FloatArray
 from pate._validation import require, require_count, require_positive
-from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._events import (
+from pate.accounting import (
+    DEFAULT_ORDERS,
     ComposedEvent,
     Event,
     GaussianEvent,
+    NeighboringRelation,
     RenyiCurveEvent,
     RepeatedEvent,
 )
-from pate.accounting._relation import NeighboringRelation
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from pate._typing import FloatArray
 from pate._validation import require_positive
-from pate.accounting._events import Event, GaussianEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._clipped_votes import MEDIAN_SPARE, noisy_median
 from scripts.rivals.contributions import Contributions
 

@@ -22,8 +22,7 @@ from pate._audit.bounds import (
     refutes,
     trade_off_of,
 )
-from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.accounting._events import BoundedRangeEvent, GaussianEvent
+from pate.accounting import BoundedRangeEvent, GaussianEvent, NeighboringRelation, RDPAccountant
 from pate.accounting._gaussian import gaussian_delta
 
 REPLACE = NeighboringRelation.REPLACE_RECORD

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pate._audit.canaries import CanaryRecords, Kind
-from pate.data._records import Role
+from pate.data import Role
 from tests._audit.worlds import LABELS, Drawn
 
 

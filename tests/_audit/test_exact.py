@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from pate import Votes, VoteShape
 from pate._audit.exact import Exact, joint_epsilon
 from pate._audit.repeated import Teachers, World
-from pate._votes import Votes, VoteShape
-from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.accounting._gaussian import gaussian_epsilon
+from pate.accounting import NeighboringRelation, RDPAccountant, gaussian_epsilon
 from pate.aggregators import (
     Aggregator,
     Canonical,

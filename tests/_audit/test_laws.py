@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from pate import Votes
 from pate._audit.laws import MOST_FLIPPED, NotAtHandError, laws
-from pate._votes import Votes
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     Canonical,
@@ -15,8 +15,8 @@ from pate.aggregators import (
     Powerset,
     StableTopK,
 )
-from pate.testing import exact_epsilon
-from pate.testing._aggregators import AggregatorContract, Ballots, Law, neighbors
+from pate.testing import AggregatorContract, exact_epsilon
+from pate.testing._aggregators import Ballots, Law, neighbors
 from tests.aggregators import oracles as law_oracles
 from tests.aggregators import test_powerset, test_stable_majority, test_stable_topk, test_top_k
 from tests.mechanisms import oracles

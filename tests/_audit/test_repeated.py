@@ -8,15 +8,13 @@ import pytest
 from scipy.special import ndtr
 
 import pate.aggregators._score_votes as score_votes
+from pate import Votes
 from pate._audit.bounds import gaussian_trade_off
 from pate._audit.repeated import Moments, Repeated, Teachers
 from pate._typing import FloatArray
-from pate._voters import GroupVoters, Question, RecordVoters
-from pate._votes import Votes
-from pate.accounting._gaussian import gaussian_epsilon
-from pate.aggregators import NoisyVotes
-from pate.aggregators._base import Release
-from pate.mechanisms._exact_normal import add_gaussian
+from pate.accounting import gaussian_epsilon
+from pate.aggregators import GroupVoters, NoisyVotes, Question, RecordVoters, Release
+from pate.mechanisms import add_gaussian
 from tests._audit.worlds import DELTA, MU, audited, moments
 
 TEACHERS = 800

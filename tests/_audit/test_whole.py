@@ -15,12 +15,12 @@ from pate import cli
 from pate._audit.canaries import CanaryRecords
 from pate._audit.repeated import Moments
 from pate._audit.whole import Outcome, audit
-from pate._linear import LinearStudent, flat, linear_student_of
+from pate._linear import flat, linear_student_of
 from pate._voter_store import load_voters
 from pate.aggregators._score_votes import learned_without_noise
-from pate.data._records import Role
+from pate.data import Role
 from pate.models import Linear
-from pate.student._data import StudentData
+from pate.student import LinearStudent, StudentData
 from tests._audit.worlds import Drawn
 
 

@@ -4,14 +4,12 @@ import math
 
 import numpy as np
 
+from pate import Votes
 from pate._audit.bounds import gaussian_trade_off
 from pate._audit.canaries import CanaryRecords, Kind
 from pate._audit.repeated import Moments, Repeated
-from pate._voters import Geometry, GroupVoters, RecordVoters, Voters
-from pate._votes import Votes
-from pate.aggregators import ScoreVotes
-from pate.data import DataSource
-from pate.data._records import ArrayFeatures, Records, Role
+from pate.aggregators import Geometry, GroupVoters, RecordVoters, ScoreVotes, Voters
+from pate.data import ArrayFeatures, DataSource, Records, Role
 
 MU = 0.9
 DELTA = 1e-6

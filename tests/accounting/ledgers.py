@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 
-from pate.accounting import _log as log
-from pate.accounting._budget import Budget
-from pate.accounting._charges import Events, name_of, plain_events
-from pate.accounting._events import (
+from pate.accounting import (
     BoundedRangeEvent,
+    Budget,
     ComposedEvent,
     Event,
     GaussianEvent,
+    Ledger,
+    NeighboringRelation,
     StabilityTestEvent,
+    read_ledger,
+    verify_ledger,
 )
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._verification import verify_ledger
+from pate.accounting import _log as log
+from pate.accounting._charges import Events, name_of, plain_events
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 ONE_LINE = r"^Expected [^\n]*$"

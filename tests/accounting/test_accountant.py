@@ -9,24 +9,26 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate.accounting._accountant import RDPAccountant
-from pate.accounting._autodp import from_autodp, to_autodp
-from pate.accounting._conversion import remaining_delta
-from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._curves import pure_dp_rdp
-from pate.accounting._events import (
+from pate.accounting import (
+    DEFAULT_ORDERS,
     BoundedRangeEvent,
     ComposedEvent,
     Event,
     FailureEvent,
     GaussianEvent,
+    NeighboringRelation,
     PureDPEvent,
+    RDPAccountant,
     RenyiCurveEvent,
     RepeatedEvent,
     StabilityTestEvent,
+    from_autodp,
+    gaussian_epsilon,
+    to_autodp,
 )
-from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._conversion import remaining_delta
+from pate.accounting._curves import pure_dp_rdp
+from pate.accounting._gaussian import gaussian_delta
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

@@ -12,30 +12,30 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
+from pate.accounting import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    NeighboringRelation,
+    PureDPEvent,
+    RDPAccountant,
+    RepeatedEvent,
+    RootPeelingEvent,
+    StabilityTestEvent,
+    adaptive_epsilon,
+)
 from pate.accounting import _adaptive_optimum as adaptive_optimum
-from pate.accounting._accountant import RDPAccountant
 from pate.accounting._adaptive_optimum import (
     Pairs,
-    adaptive_epsilon,
     adaptive_profile,
     bounded_range_pairs,
     equal_rounds,
     gaussian_bit_pairs,
     pure_profile,
 )
-from pate.accounting._events import (
-    BoundedRangeEvent,
-    ComposedEvent,
-    Event,
-    FailureEvent,
-    GaussianEvent,
-    PureDPEvent,
-    RepeatedEvent,
-    RootPeelingEvent,
-    StabilityTestEvent,
-)
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._relation import NeighboringRelation
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]

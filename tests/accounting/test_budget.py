@@ -13,25 +13,31 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, ndtr
 
+from pate import VoteShape
 from pate._typing import FloatArray
-from pate._votes import VoteShape
-from pate.accounting._bisection import largest_count_where, smallest_where
-from pate.accounting._budget import Budget, BudgetExceededError, FilterName
-from pate.accounting._charges import Events
-from pate.accounting._conversion import conversion_overhead
-from pate.accounting._cost import DEFAULT_ORDERS, Cost
-from pate.accounting._events import (
+from pate.accounting import (
+    DEFAULT_ORDERS,
     BoundedRangeEvent,
+    Budget,
     ComposedEvent,
+    Cost,
     Event,
     GaussianEvent,
+    Ledger,
+    NeighboringRelation,
+    PrivacyFilter,
     RenyiCurveEvent,
     StabilityTestEvent,
+    gaussian_epsilon,
+    verify_ledger,
 )
+from pate.accounting._bisection import largest_count_where, smallest_where
+from pate.accounting._budget import BudgetExceededError, FilterName
+from pate.accounting._charges import Events
+from pate.accounting._conversion import conversion_overhead
 from pate.accounting._filters import (
     GaussianFilter,
     MixedFilter,
-    PrivacyFilter,
     RenyiFilter,
     affordable,
     describe_remainder,
@@ -40,12 +46,9 @@ from pate.accounting._filters import (
     refuse,
     require_filter_of_first,
 )
-from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon, largest_mu
-from pate.accounting._ledger import Ledger
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._gaussian import gaussian_delta, largest_mu
 from pate.accounting._smoothing import WIDTHS, smoothed_mu_squared
-from pate.accounting._verification import verify_ledger
-from pate.aggregators._stable_topk import StableTopK
+from pate.aggregators import StableTopK
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 NOTHING = Cost.nothing(DEFAULT_ORDERS)

@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 
-from pate.accounting._accountant import RDPAccountant
-from pate.accounting._calibration import Target, calibrate_scale, epsilon_of
-from pate.accounting._conversion import tightest_guarantee
-from pate.accounting._events import (
+from pate.accounting import (
     BoundedRangeEvent,
     Event,
     FailureEvent,
     GaussianEvent,
+    NeighboringRelation,
     PureDPEvent,
+    RDPAccountant,
+    Target,
+    calibrate_scale,
+    epsilon_of,
 )
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._conversion import tightest_guarantee
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FAMILIES: dict[str, Callable[[float], Event]] = {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pate._typing import FloatArray
+from pate.accounting import Cost, Event, NeighboringRelation
 from pate.accounting._budget import BudgetExceededError
 from pate.accounting._charges import (
     MAX_COUNT,
@@ -15,9 +16,6 @@ from pate.accounting._charges import (
     require_delta_beyond_tests,
     require_events,
 )
-from pate.accounting._cost import Cost
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
 from tests.accounting.ledgers import ONE_LINE, REPLACE, gaussian, stable
 
 

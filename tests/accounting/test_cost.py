@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting import DEFAULT_ORDERS, Cost
 from pate.accounting._smoothing import WIDTHS
 
 

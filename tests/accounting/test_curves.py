@@ -4,7 +4,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting import DEFAULT_ORDERS
 from pate.accounting._curves import (
     ROUNDING,
     bounded_range_mu_squared,

@@ -7,31 +7,30 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
-from pate.accounting._calibration import epsilon_of
-from pate.accounting._cost import Cost
-from pate.accounting._events import (
+from pate.accounting import (
     BoundedRangeEvent,
     ComposedEvent,
+    Cost,
     Event,
     FailureEvent,
     GaussianEvent,
     GaussianNoisyMaxEvent,
     GaussianThresholdEvent,
-    GroupEvent,
+    NeighboringRelation,
     PartiesEvent,
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
     RootPeelingEvent,
     StabilityTestEvent,
+    epsilon_of,
     event_from_dict,
-    leaves,
-    total_cost,
 )
+from pate.accounting._events import GroupEvent, leaves, total_cost
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._relation import NeighboringRelation
-from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest
-from pate.testing._events import EventContract, Laws
+from pate.mechanisms import LaplaceStabilityTest, StabilityTest
+from pate.testing import EventContract
+from pate.testing._events import Laws
 from tests.accounting.oracles import noisy_max_law
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from pate.accounting._history import Book, Entry, History
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._log import Head
-from pate.accounting._verification import verify_ledger
+from pate.accounting import Book, Entry, Head, Ledger, read_ledger, verify_ledger
+from pate.accounting._history import History
 from tests.accounting.ledgers import BUDGET, bodies, forge, gaussian, require_stop, reserve, stable
 
 

@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate.accounting import (
+    BoundedRangeEvent,
+    FailureEvent,
+    Ledger,
+    NeighboringRelation,
+    RenyiCurveEvent,
+    RepeatedEvent,
+    read_ledger,
+    verify_ledger,
+)
 from pate.accounting._charges import account
-from pate.accounting._events import BoundedRangeEvent, FailureEvent, RenyiCurveEvent, RepeatedEvent
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._verification import verify_ledger
 from tests.accounting.ledgers import (
     BUDGET,
     ONE_LINE,

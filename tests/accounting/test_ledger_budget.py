@@ -6,13 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting._budget import Budget
+from pate.accounting import (
+    Budget,
+    FailureEvent,
+    Ledger,
+    NeighboringRelation,
+    PureDPEvent,
+    RenyiCurveEvent,
+    read_ledger,
+    verify_ledger,
+)
 from pate.accounting._charges import account
-from pate.accounting._events import FailureEvent, PureDPEvent, RenyiCurveEvent
 from pate.accounting._filters import RenyiFilter, affordable, make_filter
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._verification import verify_ledger
 from tests.accounting.ledgers import (
     BUDGET,
     NO_TESTS,

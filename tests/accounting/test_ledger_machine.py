@@ -16,15 +16,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    Budget,
+    GaussianEvent,
+    Ledger,
+    NeighboringRelation,
+    read_ledger,
+    verify_ledger,
+)
 from pate.accounting import _log as log
-from pate.accounting._budget import Budget
 from pate.accounting._charges import Events, account
-from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._events import GaussianEvent
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._verification import verify_ledger
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 BUDGET = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE)

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pate._votes import VoteShape
-from pate.accounting._budget import Budget
+from pate import VoteShape
+from pate.accounting import Budget, Ledger, verify_ledger
 from pate.accounting._charges import account
 from pate.accounting._filters import affordable
-from pate.accounting._ledger import Ledger
-from pate.accounting._verification import verify_ledger
-from pate.aggregators._stable_topk import StableTopK
+from pate.aggregators import StableTopK
 from tests.accounting.ledgers import BUDGET, REPLACE, gaussian, reserve
 
 _RELEASER = """

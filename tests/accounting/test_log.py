@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
+from pate.accounting import Head, Ledger, read_ledger, verify_ledger
 from pate.accounting import _log as log
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._log import Head
-from pate.accounting._verification import verify_ledger
 from tests.accounting.ledgers import (
     BUDGET,
     ONE_LINE,

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from pate.accounting import Cost, NeighboringRelation
 from pate.accounting import _events as e
 from pate.accounting._base import event_from_dict
-from pate.accounting._cost import Cost
-from pate.accounting._relation import NeighboringRelation
 
 GRID = np.array([1.5, 8.0, 1e3])
 PROPERTY = settings(

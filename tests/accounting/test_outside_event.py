@@ -12,17 +12,22 @@ import pytest
 
 from pate._typing import FloatArray
 from pate._validation import require_positive
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    Cost,
+    GaussianEvent,
+    Ledger,
+    NeighboringRelation,
+    Statement,
+    read_ledger,
+    verify_ledger,
+)
 from pate.accounting._base import CompositeEvent, Event, event_from_dict, total_cost
 from pate.accounting._charges import Events, account, name_of, parse_events, plain_events
-from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._curves import pure_dp_mu_squared
-from pate.accounting._events import GaussianEvent
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement
 from pate.accounting._totals import charge_values
-from pate.accounting._verification import verify_ledger
-from pate.testing._events import EventContract, Laws
+from pate.testing import EventContract
+from pate.testing._events import Laws
 from tests.statements import PUBLISHED
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

@@ -11,10 +11,17 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from pate._typing import FloatArray
-from pate.accounting import Budget, Ledger, Statement, read_ledger, verify_ledger
+from pate.accounting import (
+    Budget,
+    ComposedEvent,
+    FailureEvent,
+    Ledger,
+    NeighboringRelation,
+    Statement,
+    read_ledger,
+    verify_ledger,
+)
 from pate.accounting._charges import Charge, Events, account, reaching
-from pate.accounting._events import ComposedEvent, FailureEvent
-from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling
 from tests.accounting.ledgers import REPLACE, TEACHER, bodies, forge, gaussian, require_stop
 from tests.statements import PUBLISHED

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation
 
 MOVES = {
     NeighboringRelation.REPLACE_RECORD: (-1, 0, 1),

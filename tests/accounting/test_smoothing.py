@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, lambertw, log_ndtr, ndtr
 from scipy.stats import binom
 
-from pate._votes import VoteShape
-from pate.accounting import _smoothing as smoothing
-from pate.accounting._accountant import RDPAccountant
-from pate.accounting._events import (
+from pate import VoteShape
+from pate.accounting import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
     GaussianThresholdEvent,
+    NeighboringRelation,
     PureDPEvent,
+    RDPAccountant,
 )
+from pate.accounting import _smoothing as smoothing
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._relation import NeighboringRelation
 from pate.accounting._smoothing import (
     CHOICE,
     FIRST,

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, StabilityTestEvent
 from pate.accounting._curves import ROUNDING, gaussian_rdp
-from pate.accounting._events import StabilityTestEvent, total_cost
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._events import total_cost
 from pate.accounting._stability_curve import (
     _largest_rdp,
     _Outcome,

@@ -16,28 +16,28 @@ import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from pate import cli
+from pate import VoteShape, cli
 from pate._settings import encode
-from pate._votes import VoteShape
-from pate.accounting._budget import Budget
-from pate.accounting._charges import account, require_delta_beyond_tests
-from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._events import (
+from pate.accounting import (
+    DEFAULT_ORDERS,
     BoundedRangeEvent,
+    Budget,
     ComposedEvent,
     Event,
     FailureEvent,
     GaussianEvent,
+    Ledger,
+    NeighboringRelation,
     PartiesEvent,
     PureDPEvent,
     StabilityTestEvent,
+    Statement,
+    gaussian_epsilon,
 )
+from pate.accounting._charges import account, require_delta_beyond_tests
 from pate.accounting._figures import epsilon_text, exact_text, guess_text
 from pate.accounting._filters import make_filter
-from pate.accounting._gaussian import gaussian_epsilon
-from pate.accounting._ledger import Ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import REACHED, Statement, require_same
+from pate.accounting._statement import REACHED, require_same
 from pate.accounting._statement_words import AUDIT, AUDITED, WORLD, describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.accounting import oracles

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation
 from pate.accounting._statement_words import (
     _BY_BITS,
     AUDIT,

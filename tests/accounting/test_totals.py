@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    Ledger,
+    NeighboringRelation,
+    RenyiCurveEvent,
+    verify_ledger,
+)
 from pate.accounting._charges import parse_events
-from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._events import RenyiCurveEvent, total_cost
-from pate.accounting._ledger import Ledger
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._events import total_cost
 from pate.accounting._totals import Totals, _Sums, _terms, as_cost, charge_values
-from pate.accounting._verification import verify_ledger
 from tests.accounting.ledgers import REPLACE, gaussian, name, reserve, stable
 
 

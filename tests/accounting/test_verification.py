@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from pate.accounting import Ledger, verify_ledger
 from pate.accounting import _log as log
 from pate.accounting._charges import Events
-from pate.accounting._ledger import Ledger
-from pate.accounting._verification import verify_ledger
 from tests.accounting.ledgers import (
     BUDGET,
     ONE_LINE,

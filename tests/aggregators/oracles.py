@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate._votes import Votes
+from pate import Votes
 from pate.testing._aggregators import Law, Outcome
 from tests.mechanisms import oracles
 

@@ -13,10 +13,10 @@ from scipy.stats import binom
 
 import tests.aggregators
 from pate.accounting import NeighboringRelation, RDPAccountant
+from pate.aggregators import ScoreVotes
 from pate.aggregators._plugins import OWN
-from pate.aggregators._score_votes import ScoreVotes
-from pate.testing._aggregators import AggregatorContract, Ballots, Law, neighbors
-from pate.testing._audit import exact_epsilon
+from pate.testing import AggregatorContract, exact_epsilon
+from pate.testing._aggregators import Ballots, Law, neighbors
 
 Contract = Callable[[], AggregatorContract]
 RELATIONS = tuple(NeighboringRelation)

@@ -13,14 +13,13 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from pate._votes import Votes, VoteShape
-from pate.accounting._calibration import epsilon_of
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate import Votes, VoteShape
+from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import epsilon_of
 from pate.aggregators import Aggregator, ClippedVotes, _clipped_votes
 from pate.aggregators._clipped_votes import Bisection, clipped_sums, factors_of, sizes_of
-from pate.testing import BatchContract
+from pate.testing import BatchContract, sampled_epsilon
 from pate.testing._aggregators import Ballots, Law, neighbors
-from pate.testing._audit import sampled_epsilon
 from pate.testing._laws import chi_square_p_value
 
 SEARCHED = 0.24  # a multiplier so small that three teachers are asked for a median

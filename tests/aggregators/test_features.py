@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import cli
+from pate import ReleasedLabels, Votes, VoteShape, cli
 from pate._release.rehearsal import rehearse
-from pate._runs.released import ReleasedLabels
-from pate._votes import Votes, VoteShape
-from pate.accounting import NeighboringRelation
-from pate.accounting._ledger import read_ledger
+from pate.accounting import NeighboringRelation, read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes, Release
 from pate.aggregators._base import Need, features_of
 from pate.testing import AggregatorContract

@@ -12,14 +12,9 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import cli
-from pate._planning.outlook import Outlook
+from pate import Outlook, ReleasedLabels, VoteShape, cli
 from pate._planning.proposals import propose, title
-from pate._runs.released import ReleasedLabels
-from pate._votes import VoteShape
-from pate.accounting._ledger import read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement
+from pate.accounting import NeighboringRelation, Statement, read_ledger
 from pate.aggregators import _plugins as plugins
 
 RELATION = NeighboringRelation.REPLACE_RECORD

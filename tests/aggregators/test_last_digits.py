@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
+from pate import Votes
 from pate._typing import FloatArray
-from pate._votes import Votes
 from pate.aggregators import (
     Aggregator,
     ClippedVotes,

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._planning.outlook import Outlook
+from pate import Outlook, Votes, VoteShape
 from pate._planning.proposals import proposals
-from pate._votes import Votes, VoteShape
-from pate.accounting._events import ComposedEvent, Event, FailureEvent
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate.accounting import ComposedEvent, Event, FailureEvent
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, LimitedDomainTopK, PermuteAndFlip, TopStableTopK
-from pate.mechanisms._top_stable import TopStable
-from pate.testing._aggregators import AggregatorContract, Grid, Law
+from pate.mechanisms import TopStable
+from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law
 from pate.testing._laws import ORDERS
 from tests.aggregators.oracles import answered, counts, sets_law
 from tests.mechanisms import oracles

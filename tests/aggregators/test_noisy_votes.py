@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._planning.gaps import gap_needed
-from pate._votes import Votes, VoteShape
-from pate.accounting._accountant import RDPAccountant
-from pate.accounting._events import GaussianEvent
-from pate.accounting._gaussian import gaussian_epsilon
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate import Votes, VoteShape, gap_needed
+from pate.accounting import GaussianEvent, RDPAccountant, gaussian_epsilon
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, NoisyVotes
-from pate.testing._aggregators import AggregatorContract, Law, SoftReleaseContract
+from pate.testing import AggregatorContract, SoftReleaseContract
+from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 
 _SIGNS = "labels tell the sign of a noisy count alone: 2 / pi of what the count itself would"

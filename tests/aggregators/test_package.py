@@ -11,11 +11,9 @@ import pytest
 from scipy.special import expit, ndtr, ndtri
 
 import pate.aggregators
-from pate._planning.outlook import Outlook
+from pate import Outlook, Votes, VoteShape
 from pate._planning.proposals import propose, title
-from pate._votes import Votes, VoteShape
-from pate.accounting._calibration import Target
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
     FixedStableTopK,

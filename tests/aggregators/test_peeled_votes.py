@@ -9,11 +9,12 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from pate._votes import Votes, VoteShape
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate import Votes, VoteShape
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, NoisyVotes, PeeledVotes, Peeling
 from pate.mechanisms import _peeled_counts
-from pate.testing._aggregators import AggregatorContract, Grid, Law, Outcome
+from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law, Outcome
 from tests.aggregators.oracles import counts
 from tests.aggregators.test_top_k import GRID
 from tests.mechanisms import oracles

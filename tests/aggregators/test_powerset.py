@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from pate._votes import Votes
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate import Votes
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Powerset
 from pate.aggregators import _powerset as powerset
 from pate.mechanisms import _exact_race as race
-from pate.testing._aggregators import AggregatorContract, Grid, Law
+from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import sets_law
 from tests.mechanisms import oracles
 

@@ -14,23 +14,16 @@ import pytest
 import yaml
 from scipy.special import ndtr
 
-from pate import cli
-from pate._linear import fit_linear, linear_student_of
+from pate import LabelSettings, Outlook, ReleasedLabels, Votes, VoteShape, cli
+from pate._linear import linear_student_of
 from pate._planning.completion import scale_to_target
-from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals, two_rounds
 from pate._release.label_inputs import code_of
-from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as label_stage
 from pate._runs import Run
-from pate._runs.released import ReleasedLabels
 from pate._vote_store import finished_votes
-from pate._votes import Votes, VoteShape
-from pate.accounting._budget import Budget
-from pate.accounting._calibration import Target, epsilon_of
-from pate.accounting._events import GaussianEvent
-from pate.accounting._ledger import read_ledger
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate.accounting import Budget, GaussianEvent, Target, epsilon_of, read_ledger
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import (
     Aggregator,
     ClippedVotes,
@@ -44,6 +37,7 @@ from pate.aggregators import (
 )
 from pate.aggregators._base import predictions_of
 from pate.aggregators._rounds import combined, student_of
+from pate.student import fit_linear
 from pate.testing import AggregatorContract, BatchContract
 from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import counts, gaussian_labels_law

@@ -11,32 +11,25 @@ import pytest
 from scipy.special import expit
 from scipy.stats import kstest, norm
 
+from pate import Outlook, Votes, VoteShape
 from pate._linear import linear_student_of, link, shrunk_means
-from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
 from pate._typing import BoolArray, FloatArray, UInt8Array
-from pate._voters import (
+from pate._voters import encode_scores
+from pate.accounting import GaussianEvent, Target, epsilon_of
+from pate.accounting import NeighboringRelation as Relation
+from pate.aggregators import (
     Geometry,
     GroupVoters,
     Question,
     RecordVoters,
     ScoreVoters,
-    Voters,
-    encode_scores,
-)
-from pate._votes import Votes, VoteShape
-from pate.accounting._calibration import Target, epsilon_of
-from pate.accounting._events import GaussianEvent
-from pate.accounting._relation import NeighboringRelation as Relation
-from pate.aggregators import _score_votes as score_votes
-from pate.aggregators._score_votes import (
-    Learner,
     ScoreVotes,
-    learned_without_noise,
-    noisy_count,
-    noisy_sum,
+    Voters,
 )
-from pate.testing._audit import sampled_epsilon
+from pate.aggregators import _score_votes as score_votes
+from pate.aggregators._score_votes import Learner, learned_without_noise, noisy_count, noisy_sum
+from pate.testing import sampled_epsilon
 
 NUM_LABELS = 4
 WEIGHTS = np.random.default_rng(1).normal(size=(6, NUM_LABELS)) * [1.0, 1.0, 0.5, 0.0]

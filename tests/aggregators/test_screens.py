@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate._votes import Votes, VoteShape
-from pate.accounting._cost import DEFAULT_ORDERS
+from pate import Votes, VoteShape
+from pate.accounting import DEFAULT_ORDERS, GaussianThresholdEvent
+from pate.accounting import NeighboringRelation as Relation
 from pate.accounting._curves import gaussian_rdp
-from pate.accounting._events import GaussianThresholdEvent
-from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import (
     Aggregator,
     ConfidentScreen,
@@ -23,7 +22,8 @@ from pate.aggregators import (
     StableTopK,
 )
 from pate.aggregators._screens import Over
-from pate.testing._aggregators import AggregatorContract, Grid, Law, Outcome
+from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law, Outcome
 from tests.aggregators.oracles import counts, fixed_law, gaussian_labels_law, unanswered
 
 _SIGNS = "the labels that answer tell the signs of noisy counts alone"

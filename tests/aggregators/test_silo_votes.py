@@ -8,16 +8,16 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from pate import Votes, VoteShape
 from pate._planning.completion import scale_to_target
-from pate._votes import Votes, VoteShape
+from pate.accounting import GaussianEvent, Target
+from pate.accounting import NeighboringRelation as Relation
 from pate.accounting._base import leaves
-from pate.accounting._calibration import Target
 from pate.accounting._charges import account, to_world
-from pate.accounting._events import GaussianEvent
-from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, NoisyVotes, SiloVotes, _silo_votes
 from pate.mechanisms._noise_shares import UInt64Array, share_grid, summand
-from pate.testing._aggregators import AggregatorContract, Law, SoftReleaseContract
+from pate.testing import AggregatorContract, SoftReleaseContract
+from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 
 

@@ -8,12 +8,13 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
-from pate._votes import Votes, VoteShape
-from pate.accounting._events import StabilityTestEvent
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate import Votes, VoteShape
+from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import StabilityTestEvent
 from pate.aggregators import Aggregator, StableMajority
-from pate.mechanisms._exact_normal import exceeds
-from pate.testing._aggregators import AggregatorContract, Grid, Law
+from pate.mechanisms import exceeds
+from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import answered, counts, passing, unanswered
 
 

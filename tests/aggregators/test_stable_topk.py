@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from pate._planning.gaps import gap_needed
-from pate._planning.proposals import for_target
-from pate._votes import Votes, VoteShape
-from pate.accounting._calibration import Target, epsilon_of
-from pate.accounting._events import BoundedRangeEvent
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate import Votes, VoteShape, for_target, gap_needed
+from pate.accounting import BoundedRangeEvent, Target, epsilon_of
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.mechanisms._gaps import GapNoise
 from pate.mechanisms._stability import TestedBy
-from pate.testing._aggregators import AggregatorContract, Grid, Law
+from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law
 from pate.testing._laws import ORDERS, renyi_divergence
 from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
 from tests.mechanisms import oracles

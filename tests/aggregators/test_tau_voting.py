@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._votes import Votes
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate import Votes
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, TauVoting
 from pate.aggregators import _tau_voting as tau_voting
 from pate.aggregators._tau_voting import Norm
-from pate.testing._aggregators import AggregatorContract, Grid, Law, SoftReleaseContract
+from pate.testing import AggregatorContract, SoftReleaseContract
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import gaussian_labels_law
 
 

@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._planning.gaps import gap_needed
+from pate import Votes, VoteShape, gap_needed
 from pate._planning.proposals import title
-from pate._votes import Votes, VoteShape
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
+from pate.mechanisms import seeded_generator
 from pate.mechanisms._canonical import CanonicalLoss
-from pate.mechanisms._noise import Noise, seeded_generator
-from pate.testing._aggregators import AggregatorContract, Grid, Law
+from pate.mechanisms._noise import Noise
+from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import counts, sets_law
 from tests.mechanisms import oracles
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from pate import VoteShape
 from pate._commands.account import account
-from pate._votes import VoteShape
-from pate.accounting._calibration import epsilon_of
+from pate.accounting import NeighboringRelation, epsilon_of
 from pate.accounting._figures import epsilon_text
-from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import StableTopK
 
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)

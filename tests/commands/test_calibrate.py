@@ -9,11 +9,8 @@ import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
-from pate import cli
-from pate._planning.gaps import gap_needed
-from pate._votes import VoteShape
-from pate.accounting._calibration import epsilon_of
-from pate.accounting._relation import NeighboringRelation
+from pate import VoteShape, cli, gap_needed
+from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import Aggregator, NoisyVotes, Powerset
 
 PANEL = VoteShape(200, 4)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pate import cli
-from pate.accounting._ledger import read_ledger
+from pate.accounting import read_ledger
 
 LISTED = """
 aggregators:

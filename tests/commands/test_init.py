@@ -15,8 +15,7 @@ from pate import cli, load_student
 from pate._commands.init import _KINDS, recipe_files
 from pate._commands.recipes import find_recipe, shipped_recipes, with_shipped_files
 from pate._data_file import describe_data, read_data
-from pate.data import CelebA, Role
-from pate.data._source import DataSource
+from pate.data import CelebA, DataSource, Role
 from tests.conftest import make_arrays
 from tests.data.test_datasets import Columns
 

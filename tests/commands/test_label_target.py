@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pate import cli
+from pate import Outlook, ReleasedLabels, VoteShape, cli
 from pate._planning.completion import scale_to_target
-from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
-from pate._runs.released import ReleasedLabels
-from pate._votes import VoteShape
-from pate.accounting._budget import Budget
-from pate.accounting._calibration import Target, epsilon_of
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Budget, Ledger, NeighboringRelation, Target, epsilon_of, read_ledger
 from pate.aggregators import Aggregator, NoisyVotes, StableMajority, StableTopK, registered
 from tests.conftest import copy_run, recipe
 

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pate import VoteShape
 from pate._commands.ledger import ledger_show, ledger_verify
-from pate._votes import VoteShape
-from pate.accounting._budget import Budget
-from pate.accounting._calibration import epsilon_of
+from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, epsilon_of
 from pate.accounting._figures import epsilon_text
-from pate.accounting._ledger import Ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement, sha256
+from pate.accounting._statement import sha256
 from pate.aggregators import StableTopK
 from tests.statements import PUBLISHED
 

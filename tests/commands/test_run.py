@@ -13,14 +13,10 @@ import pytest
 import yaml
 from torch import nn
 
-from pate import cli
+from pate import LabelSettings, VoteShape, cli
 from pate._planning.completion import resolve_settings
-from pate._release.label_settings import LabelSettings
-from pate._votes import VoteShape
-from pate.accounting import NeighboringRelation
+from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._figures import epsilon_text
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._statement import Statement
 from pate.aggregators import NoisyVotes
 from tests.conftest import copy_run, make_arrays, recipe
 

@@ -15,10 +15,8 @@ from pate import cli
 from pate._histogram import Histogram
 from pate._release import top_k
 from pate._release.top_k_settings import TopKSettings
-from pate.accounting import NeighboringRelation, RDPAccountant, event_from_dict
-from pate.accounting._ledger import read_ledger
-from pate.mechanisms import gap_for_top_k, seeded_generator
-from pate.mechanisms._base import TopKMechanism
+from pate.accounting import NeighboringRelation, RDPAccountant, event_from_dict, read_ledger
+from pate.mechanisms import TopKMechanism, gap_for_top_k, seeded_generator
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 

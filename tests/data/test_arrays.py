@@ -5,9 +5,16 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from pate.data import Arrays, CelebAAttributes, DataSource, PublicPCA, PublicScaling, Role
+from pate.data import (
+    ArrayFeatures,
+    Arrays,
+    CelebAAttributes,
+    DataSource,
+    PublicPCA,
+    PublicScaling,
+    Role,
+)
 from pate.data._checks import as_text
-from pate.data._records import ArrayFeatures
 from pate.testing import SourceContract
 from tests.conftest import Write, make_arrays
 

@@ -20,8 +20,7 @@ from pate._runs import Run
 from pate._stages.teachers_fit import fit_teachers
 from pate.data import DataSource, HuggingFace, Keys, LightningData, PythonFile, Role, TorchDatasets
 from pate.models import Linear
-from pate.teachers._jobs import Execution
-from pate.teachers._plan import TeacherPlan
+from pate.teachers import Execution, TeacherPlan
 from pate.testing import SourceContract
 from tests.conftest import make_arrays
 from tests.data.test_arrays import without

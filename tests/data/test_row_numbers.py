@@ -13,6 +13,7 @@ from pate.data import (
     Arrays,
     DataSource,
     HuggingFace,
+    Keys,
     NumberTable,
     PythonFile,
     Records,
@@ -20,7 +21,6 @@ from pate.data import (
     TextTable,
     TorchDatasets,
 )
-from pate.data._datasets import Keys
 
 ROWS = 30
 SPLIT = np.repeat([0, 1, 2], ROWS // 3)

@@ -9,10 +9,19 @@ import pytest
 
 from pate._runs import digest
 from pate._typing import Float32Array
-from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, Records, Role
+from pate.data import (
+    ArrayFeatures,
+    Arrays,
+    CelebA,
+    CelebAAttributes,
+    DataSource,
+    Features,
+    PublicPCA,
+    Records,
+    Role,
+)
 from pate.data import _records as records
 from pate.data._images import ImageFiles
-from pate.data._records import ArrayFeatures, Features
 from pate.data._source import located
 from pate.data.features import _backbone as backbone
 from pate.data.features import _public_pca as public_pca

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation
-from pate.accounting._calibration import Target, calibrate_scale, epsilon_of
+from pate.accounting import NeighboringRelation, Target, calibrate_scale, epsilon_of
 
 RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
 K, DAYS, TRIALS = 15, 10, 400

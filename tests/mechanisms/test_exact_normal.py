@@ -17,9 +17,8 @@ from scipy.stats import chisquare, kstest, norm
 
 import pate
 from pate._typing import FloatArray, IntArray
-from pate.mechanisms import _exact_normal
-from pate.mechanisms._exact_normal import Lazy, add_gaussian, exceeds, rounded_normal
-from pate.mechanisms._noise import private_generator
+from pate.mechanisms import _exact_normal, add_gaussian, exceeds, private_generator
+from pate.mechanisms._exact_normal import Lazy, rounded_normal
 from tests.mechanisms.scripted import Scripted
 
 ROOT = Path(pate.__file__).parent

@@ -10,9 +10,9 @@ import mpmath
 import numpy as np
 import pytest
 
+from pate import Votes
 from pate import mechanisms as m
 from pate._typing import BoolArray, FloatArray, IntArray
-from pate._votes import Votes
 from pate.aggregators import Powerset
 from pate.mechanisms import _exact_race as race
 from pate.mechanisms._canonical import CanonicalLoss, CanonicalNoise

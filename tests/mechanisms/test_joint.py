@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation
-from pate.accounting._events import Event
+from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms import _joint as joint
 from pate.mechanisms._exact_race import Picked
 from pate.mechanisms._joint import JointNoise

@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from pate.mechanisms._noise import (
-    KEY_BITS,
-    Noise,
-    draw_key,
-    log_survival,
-    private_generator,
-    quantile,
-    seeded_generator,
-)
+from pate.mechanisms import private_generator, seeded_generator
+from pate.mechanisms._noise import KEY_BITS, Noise, draw_key, log_survival, quantile
 from tests.mechanisms import oracles
 
 

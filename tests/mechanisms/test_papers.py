@@ -9,8 +9,7 @@ import pytest
 from scipy.special import log_ndtr, ndtri
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation
-from pate.accounting._events import StabilityTestEvent
+from pate.accounting import NeighboringRelation, StabilityTestEvent
 
 
 def test_the_utility_of_the_canonical_mechanism_as_printed_says_nothing() -> None:

@@ -75,7 +75,7 @@ def test_the_price_follows_k_and_not_the_number_of_items() -> None:
 
 
 def m_gaussian(k: int, sigma: float) -> oracles.Array:
-    from pate.accounting._cost import DEFAULT_ORDERS
+    from pate.accounting import DEFAULT_ORDERS
 
     return DEFAULT_ORDERS * k / (2 * sigma**2)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from pate.mechanisms._noise import seeded_generator
+from pate.mechanisms import seeded_generator
 from pate.mechanisms._ranking import (
     NEAR,
     REACH,

@@ -8,7 +8,7 @@ import pytest
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms._base import ScoreMechanism
+from pate.mechanisms import ScoreMechanism
 from pate.testing._laws import ORDERS
 from pate.testing._mechanisms import Grid
 from tests.mechanisms import (

@@ -9,11 +9,14 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from pate import mechanisms as m
-from pate.accounting import ComposedEvent, Event, NeighboringRelation, RDPAccountant
-from pate.accounting._events import (
+from pate.accounting import (
+    ComposedEvent,
+    Event,
     FailureEvent,
     GaussianEvent,
     GaussianThresholdEvent,
+    NeighboringRelation,
+    RDPAccountant,
     StabilityTestEvent,
 )
 from pate.testing._laws import ORDERS, renyi_divergence

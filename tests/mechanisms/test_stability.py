@@ -11,8 +11,13 @@ from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate._typing import BoolArray
-from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent
-from pate.accounting._events import StabilityTestEvent
+from pate.accounting import (
+    ComposedEvent,
+    Event,
+    NeighboringRelation,
+    PureDPEvent,
+    StabilityTestEvent,
+)
 from pate.testing import MechanismContract
 from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles

@@ -13,7 +13,7 @@ from scipy.stats import laplace, norm
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms._base import TopKMechanism
+from pate.mechanisms import TopKMechanism
 from pate.mechanisms._noise import Noise
 from pate.mechanisms._success import _chance_to_lead
 from tests.mechanisms import oracles, test_limited_domain

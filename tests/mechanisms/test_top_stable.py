@@ -13,9 +13,9 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 from pate import mechanisms as m
-from pate.accounting import ComposedEvent, Event, NeighboringRelation
-from pate.accounting._events import FailureEvent
-from pate.mechanisms._top_stable import Peeled, chance_to_exceed
+from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
+from pate.mechanisms import Peeled
+from pate.mechanisms._top_stable import chance_to_exceed
 from pate.testing import MechanismContract
 from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles

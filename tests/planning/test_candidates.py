@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate import Outlook, VoteShape
 from pate._planning.candidates import candidates, families_of
 from pate._planning.comparison import Comparison
 from pate._planning.evaluation import frontier
-from pate._planning.outlook import Outlook
 from pate._planning.proposals import forms, proposals, propose, variants
 from pate._planning.simulation import Simulation, simulated
-from pate._votes import VoteShape
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     NoisyVotes,

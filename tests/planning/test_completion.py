@@ -3,12 +3,9 @@ none."""
 
 import pytest
 
-from pate import cli
+from pate import LabelSettings, VoteShape, cli
 from pate._planning.completion import complete_aggregator
-from pate._release.label_settings import LabelSettings
-from pate._votes import VoteShape
-from pate.accounting._calibration import Target
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
     ConfidentScreen,

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pate import Votes
 from pate._planning import ensemble
 from pate._planning.ensemble import World, ensemble_votes, voters_task
 from pate._planning.facts import Facts
 from pate._planning.learning import Learner, fit_learner
-from pate._voters import GroupVoters, RecordVoters
-from pate._votes import Votes
-from pate.aggregators import ClippedVotes
+from pate.aggregators import ClippedVotes, GroupVoters, RecordVoters
 
 FACTS = Facts(num_records=20_000, num_labels=8, num_public=1000, label_density=0.2, num_features=30)
 

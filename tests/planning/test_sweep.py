@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
+from pate import VoteShape, for_target
 from pate._planning.facts import Facts
-from pate._planning.proposals import for_target
 from pate._planning.sweep import Sweep, Trial, fewest_as_good, run_sweep
-from pate._votes import VoteShape
-from pate.accounting._calibration import Target
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, ClippedVotes, Rounds
 
 FACTS = Facts(num_records=20_000, num_labels=4, num_public=300, num_features=8)

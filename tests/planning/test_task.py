@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 import pate._vote_store
-from pate import cli
+from pate import ReleasedLabels, cli
 from pate._data_file import load_data
 from pate._planning.comparison import Comparison
 from pate._planning.task import load_task
 from pate._runs import Run
-from pate._runs.released import ReleasedLabels
-from pate._vote_store import VoteStore
 from pate._votes import unpack_ballots
 from pate.aggregators import Aggregator, ClippedVotes, NoisyVotes, TauVoting
-from pate.data._records import Features, Role
+from pate.data import Features, Role
+from pate.teachers import VoteStore
 
 COUNTED: list[Aggregator] = [NoisyVotes(sigma_votes=1.0)]
 

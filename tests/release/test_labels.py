@@ -14,13 +14,10 @@ import pytest
 import yaml
 
 import pate
-from pate import cli
+from pate import ReleasedLabels, cli
 from pate._runs import LABEL, Run, digest
-from pate._runs.released import ReleasedLabels
-from pate.accounting._ledger import read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import NoisyVotes
-from pate.aggregators._base import Release
+from pate.accounting import NeighboringRelation, read_ledger
+from pate.aggregators import NoisyVotes, Release
 from tests.conftest import copy_run
 
 Aggregators = dict[str, Any]

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._release.label_settings import LabelSettings
+from pate import LabelSettings, ReleasedLabels
 from pate._release.labels import label as label_stage
 from pate._runs import Run, digest
-from pate._runs.released import ReleasedLabels
 from pate._vote_store import finished_votes
-from pate.accounting._ledger import read_ledger
+from pate.accounting import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes
 from tests.conftest import copy_run
 

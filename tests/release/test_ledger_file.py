@@ -14,8 +14,7 @@ from pate import cli
 from pate._release.ledger_file import choose_ledger, ledger_scope, require_ledger
 from pate._runs.run import Run, labels_file
 from pate._runs.stage import LABEL, TEACHERS_FIT
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._verification import verify_ledger
+from pate.accounting import Ledger, read_ledger, verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
 from pate.data.faces import write_celeba_folder
 from tests.conftest import make_arrays, recipe

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pate._release.pending import destroy, destroy_others, pending_release
-from pate.accounting._ledger import Ledger
+from pate.accounting import Ledger
 from pate.mechanisms._noise import KEY_BITS
 from tests.accounting.ledgers import gaussian
 

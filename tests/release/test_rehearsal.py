@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate import Votes, VoteShape
 from pate._release.rehearsal import rehearse
-from pate._votes import Votes, VoteShape
 from pate.aggregators import (
     Aggregator,
     ConfidentScreen,
@@ -15,12 +15,13 @@ from pate.aggregators import (
     InteractiveScreen,
     LimitedDomainTopK,
     NoisyVotes,
+    Release,
     Rounds,
     StableMajority,
     StableTopK,
     TopStableTopK,
 )
-from pate.aggregators._base import Need, Release
+from pate.aggregators._base import Need
 
 
 def test_votes_are_made_up_and_noise_is_nobodys() -> None:

@@ -17,10 +17,8 @@ from pate._release.stating import verify_published
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs.locks import locked_output
-from pate.accounting import NeighboringRelation
+from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import account
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._statement import Statement
 from pate.mechanisms import GumbelPeeling
 
 

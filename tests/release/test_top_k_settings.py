@@ -11,8 +11,7 @@ from pate._release import top_k_settings
 from pate._release.stating import facts_of_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.mechanisms import LimitedDomain
-from pate.mechanisms._success import gap_for_top_k
+from pate.mechanisms import LimitedDomain, gap_for_top_k
 
 ITEMS = Histogram(tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two of each")
 HIDDEN = Histogram(

@@ -13,10 +13,8 @@ import pytest
 from pate._histogram import Histogram, HistogramFiles
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import Choice, TopKSettings
+from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import account
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, LimitedDomain
 from tests.statements import edits
 

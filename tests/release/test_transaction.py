@@ -16,11 +16,9 @@ from pate._release.pending import PendingRelease, pending_release
 from pate._release.top_k import _TopK, release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication
-from pate.accounting._budget import Budget, BudgetExceededError
+from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, read_ledger
+from pate.accounting._budget import BudgetExceededError
 from pate.accounting._filters import affordable
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement
 from pate.mechanisms import LimitedDomain
 from tests.accounting import ledgers as events
 from tests.conftest import copy_run

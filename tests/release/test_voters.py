@@ -9,22 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import cli
+from pate import LabelSettings, ReleasedLabels, VoteShape, cli
 from pate._linear import linear_student_of
 from pate._planning.completion import resolve_settings
-from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as label_stage
 from pate._runs import Run
-from pate._runs.released import ReleasedLabels
-from pate._vote_store import VoteStore, finished_votes
-from pate._votes import VoteShape, rows_of
-from pate.accounting._calibration import epsilon_of
-from pate.accounting._ledger import read_ledger
-from pate.accounting._relation import NeighboringRelation as Relation
+from pate._vote_store import finished_votes
+from pate._votes import rows_of
+from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import epsilon_of, read_ledger
 from pate.aggregators import ClippedVotes, NoisyVotes, Rounds, ScoreVotes
 from pate.aggregators import _score_votes as score_votes
-from pate.data._records import Role
-from pate.student._data import StudentData
+from pate.data import Role
+from pate.student import StudentData
+from pate.teachers import VoteStore
 from tests.conftest import make_arrays
 
 Captured = pytest.CaptureFixture[str]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import cli
-from pate._votes_file import NamedVotes
+from pate import NamedVotes, cli
 from tests.conftest import recipe
 
 NAMES = ("<b>bold</b>", "a & b", '"quoted"')

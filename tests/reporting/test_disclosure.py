@@ -18,9 +18,9 @@ from pate._reporting.disclosure import YOURS, Disclosure, make_disclosure
 from pate._reporting.findings import Findings, read_findings
 from pate._runs import Run
 from pate._runs.published import unpublishable
+from pate.accounting import Statement
 from pate.accounting._figures import epsilon_text, exact_text, guess_text
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._statement import Statement
 from tests.reporting.conftest import NAMES, label_votes
 
 TEMPLATE = {

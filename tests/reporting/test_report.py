@@ -17,13 +17,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from pate import cli
+from pate import ReleasedLabels, cli
 from pate._reporting.report import make_page
-from pate._runs.released import ReleasedLabels
+from pate.accounting import Statement, read_ledger
 from pate.accounting import _log as log
 from pate.accounting._figures import epsilon_text
-from pate.accounting._ledger import read_ledger
-from pate.accounting._statement import Statement
 from pate.data._images import read_image
 from tests.reporting.conftest import NAMES, Reader, label_votes, read, report
 
@@ -150,7 +148,7 @@ def test_private_parts_are_asked_for_and_marked(copied: Path, capsys: Captured) 
 
 def test_figures_of_the_votes(copied: Path) -> None:
     """Agreement is computed once more from the ballots of the queried samples."""
-    from pate._vote_store import VoteStore
+    from pate.teachers import VoteStore
 
     with np.load(copied / "public" / "labels.npz") as released:
         ids, labels, mask = released["ids"], released["labels"], released["mask"]

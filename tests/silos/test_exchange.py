@@ -21,10 +21,8 @@ from pate._silos.masks import WordArray
 from pate._silos.secrets import Secrets
 from pate._silos.server import invite
 from pate._silos.signing import SigningKey
-from pate.accounting._budget import Budget
+from pate.accounting import Budget, Ledger, NeighboringRelation
 from pate.accounting._charges import account
-from pate.accounting._ledger import Ledger
-from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._noise_shares import decode, share_grid
 from tests.silos.exchanges import LABELS, Hospitals
 

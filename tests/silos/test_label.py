@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate import cli
-from pate._runs.released import ReleasedLabels
+from pate import ReleasedLabels, cli
 from pate._silos.exchange import Exchange
 from pate._silos.server import Server
-from pate.accounting._ledger import read_ledger
+from pate.accounting import read_ledger
 from pate.mechanisms._noise_shares import decode
 from scripts.bench_silos import measure
 from tests.silos.exchanges import LABELS, Hospitals

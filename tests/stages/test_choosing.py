@@ -13,9 +13,7 @@ from pate import cli
 from pate._pipeline import open_run
 from pate._runs import Run, read_key
 from pate._stages.choosing import Candidates, choose_student, figure_of
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement
+from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.data import Arrays
 from pate.data._partition import assign_teachers
 from pate.mechanisms import GumbelPeeling

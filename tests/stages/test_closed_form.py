@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import cli
+from pate import ReleasedLabels, Votes, cli
 from pate._runs import Run, read_key
-from pate._runs.released import ReleasedLabels
 from pate._stages.closed_form import predicted_without_noise
 from pate._voter_store import load_voters
-from pate._voters import MOST_VOTERS, Geometry, GroupVoters, RecordVoters, Voters
-from pate._votes import Votes
-from pate.accounting._ledger import read_ledger
-from pate.aggregators import ScoreVotes
+from pate._voters import MOST_VOTERS
+from pate.accounting import read_ledger
+from pate.aggregators import Geometry, GroupVoters, RecordVoters, ScoreVotes, Voters
 from pate.data import Arrays
 from pate.data._partition import assign_teachers
 from tests.conftest import make_arrays

@@ -21,10 +21,10 @@ from pate import cli
 from pate._data_file import describe_data
 from pate._runs import StageChangedError
 from pate._settings import encode_fields
-from pate.accounting._ledger import read_ledger
+from pate.accounting import read_ledger
 from pate.aggregators import ClippedVotes
 from pate.data import Arrays, PublicPCA
-from pate.teachers._losses import FocalLoss
+from pate.teachers import FocalLoss
 from tests.commands.test_run import everything
 from tests.conftest import copy_run
 from tests.test_pipeline import ANSWERS, PLAN, STUDENT

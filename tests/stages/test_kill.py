@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate.accounting._ledger import Ledger
+from pate.accounting import Ledger
 from tests.conftest import copy_run, make_arrays, recipe
 from tests.processes import Command, Start
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.accounting._ledger import read_ledger
+from pate.accounting import read_ledger
 from tests.processes import kill_at, run_here
 from tests.stages.test_forgetting import write
 

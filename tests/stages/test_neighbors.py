@@ -22,7 +22,7 @@ import torch
 import yaml
 from PIL import Image
 
-from pate.accounting._ledger import read_ledger
+from pate.accounting import read_ledger
 from pate.data._partition import assign_teachers
 from pate.data.faces import render_faces
 from tests.conftest import recipe

@@ -20,9 +20,8 @@ import torch
 
 from pate import cli
 from pate._runs import make_once
-from pate._vote_store import VoteManifest, VoteStore
+from pate.teachers import TrainJob, VoteManifest, VoteStore
 from pate.teachers._jobs import Report
-from pate.teachers._training import TrainJob
 from tests.conftest import make_arrays, recipe
 from tests.processes import Start
 

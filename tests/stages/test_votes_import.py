@@ -14,15 +14,12 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import cli
+from pate import NamedVotes, ReleasedLabels, cli
 from pate._release.ledger_file import ledger_scope
 from pate._runs import VOTES_IMPORT, Run, Stage
-from pate._runs.released import ReleasedLabels
 from pate._stages.votes_import import import_votes, open_votes_run, votes_from
-from pate._vote_store import VoteStore
-from pate._votes_file import NamedVotes
-from pate.accounting._ledger import read_ledger
-from pate.accounting._verification import verify_ledger
+from pate.accounting import read_ledger, verify_ledger
+from pate.teachers import VoteStore
 from tests.conftest import make_arrays, recipe
 
 Captured = pytest.CaptureFixture[str]

@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 import pate
-from pate import cli
-from pate._release.stating import StatedLabels
-from pate.accounting._ledger import read_ledger
+from pate import StatedLabels, cli
+from pate.accounting import read_ledger
 from tests.stages.test_votes_import import NAMES, made_votes, part, place
 
 __all__ = ["place"]

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import cli
-from pate._votes_file import NamedVotes
+from pate import NamedVotes, cli
 from tests.stages.test_votes_import import (
     NAMES,
     Captured,

@@ -20,29 +20,26 @@ from torchvision.transforms import v2
 
 import models
 import pate
-from pate import cli
+from pate import ReleasedLabels, cli
 from pate._network_settings import restored_network
 from pate._runs.files import replacing_folder
-from pate._runs.released import ReleasedLabels
 from pate._votes import rows_of
 from pate.data import (
     Arrays,
     CelebA,
     DataSource,
     FeatureMap,
+    Features,
     FrozenBackbone,
     PictureTransforms,
     PublicPCA,
     PublicScaling,
     Role,
 )
-from pate.data._records import Features
-from pate.data.features._modules import MapModule, as_module
-from pate.student._carried import load_student
+from pate.student import MapModule, Student, agreement, as_module, cuts_of, load_student
 from pate.student._carry import Trained, write_student
-from pate.student._decisions import PURPOSES, Purpose, agreement, cuts_of
+from pate.student._decisions import PURPOSES, Purpose
 from pate.student._export import export_student
-from pate.student._module import Student
 from tests.conftest import make_arrays
 from tests.statements import made_statement
 

@@ -15,17 +15,16 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from models import MLP, Linear, SmallCNN
-from pate import cli
-from pate._linear import LinearStudent, constant_logits, fit_linear, linear_student_of
+from pate import ReleasedLabels, cli
+from pate._linear import constant_logits, linear_student_of
 from pate._runs import Run, labels_file
-from pate._runs.released import ReleasedLabels, sealing_key
+from pate._runs.released import sealing_key
 from pate._votes import rows_of
-from pate.aggregators._base import Release
+from pate.aggregators import Release
 from pate.aggregators._rounds import student_of
-from pate.data._records import Role
+from pate.data import Role
+from pate.student import LinearStudent, Student, StudentData, fit_linear
 from pate.student._closed_form import linear_layer
-from pate.student._data import StudentData
-from pate.student._module import Student
 from tests.conftest import make_arrays
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pate._runs.released import ReleasedLabels
+from pate import ReleasedLabels
 from pate._votes import rows_of
-from pate.data._records import Role
-from pate.student._data import StudentData
+from pate.data import Role
+from pate.student import StudentData
 from tests.conftest import make_arrays
 
 

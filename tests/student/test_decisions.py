@@ -5,7 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pate.student._decisions import PURPOSES, agreement, cuts_of
+from pate.student import agreement, cuts_of
+from pate.student._decisions import PURPOSES
 
 
 def expected_f1(probabilities: np.ndarray, given: np.ndarray) -> float:

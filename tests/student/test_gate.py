@@ -17,8 +17,7 @@ from pate import cli
 from pate._linear import constant_logits
 from pate._runs import Run
 from pate._stages.student import StudentCLI
-from pate.student._decisions import cuts_of
-from pate.student._module import Student
+from pate.student import Student, cuts_of
 from tests.conftest import copy_run
 
 Loader = DataLoader[tuple[Tensor, ...]]

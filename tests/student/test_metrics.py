@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from pate.student import evaluate, evaluate_constant
 from pate.student._decisions import PURPOSES
-from pate.student._metrics import evaluate, evaluate_constant
 
 NAMES = ("a", "b", "c")
 

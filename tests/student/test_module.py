@@ -4,7 +4,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from models import MLP, Linear
-from pate.student._module import Student
+from pate.student import Student
 
 NAMES = ("a", "b")
 

@@ -10,10 +10,10 @@ import pytorch_lightning as pl
 import torch
 
 from models import Linear
+from pate import ReleasedLabels
 from pate._runs import Run, labels_file
-from pate._runs.released import ReleasedLabels, sealing_key
-from pate.student._data import StudentData
-from pate.student._module import Student, masked_loss
+from pate._runs.released import sealing_key
+from pate.student import Student, StudentData, masked_loss
 from pate.student._targets import targets_of
 
 

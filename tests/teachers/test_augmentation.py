@@ -12,11 +12,11 @@ from torchvision.transforms import v2
 
 import pate.models
 from pate import cli
+from pate.data import ArrayFeatures, Records
 from pate.data._augmentation import augmented
-from pate.data._records import ArrayFeatures, Records
-from pate.student._module import Student
-from pate.teachers._partitions import ChunkBatches, PartitionedRecords
-from pate.teachers._plan import TeacherPlan
+from pate.student import Student
+from pate.teachers import PartitionedRecords, TeacherPlan
+from pate.teachers._partitions import ChunkBatches
 from tests.teachers.test_training import partitions, plan, teachers_that_differ, train
 
 AUGMENT = [v2.RandomHorizontalFlip(), v2.RandomCrop(8, padding=2)]

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from pate.data._records import ArrayFeatures, Records
-from pate.teachers._partitions import ChunkBatches, PartitionedRecords, draw_batches
+from pate.data import ArrayFeatures, Records
+from pate.teachers import PartitionedRecords
+from pate.teachers._partitions import ChunkBatches, draw_batches
 from tests.teachers.test_training import plan
 
 

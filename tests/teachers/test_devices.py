@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from pate._vote_store import VoteStore
+from pate.teachers import VoteJob, VoteStore
 from pate.teachers._devices import available_bytes, local_rank, make_trainer, root_device
-from pate.teachers._voting import VoteJob
 from tests.teachers.test_training import partitions, plan, records, train
 
 

@@ -20,15 +20,19 @@ from torch import Tensor
 
 from models import MLP, Linear
 from pate._runs.locks import lease
-from pate._vote_store import VoteStore
-from pate.data._records import ArrayFeatures, Records
+from pate.data import ArrayFeatures, Records
+from pate.teachers import (
+    ChunkJob,
+    Execution,
+    PartitionedRecords,
+    TeacherPlan,
+    TrainJob,
+    VoteJob,
+    VoteStore,
+    run_jobs,
+)
 from pate.teachers._devices import local_rank
-from pate.teachers._executors import run_jobs
-from pate.teachers._jobs import ChunkJob, Execution, Kind, Report
-from pate.teachers._partitions import PartitionedRecords
-from pate.teachers._plan import TeacherPlan
-from pate.teachers._training import TrainJob
-from pate.teachers._voting import VoteJob
+from pate.teachers._jobs import Kind, Report
 from tests.conftest import make_arrays
 
 NUM_TEACHERS = 6

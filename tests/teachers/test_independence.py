@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
 
 from models import MLP, Linear
-from pate.data._records import Records
-from pate.teachers._chunk import TeacherChunk, clip_gradients, make_networks
-from pate.teachers._losses import AsymmetricLoss, EntryLoss, FocalLoss
-from pate.teachers._plan import TeacherPlan, check_entrywise
+from pate.data import Records
+from pate.teachers import AsymmetricLoss, EntryLoss, FocalLoss, TeacherChunk, TeacherPlan
+from pate.teachers._chunk import clip_gradients, make_networks
+from pate.teachers._plan import check_entrywise
 from tests.conftest import make_arrays
 from tests.teachers.test_training import partitions, plan, records, teachers_that_differ, train
 

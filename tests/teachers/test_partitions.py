@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.data import CelebA, Role
+from pate.data import ArrayFeatures, CelebA, Records, Role
 from pate.data._images import ImageFiles
-from pate.data._records import ArrayFeatures, Records
-from pate.teachers._partitions import PartitionedRecords
+from pate.teachers import PartitionedRecords
 from tests.teachers.test_training import plan
 
 

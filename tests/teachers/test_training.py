@@ -12,15 +12,18 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate.data._records import ArrayFeatures, Records
+from pate.data import ArrayFeatures, Records
+from pate.teachers import (
+    Execution,
+    PartitionedRecords,
+    TeacherPlan,
+    TrainJob,
+    cast_votes,
+    load_chunk,
+    run_jobs,
+)
 from pate.teachers._chunk import positive_weights
-from pate.teachers._executors import run_jobs
-from pate.teachers._jobs import Execution
-from pate.teachers._partitions import PartitionedRecords
-from pate.teachers._plan import TeacherPlan
 from pate.teachers._saved import SavedChunk, chunk_file
-from pate.teachers._training import TrainJob, load_chunk
-from pate.teachers._voting import cast_votes
 from tests.conftest import make_arrays
 
 State = dict[str, torch.Tensor]

@@ -10,13 +10,12 @@ import torch
 from scipy.special import expit
 
 from models import Linear
+from pate import VoteShape
 from pate._typing import FloatArray, UInt8Array
-from pate._vote_store import VoteManifest, VoteStore
-from pate._votes import VoteShape, highest, pack_ballots
-from pate.data._records import ArrayFeatures
+from pate._votes import highest, pack_ballots
+from pate.data import ArrayFeatures
+from pate.teachers import VoteJob, VoteManifest, VoteStore, cast_votes, load_chunk
 from pate.teachers._saved import SavedChunk
-from pate.teachers._training import load_chunk
-from pate.teachers._voting import VoteJob, cast_votes
 from tests.teachers.test_training import State, partitions, plan, records, train
 
 

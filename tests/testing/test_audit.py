@@ -9,13 +9,11 @@ import pytest
 from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import binom
 
-from pate._votes import Votes, VoteShape
-from pate.accounting._accountant import RDPAccountant
-from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Release
-from pate.aggregators._stable_topk import StableTopK
-from pate.mechanisms._noise import seeded_generator
-from pate.testing._audit import exact_epsilon, sampled_epsilon
+from pate import Votes, VoteShape
+from pate.accounting import NeighboringRelation, RDPAccountant
+from pate.aggregators import Release, StableTopK
+from pate.mechanisms import seeded_generator
+from pate.testing import exact_epsilon, sampled_epsilon
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 TEACHERS, DELTA, QUERIES = 12, 1e-3, 40

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from pate import Votes
 from pate._typing import FloatArray, IntArray
-from pate._votes import Votes
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.aggregators import Aggregator, NoisyVotes, Release
 from pate.mechanisms import GumbelPeeling, Mechanism, NoisyMax

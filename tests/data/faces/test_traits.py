@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pate._typing import UInt8Array
-from pate.data.faces._traits import FACE_ATTRIBUTES, Dice, Traits
+from pate.data.faces import FACE_ATTRIBUTES
+from pate.data.faces._traits import Dice, Traits
 
 
 @pytest.fixture(scope="module")

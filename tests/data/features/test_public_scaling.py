@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._vote_store import VoteStore
 from pate.data import ArrayFeatures, Arrays, DataSource, PublicScaling, Records, Role
 from pate.data._records import as_features
 from pate.data.features import _public_scaling as public_scaling
+from pate.teachers import VoteStore
 from tests.conftest import Write, make_arrays
 
 

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from pate.accounting._events import Event
-from pate.accounting._ledger import Ledger
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._verification import verify_ledger
-from pate.mechanisms._noise import seeded_generator
+from pate.accounting import Event, Ledger, NeighboringRelation, verify_ledger
+from pate.mechanisms import seeded_generator
 from pate.testing import EventContract
 from pate.testing._events import Laws
 from scripts.reproduction.data_dependent import (

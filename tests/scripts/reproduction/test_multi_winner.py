@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation
 from scripts.reproduction import Verdict, multi_winner_claims
 from scripts.reproduction import multi_winner as w
 from scripts.reproduction.__main__ import main

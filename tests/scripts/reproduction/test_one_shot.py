@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from pate.accounting._calibration import epsilon_of
-from pate.accounting._events import ComposedEvent, GaussianEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import ComposedEvent, GaussianEvent, NeighboringRelation, epsilon_of
 from pate.mechanisms import GumbelPeeling
 from pate.testing._laws import chi_square_p_value
 from scripts.reproduction import Verdict, one_shot_claims

@@ -12,8 +12,8 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
 from pate._typing import FloatArray, IntArray
+from pate.accounting import NeighboringRelation
 from pate.accounting._curves import gaussian_noisy_max_rdp
-from pate.accounting._relation import NeighboringRelation
 from scripts.reproduction import Effort, Verdict
 from scripts.reproduction import zhu_wang_privacy as z
 from scripts.reproduction.__main__ import main

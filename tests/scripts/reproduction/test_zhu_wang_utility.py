@@ -5,10 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._planning.proposals import for_target
-from pate._votes import VoteShape
-from pate.accounting._calibration import epsilon_of
-from pate.accounting._relation import NeighboringRelation
+from pate import VoteShape, for_target
+from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import StableTopK
 from scripts.reproduction import Verdict, tasks
 from scripts.reproduction import zhu_wang_utility as z

@@ -8,7 +8,7 @@ import pytest
 from dp_accounting import pld
 from scipy.special import expit
 
-from pate.accounting._calibration import Target, calibrate_scale, epsilon_of
+from pate.accounting import Target, calibrate_scale, epsilon_of
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend, learning_rate
 

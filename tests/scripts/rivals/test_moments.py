@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate._typing import FloatArray
-from pate.data._records import ArrayFeatures, Records
+from pate.data import ArrayFeatures, Records
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.moments import (
     Moments,

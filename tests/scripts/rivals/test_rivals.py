@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.accounting._ledger import read_ledger
+from pate.accounting import read_ledger
 from scripts.rivals.__main__ import main
 from scripts.rivals.descent import is_installed
 from tests.conftest import Write

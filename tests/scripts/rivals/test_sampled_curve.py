@@ -8,8 +8,7 @@ from dp_accounting import pld
 from scipy.integrate import quad
 
 from pate._typing import FloatArray
-from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant
-from pate.accounting._events import RenyiCurveEvent
+from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant, RenyiCurveEvent
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
 ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
