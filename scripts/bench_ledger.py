@@ -20,8 +20,14 @@ from pathlib import Path
 from unittest import mock
 
 from pate import VoteShape
-from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation, verify_ledger
-from pate.accounting import _log as log
+from pate.accounting import (
+    Budget,
+    GaussianEvent,
+    Ledger,
+    NeighboringRelation,
+    _log as log,
+    verify_ledger,
+)
 from pate.accounting._charges import Events
 from pate.aggregators import StableTopK
 

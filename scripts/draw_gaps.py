@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from pate import VoteShape
-from pate import mechanisms as m
+from pate import VoteShape, mechanisms as m
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 

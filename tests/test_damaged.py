@@ -20,8 +20,7 @@ from zipfile import ZIP_STORED, ZipFile
 import numpy as np
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pate import cli
 from tests.conftest import make_arrays, recipe

@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from pate import _progress as progress
-from pate import cli
+from pate import _progress as progress, cli
 from pate._progress import stage_bar, step_bar
 from tests.conftest import Write, make_arrays, recipe
 

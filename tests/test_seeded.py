@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pate import Votes, VoteShape
-from pate import mechanisms as m
+from pate import Votes, VoteShape, mechanisms as m
 from pate._planning.simulation import Simulation, simulated
 from pate._votes import pack_ballots
 from pate.accounting import NeighboringRelation

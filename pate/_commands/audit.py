@@ -14,8 +14,7 @@ from pate._audit.canaries import CanaryRecords, Kind
 from pate._audit.whole import audit
 from pate._commands.mistakes import CommandParser
 from pate._commands.recipes import find_recipe
-from pate._commands.run import by_part, data_of
-from pate._commands.run import main as run_recipe
+from pate._commands.run import by_part, data_of, main as run_recipe
 from pate._runs import TEACHERS_FIT, Run, StageChangedError, write_json, write_text
 from pate._runs.locks import locked
 from pate._settings import decode, path_of

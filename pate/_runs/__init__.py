@@ -1,32 +1,36 @@
 """A run on disk: its stages, files and lock, and the labels that leave it."""
 
-from pate._runs.files import Json as Json
-from pate._runs.files import Stream as Stream
-from pate._runs.files import code_version as code_version
-from pate._runs.files import digest as digest
-from pate._runs.files import make_once as make_once
-from pate._runs.files import remove_drafts as remove_drafts
-from pate._runs.files import replacing as replacing
-from pate._runs.files import write_arrays as write_arrays
-from pate._runs.files import write_json as write_json
-from pate._runs.files import write_text as write_text
-from pate._runs.key import KEY_BYTES as KEY_BYTES
-from pate._runs.key import ensure_key as ensure_key
-from pate._runs.key import read_key as read_key
-from pate._runs.run import Run as Run
-from pate._runs.run import StageChangedError as StageChangedError
-from pate._runs.run import first_stage as first_stage
-from pate._runs.run import labels_file as labels_file
-from pate._runs.stage import DISCLOSURE as DISCLOSURE
-from pate._runs.stage import LABEL as LABEL
-from pate._runs.stage import METRICS as METRICS
-from pate._runs.stage import MODEL as MODEL
-from pate._runs.stage import REFERENCES as REFERENCES
-from pate._runs.stage import REPORT as REPORT
-from pate._runs.stage import STUDENT as STUDENT
-from pate._runs.stage import TEACHERS_FIT as TEACHERS_FIT
-from pate._runs.stage import TEACHERS_VOTE as TEACHERS_VOTE
-from pate._runs.stage import VOTES_IMPORT as VOTES_IMPORT
-from pate._runs.stage import Inputs as Inputs
-from pate._runs.stage import Stage as Stage
-from pate._runs.stage import StageState as StageState
+from pate._runs.files import (
+    Json as Json,
+    Stream as Stream,
+    code_version as code_version,
+    digest as digest,
+    make_once as make_once,
+    remove_drafts as remove_drafts,
+    replacing as replacing,
+    write_arrays as write_arrays,
+    write_json as write_json,
+    write_text as write_text,
+)
+from pate._runs.key import KEY_BYTES as KEY_BYTES, ensure_key as ensure_key, read_key as read_key
+from pate._runs.run import (
+    Run as Run,
+    StageChangedError as StageChangedError,
+    first_stage as first_stage,
+    labels_file as labels_file,
+)
+from pate._runs.stage import (
+    DISCLOSURE as DISCLOSURE,
+    LABEL as LABEL,
+    METRICS as METRICS,
+    MODEL as MODEL,
+    REFERENCES as REFERENCES,
+    REPORT as REPORT,
+    STUDENT as STUDENT,
+    TEACHERS_FIT as TEACHERS_FIT,
+    TEACHERS_VOTE as TEACHERS_VOTE,
+    VOTES_IMPORT as VOTES_IMPORT,
+    Inputs as Inputs,
+    Stage as Stage,
+    StageState as StageState,
+)

@@ -22,8 +22,7 @@ from pate._drafts import remove_abandoned
 from pate._json import read_json
 from pate._runs import Json
 from pate._runs.files import naming_output, read_arrays, write_once
-from pate._silos.invitation import AwaitedError as AwaitedError
-from pate._silos.invitation import Invitation, sha256
+from pate._silos.invitation import AwaitedError as AwaitedError, Invitation, sha256
 from pate._silos.masks import WordArray
 from pate._silos.secrets import PublicKeys
 from pate._silos.shares import SCALAR_BYTES

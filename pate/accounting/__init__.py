@@ -2,36 +2,36 @@
 
 from pate.accounting._accountant import RDPAccountant as RDPAccountant
 from pate.accounting._adaptive_optimum import adaptive_epsilon as adaptive_epsilon
-from pate.accounting._autodp import from_autodp as from_autodp
-from pate.accounting._autodp import to_autodp as to_autodp
+from pate.accounting._autodp import from_autodp as from_autodp, to_autodp as to_autodp
 from pate.accounting._budget import Budget as Budget
-from pate.accounting._calibration import Target as Target
-from pate.accounting._calibration import calibrate_scale as calibrate_scale
-from pate.accounting._calibration import epsilon_of as epsilon_of
+from pate.accounting._calibration import (
+    Target as Target,
+    calibrate_scale as calibrate_scale,
+    epsilon_of as epsilon_of,
+)
 from pate.accounting._conversion import Guarantee as Guarantee
-from pate.accounting._cost import DEFAULT_ORDERS as DEFAULT_ORDERS
-from pate.accounting._cost import Cost as Cost
-from pate.accounting._events import BoundedRangeEvent as BoundedRangeEvent
-from pate.accounting._events import ComposedEvent as ComposedEvent
-from pate.accounting._events import CurveEvent as CurveEvent
-from pate.accounting._events import Event as Event
-from pate.accounting._events import FailureEvent as FailureEvent
-from pate.accounting._events import GaussianEvent as GaussianEvent
-from pate.accounting._events import GaussianNoisyMaxEvent as GaussianNoisyMaxEvent
-from pate.accounting._events import GaussianThresholdEvent as GaussianThresholdEvent
-from pate.accounting._events import PartiesEvent as PartiesEvent
-from pate.accounting._events import PureDPEvent as PureDPEvent
-from pate.accounting._events import RenyiCurveEvent as RenyiCurveEvent
-from pate.accounting._events import RepeatedEvent as RepeatedEvent
-from pate.accounting._events import RootPeelingEvent as RootPeelingEvent
-from pate.accounting._events import StabilityTestEvent as StabilityTestEvent
-from pate.accounting._events import event_from_dict as event_from_dict
+from pate.accounting._cost import DEFAULT_ORDERS as DEFAULT_ORDERS, Cost as Cost
+from pate.accounting._events import (
+    BoundedRangeEvent as BoundedRangeEvent,
+    ComposedEvent as ComposedEvent,
+    CurveEvent as CurveEvent,
+    Event as Event,
+    FailureEvent as FailureEvent,
+    GaussianEvent as GaussianEvent,
+    GaussianNoisyMaxEvent as GaussianNoisyMaxEvent,
+    GaussianThresholdEvent as GaussianThresholdEvent,
+    PartiesEvent as PartiesEvent,
+    PureDPEvent as PureDPEvent,
+    RenyiCurveEvent as RenyiCurveEvent,
+    RepeatedEvent as RepeatedEvent,
+    RootPeelingEvent as RootPeelingEvent,
+    StabilityTestEvent as StabilityTestEvent,
+    event_from_dict as event_from_dict,
+)
 from pate.accounting._filters import PrivacyFilter as PrivacyFilter
 from pate.accounting._gaussian import gaussian_epsilon as gaussian_epsilon
-from pate.accounting._history import Book as Book
-from pate.accounting._history import Entry as Entry
-from pate.accounting._ledger import Ledger as Ledger
-from pate.accounting._ledger import read_ledger as read_ledger
+from pate.accounting._history import Book as Book, Entry as Entry
+from pate.accounting._ledger import Ledger as Ledger, read_ledger as read_ledger
 from pate.accounting._log import Head as Head
 from pate.accounting._relation import NeighboringRelation as NeighboringRelation
 from pate.accounting._statement import Statement as Statement

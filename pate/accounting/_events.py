@@ -18,15 +18,17 @@ from scipy.special import log_ndtr, ndtri
 
 from pate._typing import FloatArray
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
-from pate.accounting._base import ComposedEvent as ComposedEvent
-from pate.accounting._base import CompositeEvent as CompositeEvent
-from pate.accounting._base import Event as Event
-from pate.accounting._base import GroupEvent as GroupEvent
-from pate.accounting._base import PartiesEvent as PartiesEvent
-from pate.accounting._base import RepeatedEvent as RepeatedEvent
-from pate.accounting._base import event_from_dict as event_from_dict
-from pate.accounting._base import leaves as leaves
-from pate.accounting._base import total_cost as total_cost
+from pate.accounting._base import (
+    ComposedEvent as ComposedEvent,
+    CompositeEvent as CompositeEvent,
+    Event as Event,
+    GroupEvent as GroupEvent,
+    PartiesEvent as PartiesEvent,
+    RepeatedEvent as RepeatedEvent,
+    event_from_dict as event_from_dict,
+    leaves as leaves,
+    total_cost as total_cost,
+)
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._curves import (
     bounded_range_mu_squared,

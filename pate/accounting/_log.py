@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pate._drafts import draft_of
-from pate._validation import one_line as escaped
-from pate._validation import require
+from pate._validation import one_line as escaped, require
 
 _APPLICATION, _VERSION = 0x70617465, 2  # "pate"
 _READ = (

@@ -1,49 +1,70 @@
 """Private selection: mechanisms are objects that select when called with scores, and that describe their cost."""
 
-from pate.mechanisms._base import Mechanism as Mechanism
-from pate.mechanisms._base import ScoreMechanism as ScoreMechanism
-from pate.mechanisms._base import TopKMechanism as TopKMechanism
-from pate.mechanisms._baselines import GammaCounts as GammaCounts
-from pate.mechanisms._baselines import LaplaceCounts as LaplaceCounts
-from pate.mechanisms._baselines import OneShotLaplace as OneShotLaplace
-from pate.mechanisms._baselines import one_shot_laplace_scale as one_shot_laplace_scale
+from pate.mechanisms._base import (
+    Mechanism as Mechanism,
+    ScoreMechanism as ScoreMechanism,
+    TopKMechanism as TopKMechanism,
+)
+from pate.mechanisms._baselines import (
+    GammaCounts as GammaCounts,
+    LaplaceCounts as LaplaceCounts,
+    OneShotLaplace as OneShotLaplace,
+    one_shot_laplace_scale as one_shot_laplace_scale,
+)
 from pate.mechanisms._canonical import CanonicalMechanism as CanonicalMechanism
 from pate.mechanisms._canonical_law import ClassProbabilities as ClassProbabilities
-from pate.mechanisms._exact_normal import add_gaussian as add_gaussian
-from pate.mechanisms._exact_normal import exceeds as exceeds
-from pate.mechanisms._gaps import GapChoice as GapChoice
-from pate.mechanisms._gaps import SortedCounts as SortedCounts
-from pate.mechanisms._gaps import sort_counts as sort_counts
-from pate.mechanisms._joint import JointMechanism as JointMechanism
-from pate.mechanisms._joint import joint_window as joint_window
-from pate.mechanisms._limited_domain import LimitedDomain as LimitedDomain
-from pate.mechanisms._limited_domain import Listed as Listed
-from pate.mechanisms._noise import private_generator as private_generator
-from pate.mechanisms._noise import seeded_generator as seeded_generator
-from pate.mechanisms._noisy_top_k import NoisyMax as NoisyMax
-from pate.mechanisms._noisy_top_k import NoisyTopK as NoisyTopK
-from pate.mechanisms._noisy_top_k import scale_for_epsilon as scale_for_epsilon
-from pate.mechanisms._peeled_counts import CountedTopK as CountedTopK
-from pate.mechanisms._peeled_counts import PeeledCounts as PeeledCounts
-from pate.mechanisms._peeled_counts import padded as padded
-from pate.mechanisms._peeled_counts import split_noise as split_noise
-from pate.mechanisms._peeling import GumbelPeeling as GumbelPeeling
-from pate.mechanisms._peeling import PermuteAndFlipPeeling as PermuteAndFlipPeeling
-from pate.mechanisms._stability import LaplaceStabilityTest as LaplaceStabilityTest
-from pate.mechanisms._stability import StabilityTest as StabilityTest
-from pate.mechanisms._stable_top_k import FixedTopK as FixedTopK
-from pate.mechanisms._stable_top_k import FixedTopKMechanism as FixedTopKMechanism
-from pate.mechanisms._stable_top_k import StableTopKMechanism as StableTopKMechanism
-from pate.mechanisms._success import answer_probability as answer_probability
-from pate.mechanisms._success import gap_for_answer as gap_for_answer
-from pate.mechanisms._success import gap_for_top_k as gap_for_top_k
-from pate.mechanisms._success import top_k_probability as top_k_probability
-from pate.mechanisms._top_stable import Peeled as Peeled
-from pate.mechanisms._top_stable import TopStable as TopStable
-from pate.mechanisms._top_stable import unstable_threshold as unstable_threshold
-from pate.mechanisms._utility import Grade as Grade
-from pate.mechanisms._utility import grade as grade
-from pate.mechanisms._utility import k_relative_error as k_relative_error
-from pate.mechanisms._utility import l1_error as l1_error
-from pate.mechanisms._utility import linf_error as linf_error
-from pate.mechanisms._utility import recall as recall
+from pate.mechanisms._exact_normal import add_gaussian as add_gaussian, exceeds as exceeds
+from pate.mechanisms._gaps import (
+    GapChoice as GapChoice,
+    SortedCounts as SortedCounts,
+    sort_counts as sort_counts,
+)
+from pate.mechanisms._joint import JointMechanism as JointMechanism, joint_window as joint_window
+from pate.mechanisms._limited_domain import LimitedDomain as LimitedDomain, Listed as Listed
+from pate.mechanisms._noise import (
+    private_generator as private_generator,
+    seeded_generator as seeded_generator,
+)
+from pate.mechanisms._noisy_top_k import (
+    NoisyMax as NoisyMax,
+    NoisyTopK as NoisyTopK,
+    scale_for_epsilon as scale_for_epsilon,
+)
+from pate.mechanisms._peeled_counts import (
+    CountedTopK as CountedTopK,
+    PeeledCounts as PeeledCounts,
+    padded as padded,
+    split_noise as split_noise,
+)
+from pate.mechanisms._peeling import (
+    GumbelPeeling as GumbelPeeling,
+    PermuteAndFlipPeeling as PermuteAndFlipPeeling,
+)
+from pate.mechanisms._stability import (
+    LaplaceStabilityTest as LaplaceStabilityTest,
+    StabilityTest as StabilityTest,
+)
+from pate.mechanisms._stable_top_k import (
+    FixedTopK as FixedTopK,
+    FixedTopKMechanism as FixedTopKMechanism,
+    StableTopKMechanism as StableTopKMechanism,
+)
+from pate.mechanisms._success import (
+    answer_probability as answer_probability,
+    gap_for_answer as gap_for_answer,
+    gap_for_top_k as gap_for_top_k,
+    top_k_probability as top_k_probability,
+)
+from pate.mechanisms._top_stable import (
+    Peeled as Peeled,
+    TopStable as TopStable,
+    unstable_threshold as unstable_threshold,
+)
+from pate.mechanisms._utility import (
+    Grade as Grade,
+    grade as grade,
+    k_relative_error as k_relative_error,
+    l1_error as l1_error,
+    linf_error as linf_error,
+    recall as recall,
+)

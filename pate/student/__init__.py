@@ -5,20 +5,14 @@ from typing import TYPE_CHECKING
 from pate._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pate._linear import LinearStudent as LinearStudent
-    from pate._linear import fit_linear as fit_linear
-    from pate.data.features._modules import MapModule as MapModule
-    from pate.data.features._modules import as_module as as_module
+    from pate._linear import LinearStudent as LinearStudent, fit_linear as fit_linear
+    from pate.data.features._modules import MapModule as MapModule, as_module as as_module
     from pate.student._answers import Answers as Answers
-    from pate.student._carried import CarriedStudent as CarriedStudent
-    from pate.student._carried import load_student as load_student
+    from pate.student._carried import CarriedStudent as CarriedStudent, load_student as load_student
     from pate.student._data import StudentData as StudentData
-    from pate.student._decisions import agreement as agreement
-    from pate.student._decisions import cuts_of as cuts_of
-    from pate.student._metrics import evaluate as evaluate
-    from pate.student._metrics import evaluate_constant as evaluate_constant
-    from pate.student._module import Student as Student
-    from pate.student._module import masked_loss as masked_loss
+    from pate.student._decisions import agreement as agreement, cuts_of as cuts_of
+    from pate.student._metrics import evaluate as evaluate, evaluate_constant as evaluate_constant
+    from pate.student._module import Student as Student, masked_loss as masked_loss
     from pate.student._samples import InputFormat as InputFormat
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -6,21 +6,19 @@ from pate._lazy import lazy_names
 
 if TYPE_CHECKING:
     from pate._closed_form_plan import ClosedFormPlan as ClosedFormPlan
-    from pate._vote_store import VoteManifest as VoteManifest
-    from pate._vote_store import VoteStore as VoteStore
+    from pate._vote_store import VoteManifest as VoteManifest, VoteStore as VoteStore
     from pate.teachers._chunk import TeacherChunk as TeacherChunk
     from pate.teachers._executors import run_jobs as run_jobs
-    from pate.teachers._jobs import ChunkJob as ChunkJob
-    from pate.teachers._jobs import Execution as Execution
-    from pate.teachers._losses import AsymmetricLoss as AsymmetricLoss
-    from pate.teachers._losses import BinaryCrossEntropy as BinaryCrossEntropy
-    from pate.teachers._losses import EntryLoss as EntryLoss
-    from pate.teachers._losses import FocalLoss as FocalLoss
+    from pate.teachers._jobs import ChunkJob as ChunkJob, Execution as Execution
+    from pate.teachers._losses import (
+        AsymmetricLoss as AsymmetricLoss,
+        BinaryCrossEntropy as BinaryCrossEntropy,
+        EntryLoss as EntryLoss,
+        FocalLoss as FocalLoss,
+    )
     from pate.teachers._partitions import PartitionedRecords as PartitionedRecords
     from pate.teachers._plan import TeacherPlan as TeacherPlan
-    from pate.teachers._training import TrainJob as TrainJob
-    from pate.teachers._training import load_chunk as load_chunk
-    from pate.teachers._voting import VoteJob as VoteJob
-    from pate.teachers._voting import cast_votes as cast_votes
+    from pate.teachers._training import TrainJob as TrainJob, load_chunk as load_chunk
+    from pate.teachers._voting import VoteJob as VoteJob, cast_votes as cast_votes
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

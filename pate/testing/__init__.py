@@ -17,11 +17,15 @@ except ImportError:
 from pate._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pate.testing._aggregators import AggregatorContract as AggregatorContract
-    from pate.testing._aggregators import SoftReleaseContract as SoftReleaseContract
-    from pate.testing._audit import Audit as Audit
-    from pate.testing._audit import exact_epsilon as exact_epsilon
-    from pate.testing._audit import sampled_epsilon as sampled_epsilon
+    from pate.testing._aggregators import (
+        AggregatorContract as AggregatorContract,
+        SoftReleaseContract as SoftReleaseContract,
+    )
+    from pate.testing._audit import (
+        Audit as Audit,
+        exact_epsilon as exact_epsilon,
+        sampled_epsilon as sampled_epsilon,
+    )
     from pate.testing._batches import BatchContract as BatchContract
     from pate.testing._events import EventContract as EventContract
     from pate.testing._mechanisms import MechanismContract as MechanismContract

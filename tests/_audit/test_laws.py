@@ -17,8 +17,13 @@ from pate.aggregators import (
 )
 from pate.testing import AggregatorContract, exact_epsilon
 from pate.testing._aggregators import Ballots, Law, neighbors
-from tests.aggregators import oracles as law_oracles
-from tests.aggregators import test_powerset, test_stable_majority, test_stable_topk, test_top_k
+from tests.aggregators import (
+    oracles as law_oracles,
+    test_powerset,
+    test_stable_majority,
+    test_stable_topk,
+    test_top_k,
+)
 from tests.mechanisms import oracles
 
 REPLACE = NeighboringRelation.REPLACE_RECORD

@@ -19,10 +19,10 @@ from pate.accounting import (
     Ledger,
     NeighboringRelation,
     StabilityTestEvent,
+    _log as log,
     read_ledger,
     verify_ledger,
 )
-from pate.accounting import _log as log
 from pate.accounting._charges import Events, name_of, plain_events
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

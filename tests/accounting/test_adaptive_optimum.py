@@ -24,9 +24,9 @@ from pate.accounting import (
     RepeatedEvent,
     RootPeelingEvent,
     StabilityTestEvent,
+    _adaptive_optimum as adaptive_optimum,
     adaptive_epsilon,
 )
-from pate.accounting import _adaptive_optimum as adaptive_optimum
 from pate.accounting._adaptive_optimum import (
     Pairs,
     adaptive_profile,

@@ -22,10 +22,10 @@ from pate.accounting import (
     GaussianEvent,
     Ledger,
     NeighboringRelation,
+    _log as log,
     read_ledger,
     verify_ledger,
 )
-from pate.accounting import _log as log
 from pate.accounting._charges import Events, account
 from pate.accounting._gaussian import gaussian_delta
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from pate.accounting import Head, Ledger, read_ledger, verify_ledger
-from pate.accounting import _log as log
+from pate.accounting import Head, Ledger, _log as log, read_ledger, verify_ledger
 from tests.accounting.ledgers import (
     BUDGET,
     ONE_LINE,

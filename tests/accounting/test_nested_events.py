@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from pate.accounting import Cost, NeighboringRelation
-from pate.accounting import _events as e
+from pate.accounting import Cost, NeighboringRelation, _events as e
 from pate.accounting._base import event_from_dict
 
 GRID = np.array([1.5, 8.0, 1e3])

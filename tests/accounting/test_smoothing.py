@@ -20,8 +20,8 @@ from pate.accounting import (
     NeighboringRelation,
     PureDPEvent,
     RDPAccountant,
+    _smoothing as smoothing,
 )
-from pate.accounting import _smoothing as smoothing
 from pate.accounting._gaussian import gaussian_delta
 from pate.accounting._smoothing import (
     CHOICE,

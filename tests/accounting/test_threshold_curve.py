@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from pate.accounting import DEFAULT_ORDERS, GaussianThresholdEvent, NeighboringRelation
-from pate.accounting import _threshold_curve as bit
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    GaussianThresholdEvent,
+    NeighboringRelation,
+    _threshold_curve as bit,
+)
 from pate.accounting._curves import ROUNDING, gaussian_rdp
 from pate.accounting._threshold_curve import threshold_bit_rdp
 from tests.accounting import oracles

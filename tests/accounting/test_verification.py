@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pate.accounting import Ledger, verify_ledger
-from pate.accounting import _log as log
+from pate.accounting import Ledger, _log as log, verify_ledger
 from pate.accounting._charges import Events
 from tests.accounting.ledgers import (
     BUDGET,

@@ -14,8 +14,7 @@ from scipy.special import ndtr
 from scipy.stats import kstest
 
 from pate import Votes, VoteShape
-from pate.accounting import NeighboringRelation as Relation
-from pate.accounting import epsilon_of
+from pate.accounting import NeighboringRelation as Relation, epsilon_of
 from pate.aggregators import Aggregator, ClippedVotes, _clipped_votes
 from pate.aggregators._clipped_votes import Bisection, clipped_sums, factors_of, sizes_of
 from pate.testing import BatchContract, sampled_epsilon

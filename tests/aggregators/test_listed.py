@@ -11,8 +11,7 @@ import pytest
 
 from pate import Outlook, Votes, VoteShape
 from pate._planning.proposals import proposals
-from pate.accounting import ComposedEvent, Event, FailureEvent
-from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation as Relation
 from pate.aggregators import Aggregator, LimitedDomainTopK, PermuteAndFlip, TopStableTopK
 from pate.mechanisms import TopStable
 from pate.testing import AggregatorContract

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from pate import Votes, VoteShape, gap_needed
-from pate.accounting import GaussianEvent, RDPAccountant, gaussian_epsilon
-from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import (
+    GaussianEvent,
+    NeighboringRelation as Relation,
+    RDPAccountant,
+    gaussian_epsilon,
+)
 from pate.aggregators import Aggregator, NoisyVotes
 from pate.testing import AggregatorContract, SoftReleaseContract
 from pate.testing._aggregators import Law

@@ -10,8 +10,7 @@ from scipy.stats import chisquare
 
 from pate import Votes
 from pate.accounting import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, Powerset
-from pate.aggregators import _powerset as powerset
+from pate.aggregators import Aggregator, Powerset, _powerset as powerset
 from pate.mechanisms import _exact_race as race
 from pate.testing import AggregatorContract
 from pate.testing._aggregators import Grid, Law

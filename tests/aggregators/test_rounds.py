@@ -22,8 +22,14 @@ from pate._release.label_inputs import code_of
 from pate._release.labels import label as label_stage
 from pate._runs import Run
 from pate._vote_store import finished_votes
-from pate.accounting import Budget, GaussianEvent, Target, epsilon_of, read_ledger
-from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import (
+    Budget,
+    GaussianEvent,
+    NeighboringRelation as Relation,
+    Target,
+    epsilon_of,
+    read_ledger,
+)
 from pate.aggregators import (
     Aggregator,
     ClippedVotes,

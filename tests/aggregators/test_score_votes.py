@@ -16,8 +16,7 @@ from pate._linear import linear_student_of, link, shrunk_means
 from pate._planning.proposals import proposals
 from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate._voters import encode_scores
-from pate.accounting import GaussianEvent, Target, epsilon_of
-from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (
     Geometry,
     GroupVoters,
@@ -26,8 +25,8 @@ from pate.aggregators import (
     ScoreVoters,
     ScoreVotes,
     Voters,
+    _score_votes as score_votes,
 )
-from pate.aggregators import _score_votes as score_votes
 from pate.aggregators._score_votes import Learner, learned_without_noise, noisy_count, noisy_sum
 from pate.testing import sampled_epsilon
 

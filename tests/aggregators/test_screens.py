@@ -9,8 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 from pate import Votes, VoteShape
-from pate.accounting import DEFAULT_ORDERS, GaussianThresholdEvent
-from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import DEFAULT_ORDERS, GaussianThresholdEvent, NeighboringRelation as Relation
 from pate.accounting._curves import gaussian_rdp
 from pate.aggregators import (
     Aggregator,

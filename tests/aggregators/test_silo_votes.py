@@ -10,8 +10,7 @@ from scipy.stats import norm
 
 from pate import Votes, VoteShape
 from pate._planning.completion import scale_to_target
-from pate.accounting import GaussianEvent, Target
-from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target
 from pate.accounting._base import leaves
 from pate.accounting._charges import account, to_world
 from pate.aggregators import Aggregator, NoisyVotes, SiloVotes, _silo_votes

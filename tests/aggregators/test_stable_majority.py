@@ -9,8 +9,7 @@ from scipy.special import ndtri
 from scipy.stats import binomtest
 
 from pate import Votes, VoteShape
-from pate.accounting import NeighboringRelation as Relation
-from pate.accounting import StabilityTestEvent
+from pate.accounting import NeighboringRelation as Relation, StabilityTestEvent
 from pate.aggregators import Aggregator, StableMajority
 from pate.mechanisms import exceeds
 from pate.testing import AggregatorContract

@@ -10,8 +10,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from pate import Votes, VoteShape, for_target, gap_needed
-from pate.accounting import BoundedRangeEvent, Target, epsilon_of
-from pate.accounting import NeighboringRelation as Relation
+from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.mechanisms._gaps import GapNoise
 from pate.mechanisms._stability import TestedBy

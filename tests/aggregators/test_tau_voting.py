@@ -10,8 +10,7 @@ import pytest
 
 from pate import Votes
 from pate.accounting import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, TauVoting
-from pate.aggregators import _tau_voting as tau_voting
+from pate.aggregators import Aggregator, TauVoting, _tau_voting as tau_voting
 from pate.aggregators._tau_voting import Norm
 from pate.testing import AggregatorContract, SoftReleaseContract
 from pate.testing._aggregators import Grid, Law

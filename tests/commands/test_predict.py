@@ -11,8 +11,7 @@ import models
 import pate
 from pate import cli
 from pate.data import CelebA, Role, TextTable
-from pate.student import InputFormat
-from pate.student import _predictions as predictions
+from pate.student import InputFormat, _predictions as predictions
 from pate.student._predictions import _read_table
 from tests.conftest import make_arrays
 from tests.student.test_carried import carried, student_on

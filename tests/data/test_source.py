@@ -19,12 +19,11 @@ from pate.data import (
     PublicPCA,
     Records,
     Role,
+    _records as records,
 )
-from pate.data import _records as records
 from pate.data._images import ImageFiles
 from pate.data._source import located
-from pate.data.features import _backbone as backbone
-from pate.data.features import _public_pca as public_pca
+from pate.data.features import _backbone as backbone, _public_pca as public_pca
 
 
 class Given(DataSource):

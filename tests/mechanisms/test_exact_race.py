@@ -10,8 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from pate import Votes
-from pate import mechanisms as m
+from pate import Votes, mechanisms as m
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate.aggregators import Powerset
 from pate.mechanisms import _exact_race as race

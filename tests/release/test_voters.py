@@ -16,10 +16,14 @@ from pate._release.labels import label as label_stage
 from pate._runs import Run
 from pate._vote_store import finished_votes
 from pate._votes import rows_of
-from pate.accounting import NeighboringRelation as Relation
-from pate.accounting import epsilon_of, read_ledger
-from pate.aggregators import ClippedVotes, NoisyVotes, Rounds, ScoreVotes
-from pate.aggregators import _score_votes as score_votes
+from pate.accounting import NeighboringRelation as Relation, epsilon_of, read_ledger
+from pate.aggregators import (
+    ClippedVotes,
+    NoisyVotes,
+    Rounds,
+    ScoreVotes,
+    _score_votes as score_votes,
+)
 from pate.data import Role
 from pate.student import StudentData
 from pate.teachers import VoteStore

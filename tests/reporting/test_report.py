@@ -19,8 +19,7 @@ from PIL import Image
 
 from pate import ReleasedLabels, cli
 from pate._reporting.report import make_page
-from pate.accounting import Statement, read_ledger
-from pate.accounting import _log as log
+from pate.accounting import Statement, _log as log, read_ledger
 from pate.accounting._figures import epsilon_text
 from pate.data._images import read_image
 from tests.reporting.conftest import NAMES, Reader, label_votes, read, report

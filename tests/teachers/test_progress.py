@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pate.teachers import ChunkJob
-from pate.teachers import _jobs as jobs
+from pate.teachers import ChunkJob, _jobs as jobs
 from pate.teachers._jobs import Progress, Report, steps_writer
 
 CHUNKS = [range(2), range(2, 4), range(4, 5)]

@@ -12,8 +12,7 @@ from torch import nn
 
 from models import MLP, Linear, SmallCNN
 from pate._disk import require_disk
-from pate.teachers import Execution
-from pate.teachers import _sizing as sizing
+from pate.teachers import Execution, _sizing as sizing
 from pate.teachers._sizing import (
     choose_size,
     chunk_bytes,

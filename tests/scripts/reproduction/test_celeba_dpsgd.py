@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from pate.accounting._gaussian import gaussian_delta
-from scripts.reproduction import Verdict
-from scripts.reproduction import celeba_dpsgd as c
-from scripts.reproduction import dp_sgd as d
+from scripts.reproduction import Verdict, celeba_dpsgd as c, dp_sgd as d
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
 from scripts.reproduction.tasks import ATTRIBUTES

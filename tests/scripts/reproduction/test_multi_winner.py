@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from pate.accounting import NeighboringRelation
-from scripts.reproduction import Verdict, multi_winner_claims
-from scripts.reproduction import multi_winner as w
+from scripts.reproduction import Verdict, multi_winner as w, multi_winner_claims
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.data_dependent import private_rdp_table
 from scripts.reproduction.findings import kept

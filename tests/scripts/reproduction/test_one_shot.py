@@ -13,8 +13,7 @@ from scipy.special import expit
 from pate.accounting import ComposedEvent, GaussianEvent, NeighboringRelation, epsilon_of
 from pate.mechanisms import GumbelPeeling
 from pate.testing._laws import chi_square_p_value
-from scripts.reproduction import Verdict, one_shot_claims
-from scripts.reproduction import one_shot as o
+from scripts.reproduction import Verdict, one_shot as o, one_shot_claims
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
 

@@ -12,9 +12,13 @@ from scipy.optimize import linprog
 from scipy.stats import laplace, logistic
 
 from pate.mechanisms import GumbelPeeling, NoisyMax
-from scripts.reproduction import Effort, Reason, Verdict
-from scripts.reproduction import shekelyan_misprints as misprints
-from scripts.reproduction import shekelyan_statements as statements
+from scripts.reproduction import (
+    Effort,
+    Reason,
+    Verdict,
+    shekelyan_misprints as misprints,
+    shekelyan_statements as statements,
+)
 
 
 def test_leaps_by_all_sets_and_by_quadrature() -> None:

@@ -14,8 +14,7 @@ from scipy.stats import norm
 from pate._typing import FloatArray, IntArray
 from pate.accounting import NeighboringRelation
 from pate.accounting._curves import gaussian_noisy_max_rdp
-from scripts.reproduction import Effort, Verdict
-from scripts.reproduction import zhu_wang_privacy as z
+from scripts.reproduction import Effort, Verdict, zhu_wang_privacy as z
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.noisy_max import (
     Composed,

@@ -8,8 +8,7 @@ import pytest
 from pate import VoteShape, for_target
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import StableTopK
-from scripts.reproduction import Verdict, tasks
-from scripts.reproduction import zhu_wang_utility as z
+from scripts.reproduction import Verdict, tasks, zhu_wang_utility as z
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
 from scripts.reproduction.zhu_wang_privacy import DELTA, NUM_QUERIES, PUBLISHED
