@@ -7,9 +7,10 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +81,7 @@ class _TopK(Publication):
 
     _histogram: Histogram
     _mechanism: TopKMechanism | LimitedDomain
+    _facts: Mapping[str, Any]
     _text: str
 
     def __init__(
@@ -112,6 +114,8 @@ class _TopK(Publication):
             same, "files that nobody writes while they are read", changed=str(self._source.path)
         )
         self._mechanism = settings.mechanism_for(self._histogram)
+        # a list that could not be stated must not be paid for
+        self._facts = facts_of_top_k(settings, self._mechanism, self._histogram)
         yield Terms(
             ledger=Ledger(
                 self._ledger,
@@ -179,7 +183,8 @@ class _TopK(Publication):
             self._text = json.dumps({"items": items, "ordered": ordered}, indent=2) + "\n"
 
     def settlement(self, entry: Entry) -> Settlement:
-        published = facts_of_top_k(self._settings, self._mechanism, self._histogram) | {
+        published = {
+            **self._facts,
             "ledger": (entry.published or {}).get("ledger")
             or self._source.counted_by(self._ledger),
             "sha256": hashlib.sha256(self._text.encode()).hexdigest(),

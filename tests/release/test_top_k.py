@@ -5,21 +5,24 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from pate._histogram import HistogramFiles
+from pate._histogram import Histogram, HistogramFiles
 from pate._release import top_k, transaction
 from pate._release.stating import verify_published
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs.locks import locked_output
-from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
+from pate._typing import IntArray
+from pate.accounting import Event, Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import account
-from pate.mechanisms import GumbelPeeling
+from pate.mechanisms import GumbelPeeling, TopKMechanism
 
 
 @pytest.fixture(autouse=True)
@@ -229,3 +232,33 @@ def test_a_file_is_no_folder_for_a_list() -> None:
     ):
         release("items.txt/top.csv")
     assert not Path("ledger.sqlite").exists()
+
+
+class OfUnstated(TopKSettings):
+    def mechanism_for(self, histogram: Histogram) -> TopKMechanism:
+        assert histogram.public
+        return OneOfAKind(k=self.k, scale=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOfAKind(TopKMechanism):
+    """A choice whose accuracy nobody states."""
+
+    def _select(self, rows: Any, generator: np.random.Generator) -> IntArray:
+        return np.tile(np.arange(self.k), (len(rows), 1))
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return GumbelPeeling(k=self.k, scale=self.scale).event(relation)
+
+
+def test_a_list_that_could_not_be_stated_is_not_paid_for() -> None:
+    """All that a statement says of a mechanism is found before the reservation."""
+    source = HistogramFiles(pairs=Path("pairs.csv"), items=Path("items.txt"))
+    with pytest.raises(ValueError, match=r"^Expected a mechanism whose success is known, got"):
+        release_top_k(
+            source,
+            OfUnstated(k=3, scale=1.0),
+            output=Path("top.csv"),
+            ledger=Path("ledger.sqlite"),
+        )
+    assert not left(Path()) and not Path("ledger.sqlite").exists()
