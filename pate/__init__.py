@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pate._runs.released import ReleasedLabels as ReleasedLabels
     from pate._stages.student_steps import StudentPlan as StudentPlan
     from pate._votes import Votes as Votes, VoteShape as VoteShape
-    from pate._votes_file import NamedVotes as NamedVotes
+    from pate._votes.named import NamedVotes as NamedVotes
     from pate.accounting import (
         Budget as Budget,
         Ledger as Ledger,

@@ -7,7 +7,7 @@ from typing import get_args
 
 from pate._settings import plain
 from pate._validation import require, require_count
-from pate._voters import MOST_VOTERS
+from pate._votes.voters import MOST_VOTERS
 from pate.data._records import Unit
 
 CLOSED_FORM = "closed_form"

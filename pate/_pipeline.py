@@ -39,8 +39,8 @@ from pate._stages.votes_import import (
     votes_from,
 )
 from pate._validation import require
-from pate._vote_store import finished_votes
-from pate._votes_file import NamedVotes
+from pate._votes.named import NamedVotes
+from pate._votes.store import finished_votes
 from pate.data._source import DataSource
 from pate.teachers._jobs import Execution
 

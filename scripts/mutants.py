@@ -40,7 +40,7 @@ MODULES = (
         "pate/data/_partition*.py",
         "pate/teachers/_partitions.py",
         "pate/_linear.py",
-        "pate/_voters.py",
+        "pate/_votes/voters.py",
     ),
 )
 HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")

@@ -32,7 +32,7 @@ MANY_PARAMETERS = {
 # three fields or fewer, or results that only the package makes
 GUARDED = (
     *("pate/accounting/", "pate/aggregators/", "pate/mechanisms/", "pate/_release/"),
-    *("pate/_linear.py", "pate/_voters.py", "pate/teachers/_partitions.py"),
+    *("pate/_linear.py", "pate/_votes/voters.py", "pate/teachers/_partitions.py"),
 )
 ARRAYS_ELSEWHERE = {
     "Averages",

@@ -87,32 +87,26 @@ EVERYWHERE = {
 }
 ALLOWED = {
     "accounting": set(),
-    "voters": {"linear"},
-    "votes": {"voters"},
+    "votes": {"data", "linear", "runs"},
     "checkpoints": {"runs"},
     "histogram": {"accounting", "runs"},
     "networks": set(),
-    "closed_form_plan": {"data", "voters"},
+    "closed_form_plan": {"data", "votes"},
     "linear": set(),
     "models": set(),
     "mechanisms": {"accounting"},
-    "aggregators": {"accounting", "linear", "mechanisms", "voters", "votes"},
-    "runs": {"voters", "votes"},
-    "silos": {"accounting", "aggregators", "mechanisms", "runs", "votes", "votes_file"},
-    "vote_store": {"runs", "votes"},
-    "votes_file": {"runs", "voters", "votes"},
+    "aggregators": {"accounting", "linear", "mechanisms", "votes"},
+    "runs": {"votes"},
+    "silos": {"accounting", "aggregators", "mechanisms", "runs", "votes"},
     "network_settings": {"networks", "runs"},
     "data": {"network_settings", "runs"},
     "data_file": {"data", "runs"},
-    "voter_store": {"data", "runs", "voters"},
     "teachers": {
         "checkpoints",
         "closed_form_plan",
         "data",
         "networks",
         "runs",
-        "vote_store",
-        "voters",
         "votes",
     },
     "student": {
@@ -134,13 +128,12 @@ ALLOWED = {
         "linear",
         "runs",
         "student",
-        "vote_store",
         "votes",
     },
 }
-ALLOWED["planning"] |= {"mechanisms", "release", "voters"}
+ALLOWED["planning"] |= {"mechanisms", "release"}
 ALLOWED["testing"] |= {"planning"}
-ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
+ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "votes"}
 ALLOWED["release"] = set(ALLOWED) - {
     "models",
     "networks",
@@ -164,7 +157,6 @@ ALLOWED["estimator"] = {
     "student",
     "teachers",
     "votes",
-    "votes_file",
 }
 ALLOWED["cli"] = {"runs"}
 ALLOWED["__main__"] = {"cli"}

@@ -24,8 +24,8 @@ from pate._audit.laws import laws
 from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._validation import require
-from pate._voters import GroupVoters, Question, RecordVoters, Voters
 from pate._votes import Votes
+from pate._votes.voters import GroupVoters, Question, RecordVoters, Voters
 from pate.accounting._gaussian import gaussian_epsilon
 from pate.aggregators._base import Aggregator, ballots_of
 from pate.aggregators._noisy_votes import NoisyVotes

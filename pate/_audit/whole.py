@@ -29,9 +29,9 @@ from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields
 from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import require
-from pate._vote_store import finished_votes
-from pate._voters import GroupVoters, RecordVoters
 from pate._votes import Votes, rows_of
+from pate._votes.store import finished_votes
+from pate._votes.voters import GroupVoters, RecordVoters
 from pate.accounting._charges import account, reaching
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation

@@ -26,8 +26,8 @@ from pate._runs import STUDENT, TEACHERS_VOTE, Json, Run
 from pate._runs.locks import lock_run
 from pate._settings import decode
 from pate._validation import require
-from pate._voters import MOST_VOTERS
 from pate._votes import Ballots, VoteShape, Voting
+from pate._votes.voters import MOST_VOTERS
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._figures import epsilon_text, exact_text, meaning_of
 from pate.data._records import Role

@@ -13,8 +13,8 @@ from pate._planning.facts import Facts
 from pate._planning.learning import Learner
 from pate._planning.task import Task
 from pate._typing import BoolArray, FloatArray
-from pate._voters import Geometry, GroupVoters, RecordVoters
 from pate._votes import Votes
+from pate._votes.voters import Geometry, GroupVoters, RecordVoters
 
 _FEATURES = 1 << 23  # of the records of simulated voters, at most
 _ENTRIES = 1 << 23  # ballot entries of a simulated ensemble, at most

@@ -12,8 +12,8 @@ from pate._data_file import load_data
 from pate._planning.comparison import Comparison
 from pate._runs import Run
 from pate._typing import FloatArray, UInt8Array
-from pate._vote_store import finished_votes
 from pate._votes import Votes, drawn_rows, rows_of
+from pate._votes.store import finished_votes
 from pate.aggregators import Aggregator
 from pate.aggregators._base import Need
 from pate.data._records import Role

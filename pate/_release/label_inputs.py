@@ -17,10 +17,10 @@ from pate._runs.released import Queries
 from pate._settings import encode, encode_fields
 from pate._typing import FloatArray, StrArray
 from pate._validation import require
-from pate._vote_store import VoteManifest, VoteStore
-from pate._voter_store import fingerprint_of_voters, load_voters
-from pate._voters import ScoreVoters
 from pate._votes import Ballots, NoisyTotal, Votes, drawn_rows, rows_of
+from pate._votes.store import VoteManifest, VoteStore
+from pate._votes.voter_store import fingerprint_of_voters, load_voters
+from pate._votes.voters import ScoreVoters
 from pate.aggregators._base import Aggregator
 from pate.data._checks import as_text
 from pate.data._records import Role

@@ -19,8 +19,8 @@ from pate._release.transaction import Publication, Settlement, Terms, release, s
 from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
 from pate._validation import require
-from pate._vote_store import VoteStore
 from pate._votes import NoisyTotal, Votes
+from pate._votes.store import VoteStore
 from pate.accounting._history import Entry
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pate._validation import require, require_in_open_unit_interval
-from pate._voters import MOST_VOTERS
+from pate._votes.voters import MOST_VOTERS
 
 LARGEST_DELTA = 1e-3
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import require
-from pate._voters import RecordVoters, Voters
 from pate._votes import Votes, VoteShape
+from pate._votes.voters import RecordVoters, Voters
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator
 
 

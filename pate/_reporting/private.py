@@ -26,8 +26,8 @@ from pate._reporting.page import (
 from pate._reporting.sections import frontier_blocks, summary_blocks
 from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Json, Run
 from pate._typing import FloatArray
-from pate._vote_store import finished_votes
 from pate._votes import rows_of
+from pate._votes.store import finished_votes
 
 _BINS = 20
 _TITLES = {

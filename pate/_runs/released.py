@@ -24,8 +24,8 @@ from pate._runs.run import Run, first_stage, labels_file
 from pate._runs.stage import STUDENT, TEACHERS_FIT
 from pate._typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import require
-from pate._voters import MOST_VOTERS
 from pate._votes import VoteShape
+from pate._votes.voters import MOST_VOTERS
 
 _SEAL = "seal"
 _NEEDED = (

@@ -23,7 +23,7 @@ from pate._silos.signing import SigningKey
 from pate._typing import IntArray
 from pate._validation import require
 from pate._votes import rows_of
-from pate._votes_file import read_votes
+from pate._votes.named import read_votes
 from pate.accounting._budget import Budget
 from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._figures import epsilon_text, exact_text

@@ -15,9 +15,9 @@ from pate._silos.invitation import Invitation, SiloSum
 from pate._silos.server import Server, invite
 from pate._silos.signing import SigningKey, read_public_keys
 from pate._validation import require
-from pate._vote_store import VoteManifest
 from pate._votes import Ballots, VoteShape
-from pate._votes_file import Silos
+from pate._votes.named import Silos
+from pate._votes.store import VoteManifest
 from pate.aggregators._silo_votes import SiloVotes
 from pate.data._checks import as_text
 from pate.data._records import Role

@@ -16,8 +16,8 @@ from pate._runs.locks import FINISH, lease
 from pate._stages.beginning import require_same_data
 from pate._typing import IntArray
 from pate._validation import require
-from pate._vote_store import VoteStore
 from pate._votes import Voting, unpack_ballots
+from pate._votes.store import VoteStore
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.teachers._devices import root_device

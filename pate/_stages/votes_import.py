@@ -37,9 +37,9 @@ from pate._runs import (
     read_key,
 )
 from pate._validation import require
-from pate._vote_store import VoteStore, require_no_counts
 from pate._votes import Ballots
-from pate._votes_file import NamedVotes, Silos
+from pate._votes.named import NamedVotes, Silos
+from pate._votes.store import VoteStore, require_no_counts
 from pate.data._records import Role
 from pate.data._source import DataSource, located
 

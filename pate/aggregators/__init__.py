@@ -1,6 +1,7 @@
 """Aggregator plug-ins: they turn votes into released labels and describe the cost as an event."""
 
-from pate._voters import (
+from pate._votes import NoisyTotal as NoisyTotal
+from pate._votes.voters import (
     Geometry as Geometry,
     GroupVoters as GroupVoters,
     Question as Question,
@@ -8,7 +9,6 @@ from pate._voters import (
     ScoreVoters as ScoreVoters,
     Voters as Voters,
 )
-from pate._votes import NoisyTotal as NoisyTotal
 from pate.aggregators._base import Aggregator as Aggregator, Release as Release
 from pate.aggregators._clipped_votes import ClippedVotes as ClippedVotes
 from pate.aggregators._listed import (

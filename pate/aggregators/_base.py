@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_positive
-from pate._voters import Voters
 from pate._votes import Votes, VoteShape
+from pate._votes.voters import Voters
 from pate.accounting._calibration import Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
 from pate.accounting._cost import DEFAULT_ORDERS

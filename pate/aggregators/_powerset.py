@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pate._typing import IntArray, UInt8Array
 from pate._validation import require
-from pate._voters import blocks
 from pate._votes import Votes, VoteShape
+from pate._votes.voters import blocks
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, ballots_of

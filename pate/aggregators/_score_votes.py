@@ -13,8 +13,8 @@ from scipy.special import expit
 from pate._linear import departures, link, shrunk_means
 from pate._typing import BoolArray, FloatArray
 from pate._validation import require, require_positive
-from pate._voters import Geometry, Question, Voters
 from pate._votes import Votes, VoteShape
+from pate._votes.voters import Geometry, Question, Voters
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, features_of, voters_of

@@ -10,8 +10,8 @@ import numpy as np
 
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_positive
-from pate._voters import blocks
 from pate._votes import Votes, VoteShape
+from pate._votes.voters import blocks
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Need, Release, ballots_of, predictions_of

@@ -6,7 +6,7 @@ from pate._lazy import lazy_names
 
 if TYPE_CHECKING:
     from pate._closed_form_plan import ClosedFormPlan as ClosedFormPlan
-    from pate._vote_store import VoteManifest as VoteManifest, VoteStore as VoteStore
+    from pate._votes.store import VoteManifest as VoteManifest, VoteStore as VoteStore
     from pate.teachers._chunk import TeacherChunk as TeacherChunk
     from pate.teachers._executors import run_jobs as run_jobs
     from pate.teachers._jobs import ChunkJob as ChunkJob, Execution as Execution

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pate._networks import require_factory
 from pate._validation import require, require_count, require_positive
-from pate._voters import MOST_VOTERS
+from pate._votes.voters import MOST_VOTERS
 from pate.data._records import Unit
 from pate.teachers._losses import EntryLoss
 

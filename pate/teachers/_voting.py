@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from pate._typing import UInt8Array
-from pate._vote_store import VoteStore
-from pate._voters import encode_scores
 from pate._votes import Voting, highest, pack_ballots
+from pate._votes.store import VoteStore
+from pate._votes.voters import encode_scores
 from pate.data._records import Features
 from pate.teachers._chunk import TeacherChunk
 from pate.teachers._devices import root_device

@@ -16,7 +16,7 @@ from pate._audit.canaries import CanaryRecords
 from pate._audit.repeated import Moments
 from pate._audit.whole import Outcome, audit
 from pate._linear import flat, linear_student_of
-from pate._voter_store import load_voters
+from pate._votes.voter_store import load_voters
 from pate.aggregators._score_votes import learned_without_noise
 from pate.data import Role
 from pate.models import Linear

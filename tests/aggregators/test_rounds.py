@@ -21,7 +21,7 @@ from pate._planning.proposals import proposals, two_rounds
 from pate._release.label_inputs import code_of
 from pate._release.labels import label as label_stage
 from pate._runs import Run
-from pate._vote_store import finished_votes
+from pate._votes.store import finished_votes
 from pate.accounting import (
     Budget,
     GaussianEvent,

@@ -15,7 +15,7 @@ from pate import Outlook, Votes, VoteShape
 from pate._linear import linear_student_of, link, shrunk_means
 from pate._planning.proposals import proposals
 from pate._typing import BoolArray, FloatArray, UInt8Array
-from pate._voters import encode_scores
+from pate._votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (
     Geometry,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import pate._vote_store
+import pate._votes.store
 from pate import ReleasedLabels, cli
 from pate._data_file import load_data
 from pate._planning.comparison import Comparison
@@ -48,7 +48,7 @@ def test_only_drawn_samples_are_read(finished: Path, monkeypatch: pytest.MonkeyP
         unpacked.append(packed.shape[1])
         return unpack_ballots(packed, num_labels)
 
-    monkeypatch.setattr(pate._vote_store, "unpack_ballots", unpack)
+    monkeypatch.setattr(pate._votes.store, "unpack_ballots", unpack)
     task = load_task(finished, Comparison(num_queries=7, student=True))
     assert unpacked and set(unpacked) == {7}
     public = load_data(Run(finished)).records(Role.PUBLIC)

@@ -17,7 +17,7 @@ import pytest
 from pate import LabelSettings, ReleasedLabels
 from pate._release.labels import label as label_stage
 from pate._runs import Run, digest
-from pate._vote_store import finished_votes
+from pate._votes.store import finished_votes
 from pate.accounting import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes
 from tests.conftest import copy_run

@@ -14,8 +14,8 @@ from pate._linear import linear_student_of
 from pate._planning.completion import resolve_settings
 from pate._release.labels import label as label_stage
 from pate._runs import Run
-from pate._vote_store import finished_votes
 from pate._votes import rows_of
+from pate._votes.store import finished_votes
 from pate.accounting import NeighboringRelation as Relation, epsilon_of, read_ledger
 from pate.aggregators import (
     ClippedVotes,

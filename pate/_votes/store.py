@@ -23,7 +23,7 @@ from pate._runs import (
 )
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_distinct, require_known
-from pate._votes import Ballots, Votes, VoteShape, teacher_blocks, unpack_ballots
+from pate._votes.kinds import Ballots, Votes, VoteShape, teacher_blocks, unpack_ballots
 
 _MANIFEST = "manifest.json"
 _COUNTS = "_counts_"

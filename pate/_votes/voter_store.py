@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pate._runs import TEACHERS_FIT, Run, digest, replacing, write_arrays
 from pate._runs.files import read_arrays
-from pate._voters import MOST_VOTERS, Geometry, GroupVoters, RecordVoters, Voters, blocks
+from pate._votes.voters import MOST_VOTERS, Geometry, GroupVoters, RecordVoters, Voters, blocks
 from pate.data._records import Records
 
 _GEOMETRY = tuple(field.name for field in fields(Geometry))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pate import NamedVotes, Votes
-from pate._votes_file import Silos, read_votes
+from pate._votes.named import Silos, read_votes
 from pate.teachers import VoteStore
 
 IDS = np.array(["s3", "s1", "s2"])

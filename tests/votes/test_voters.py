@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import pate._voters
+import pate._votes.voters
 from pate._linear import Directions
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._voters import MOST_VOTERS, blocks, encode_scores, factors
+from pate._votes.voters import MOST_VOTERS, blocks, encode_scores, factors
 from pate.aggregators import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters
 
 NUM_LABELS, NUM_FEATURES = 3, 5
@@ -133,7 +133,7 @@ def test_blocks_and_order_change_no_bit(kind: str, monkeypatch: pytest.MonkeyPat
     norms, total = make(records).norms(question), make(records).clipped_sum(question, 0.3)
     order = np.argsort(records.groups + generator.random(300) * 0.5)
     shuffled = records.of(order)
-    monkeypatch.setattr(pate._voters, "_ENTRIES", 100)
+    monkeypatch.setattr(pate._votes.voters, "_ENTRIES", 100)
     np.testing.assert_array_equal(np.sort(make(shuffled).norms(question)), np.sort(norms))
     np.testing.assert_array_equal(make(shuffled).clipped_sum(question, 0.3), total)
 

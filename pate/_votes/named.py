@@ -16,8 +16,8 @@ from pate._runs import digest, write_arrays
 from pate._runs.files import Blocks, Stream, read_arrays
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import require, require_count, require_distinct, require_label_names
-from pate._voters import SCORE_STEPS, encode_scores
-from pate._votes import Ballots, Votes, VoteShape, pack_ballots, unpack_ballots
+from pate._votes.kinds import Ballots, Votes, VoteShape, pack_ballots, unpack_ballots
+from pate._votes.voters import SCORE_STEPS, encode_scores
 
 ScoreArray = NDArray[np.floating[Any]]
 

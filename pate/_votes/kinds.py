@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate._typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import require, require_count
-from pate._voters import ScoreVoters, Voters, encode_scores
+from pate._votes.voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
 Ballots = Literal["bits", "scores", "moments", "masked"]
