@@ -159,6 +159,14 @@ def test_the_page_of_design_names_files_that_exist() -> None:
         assert any(module.endswith(f"/{name}") for module in modules), name
 
 
+def test_two_pages_agree_on_when_to_use_which_aggregator() -> None:
+    table = re.compile(r"^\| you want .*?(?=\n\n)", flags=re.DOTALL | re.MULTILINE)
+    pages = [(ROOT / name).read_text() for name in ("README.md", "docs/ten-minutes.md")]
+    assert len({found for page in pages for found in table.findall(page)}) == 1
+    assert all(len(table.findall(page)) == 1 for page in pages)
+    assert all(f"`{name}`" in pages[0] for name in ("StableTopK", "Canonical", "Peeling"))
+
+
 def test_every_dependency_is_explained() -> None:
     text = (ROOT / "pyproject.toml").read_text().split("[tool.")[0]
     said = (ROOT / "CONTRIBUTING.md").read_text()
