@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate._closed_form_plan import ClosedFormPlan
-from pate._linear import LinearStudent, fit_linear, linear_student_of
+from pate._linear import student_of
 from pate._pipeline import Pipeline, label
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
-from pate._release.stating import StatedLabels
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import as_float32, require, require_count, require_positive
 from pate._votes import VoteShape, highest, rows_of
@@ -27,7 +26,6 @@ from pate.data._checks import as_text
 from pate.data._partition import assign_teachers
 from pate.data._records import ArrayFeatures
 from pate.data.features import PublicScaling
-from pate.student._targets import noise_of, targets_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -188,7 +186,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 released = label(votes, settings, run=run, unit=unit, ledger=self.ledger)
         self.released_, self.statement_ = released, released.statement
         self.X_public_ = public[rows_of(released.ids, ids)]
-        self._student = _student_of(self._features(self.X_public_), released)
+        self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -388,13 +386,3 @@ def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed:
         name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"
     ]
     return copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)
-
-
-def _student_of(features: FloatArray, released: StatedLabels) -> LinearStudent:
-    """Return the linear student of released labels, whose samples have ``features`` ``[Q, F]``."""
-    answered = released.answered
-    if released.linear:
-        assert released.noisy_counts is not None
-        answers = released.noisy_counts[answered] / released.num_teachers
-        return linear_student_of(features[answered], answers, released.labels[answered])
-    return fit_linear(features, targets_of(released), released.mask, noise_std=noise_of(released))

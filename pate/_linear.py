@@ -12,13 +12,13 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, gammaln, logit
 
-from pate._typing import BoolArray, FloatArray
+from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate._validation import require, require_positive
 
 _RATIOS = np.concatenate(
@@ -196,6 +196,49 @@ def linear_student_of(
     sides = np.where(yes[0], np.maximum(constants, LEAST), np.minimum(constants, -LEAST))
     weights = np.concatenate((inner, [level - space.centre @ inner]))
     return LinearStudent(weights, departs, np.where(departs, constants, sides))
+
+
+class Answers(Protocol):
+    """What a release says of ``Q`` queries, as far as a linear student learns from it."""
+
+    @property
+    def labels(self) -> UInt8Array:
+        """``[Q, C]`` in {0, 1}."""
+
+    @property
+    def mask(self) -> BoolArray:
+        """``[Q, C]``, which labels were released."""
+
+    @property
+    def noisy_counts(self) -> FloatArray | None:
+        """``[Q, C]``, noisy counts of teachers; None if there are none."""
+
+    @property
+    def noise_std(self) -> float | None:
+        """Standard deviation of the noise in the counts, in votes; None if they have none."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether the counts are ``num_teachers`` times the answers of a linear model."""
+
+
+def student_of(released: Answers, features: ArrayLike, num_teachers: int) -> LinearStudent:
+    """Return the linear student of a release: of its noisy shares if it has counts, else of its labels.
+
+    Answers of a linear model, which have no noise, are all released, and are the answers of that
+    model.
+
+    Args:
+        released: the answers to ``Q`` queries.
+        features: ``[Q, ...]``, the public features of the queries.
+        num_teachers: the nominal number of teachers.
+    """
+    counts, share = released.noisy_counts, 1 / num_teachers
+    if released.linear and counts is not None and len(released.labels):
+        return linear_student_of(features, counts * share, released.labels)
+    if counts is None or released.noise_std is None:
+        return fit_linear(features, released.labels, released.mask)
+    return fit_linear(features, counts * share, released.mask, noise_std=released.noise_std * share)
 
 
 def constant_logits(

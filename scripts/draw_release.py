@@ -17,10 +17,10 @@ from matplotlib.image import imread
 
 from pate import ReleasedLabels
 from pate._data_file import load_data
+from pate._linear import student_of
 from pate._runs import Run
 from pate._votes import rows_of
 from pate.aggregators import Release
-from pate.aggregators._rounds import student_of
 from pate.data import CelebA, Role
 
 

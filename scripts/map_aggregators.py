@@ -26,13 +26,13 @@ from matplotlib.patches import Rectangle
 from tqdm import tqdm
 
 from pate import Outlook
+from pate._linear import student_of
 from pate._planning.evaluation import judge
 from pate._planning.proposals import propose, title
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting import NeighboringRelation, Target
 from pate.accounting._calibration import COARSE_ORDERS
 from pate.aggregators._base import features_of
-from pate.aggregators._rounds import student_of
 from pate.student import LinearStudent
 
 DELTA = 1e-6

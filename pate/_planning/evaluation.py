@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pate._linear import LinearStudent, fit_linear
+from pate._linear import LinearStudent, fit_linear, student_of
 from pate._planning.candidates import candidates, families_of
 from pate._planning.comparison import Comparison, Frontier, Point
 from pate._planning.outlook import Outlook
@@ -24,7 +24,6 @@ from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.aggregators import Aggregator, Release
 from pate.aggregators._base import features_of
-from pate.aggregators._rounds import student_of
 from pate.student._average_precision import average_precision
 
 _TOLERANCE = 1e-4  # relative; less excess noise changes no figure visibly

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from pate._linear import student_of
 from pate._planning.ensemble import World, ensemble_votes, voters_task
 from pate._planning.evaluation import judge
 from pate._planning.facts import Facts
@@ -25,7 +26,6 @@ from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ClippedVotes, Rounds, ScoreVotes
 from pate.aggregators._base import features_of
-from pate.aggregators._rounds import student_of
 
 _CANDIDATES: tuple[type[Aggregator], ...] = (Rounds, ClippedVotes)  # for networks
 _VOTERS: type[Aggregator] = ScoreVotes  # for teachers in closed form

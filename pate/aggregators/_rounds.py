@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from pate._linear import LinearStudent, fit_linear, linear_student_of
+from pate._linear import student_of
 from pate._typing import FloatArray
 from pate._validation import require
 from pate._votes import Votes, VoteShape
@@ -107,26 +107,6 @@ class Rounds(Aggregator):
 
     def most_answered(self, shape: VoteShape) -> float:
         return min(part.most_answered(shape) for part in self.rounds)
-
-
-def student_of(release: Release, features: FloatArray, num_teachers: int) -> LinearStudent:
-    """Return the linear student of a release: of its noisy shares if it has counts, else of its labels.
-
-    Answers of a linear model, which have no noise, are all released, and are that model's.
-
-    Args:
-        release: what was released of ``Q`` queries.
-        features: ``[Q, ...]``, their public features.
-        num_teachers: the nominal number of teachers.
-    """
-    share = 1 / num_teachers
-    if release.linear and release.noisy_counts is not None and len(release.labels):
-        return linear_student_of(features, release.noisy_counts * share, release.labels)
-    if release.noisy_counts is None or release.noise_std is None:
-        return fit_linear(features, release.labels, release.mask)
-    return fit_linear(
-        features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share
-    )
 
 
 def combined(earlier: Release, release: Release, num_teachers: int) -> Release:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape, for_target
+from pate._linear import student_of
 from pate._planning.evaluation import judge, label_quality, references
 from pate._planning.sweep import Sweep, fewest_as_good, run_sweep
 from pate._planning.task import Task
@@ -19,7 +20,6 @@ from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.accounting._calibration import COARSE_ORDERS
 from pate.aggregators import Aggregator, NoisyVotes, Rounds, StableTopK, TauVoting
 from pate.aggregators._base import features_of
-from pate.aggregators._rounds import student_of
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.tasks import (
     ATTRIBUTES,

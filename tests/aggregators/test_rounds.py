@@ -15,7 +15,7 @@ import yaml
 from scipy.special import ndtr
 
 from pate import LabelSettings, Outlook, ReleasedLabels, Votes, VoteShape, cli
-from pate._linear import linear_student_of
+from pate._linear import linear_student_of, student_of
 from pate._planning.completion import scale_to_target
 from pate._planning.proposals import proposals, two_rounds
 from pate._release.label_inputs import code_of
@@ -42,7 +42,7 @@ from pate.aggregators import (
     TauVoting,
 )
 from pate.aggregators._base import predictions_of
-from pate.aggregators._rounds import combined, student_of
+from pate.aggregators._rounds import combined
 from pate.student import fit_linear
 from pate.testing import AggregatorContract, BatchContract
 from pate.testing._aggregators import Grid, Law

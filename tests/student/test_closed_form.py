@@ -16,12 +16,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from models import MLP, Linear, SmallCNN
 from pate import ReleasedLabels, cli
-from pate._linear import constant_logits, linear_student_of
+from pate._linear import constant_logits, linear_student_of, student_of
 from pate._runs import Run, labels_file
 from pate._runs.released import sealing_key
 from pate._votes import rows_of
 from pate.aggregators import Release
-from pate.aggregators._rounds import student_of
 from pate.data import Role
 from pate.student import LinearStudent, Student, StudentData, fit_linear
 from pate.student._closed_form import linear_layer
