@@ -78,7 +78,7 @@ def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
     generator = m.seeded_generator(0)
     peel = {k: m.scale_for_epsilon(1.0, window=1, draws=k) for k in (10, 100, 1000)}
     cases: list[tuple[str, int, Draw, Draw | None, Draw | None]] = [
-        ("sorting alone", 0, lambda: np.sort(scores), None, None)
+        ("only sorting", 0, lambda: np.sort(scores), None, None)
     ]
     canonicals: list[tuple[int, float, CanonicalNoise]] = [
         (1000, 0.5, "gumbel"),
