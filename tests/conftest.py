@@ -48,7 +48,7 @@ SCANS_ENTRY_POINTS = ("pate.aggregators._plugins", "lightning_fabric.utilities.r
 def pytest_collection() -> Iterator[None]:
     """Collect tests with the garbage collector off, and keep what they import out of all later collections.
 
-    Entry points are read once for each `sys.path`.
+    LedgerEntry points are read once for each `sys.path`.
     """
     gc.disable()
     try:

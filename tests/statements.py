@@ -31,7 +31,7 @@ def made_statement(folder: Path) -> Statement:
     ledger = Ledger(folder / "ledger.sqlite")
     release = ledger.reserve(events, count=7, run="one", description="NoisyVotes", seeded=False)
     ledger.settle(release, published=PUBLISHED)
-    return Statement.of(ledger.book(), release)
+    return Statement.of(ledger.snapshot(), release)
 
 
 def edits(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:

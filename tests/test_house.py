@@ -42,14 +42,14 @@ ARRAYS_ELSEWHERE = {
 }  # in a base, in a subclass, under another name
 TAKEN_BY_PLACE = {
     *(
-        "Book",
+        "LedgerSnapshot",
         "ClassProbabilities",
         "LabelSettings",
         "Lazy",
         "PendingRelease",
         "PrivateSource",
         "RunCheck",
-        "Words",
+        "StatementText",
     ),
     *("Directions", "Geometry", "LinearStudent", "PartitionedRecords", "_Losses"),
 }

@@ -32,7 +32,7 @@ from pate._validation import require
 from pate._votes import Votes, rows_of
 from pate._votes.store import finished_votes
 from pate._votes.voters import GroupVoters, RecordVoters
-from pate.accounting._charges import account, reaching
+from pate.accounting._charges import account, for_group_size
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement_words import AUDITED
@@ -168,7 +168,8 @@ def audit(folder: Path, *, releases: int) -> Outcome:
     if world is not None:
         events = settings.mechanism.events(released.shape)
         alone = account(
-            reaching([(events, len(released.ids))], copies), NeighboringRelation.REPLACE_RECORD
+            for_group_size([(events, len(released.ids))], copies),
+            NeighboringRelation.REPLACE_RECORD,
         )
 
         def leaks() -> dict[str, Any]:

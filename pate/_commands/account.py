@@ -10,7 +10,7 @@ from pate._planning.costs import EPSILONS, costs_of
 from pate._planning.plots import draw_epsilons
 from pate._planning.tables import text_table
 from pate._votes import VoteShape
-from pate.accounting._figures import epsilon_text, exact_text, meaning_of
+from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.aggregators import Aggregator
 from pate.aggregators._base import LEAST_ANSWERED
 
@@ -40,15 +40,17 @@ def account(
     """
     events = aggregator.events(shape)
     costs = costs_of(events, num_queries=num_queries, delta=delta)
-    print(f"epsilon of {num_queries} queries at delta = {exact_text(delta)} through {aggregator}:")
+    print(
+        f"epsilon of {num_queries} queries at delta = {format_exact(delta)} through {aggregator}:"
+    )
     rows: list[tuple[str, ...]] = [("    relation", *EPSILONS, "delta0")]
     for name, row in costs.items():
         epsilons = (
-            "-" if row[column] is None else epsilon_text(row[column], 4) for column in EPSILONS
+            "-" if row[column] is None else format_epsilon(row[column], 4) for column in EPSILONS
         )
         rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
     print("\n".join(text_table(rows)))
-    meaning = meaning_of(costs[aggregator.neighboring_relation.value]["tightest"])
+    meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"])
     if meaning is not None:
         print(meaning)
     answered = aggregator.most_answered(shape)

@@ -18,7 +18,7 @@ from pate._settings import path_of
 from pate._validation import require, require_in_open_unit_interval
 from pate._votes import VoteShape
 from pate.accounting._calibration import Target, epsilon_of
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._formatting import format_epsilon, format_exact
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, StableTopK, registered
 
@@ -97,9 +97,11 @@ def _report(
         name: value for name, value in values.items() if isinstance(value, float)
     } | aggregator.noise
     head = f"{title(aggregator)} under {relation.value.upper()}"
-    lines = [f"{head}, {target.num_queries} queries, delta = {exact_text(delta)}:"]
-    lines += [f"    {name} = {exact_text(value)}" for name, value in parameters.items()]
-    lines.append(f"    epsilon = {epsilon_text(epsilon, 4)} (target {exact_text(target.epsilon)})")
+    lines = [f"{head}, {target.num_queries} queries, delta = {format_exact(delta)}:"]
+    lines += [f"    {name} = {format_exact(value)}" for name, value in parameters.items()]
+    lines.append(
+        f"    epsilon = {format_epsilon(epsilon, 4)} (target {format_exact(target.epsilon)})"
+    )
     parameters["epsilon"] = epsilon
     if (gap := gap_needed(aggregator, shape, probability=answered)) is not None:
         lines.append(f"{gap.meaning} with probability {answered:g}.")

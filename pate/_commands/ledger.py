@@ -10,8 +10,8 @@ from pate._commands.parsing import call
 from pate._release.stating import verify_published
 from pate._validation import require, require_in_open_unit_interval
 from pate.accounting._charges import Charge, account, to_world
-from pate.accounting._figures import epsilon_text, exact_text
-from pate.accounting._history import Book
+from pate.accounting._formatting import format_epsilon, format_exact
+from pate.accounting._history import LedgerSnapshot
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement_words import (
@@ -85,7 +85,7 @@ def ledger_verify(
     _print_sum(book, _delta_of(book))
 
 
-def _print_sum(book: Book, delta: float) -> None:
+def _print_sum(book: LedgerSnapshot, delta: float) -> None:
     require_in_open_unit_interval(delta=delta)
     reserved, paid, most = book.reserved(), book.charges(), book.max_teachers_per_unit
     units = describe_reach(most, most)
@@ -110,11 +110,11 @@ def _print_sum(book: Book, delta: float) -> None:
 
 def _sum_text(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
     total = account(charges, relation)
-    figures = f"epsilon = {epsilon_text(total.get_epsilon(delta=delta), 4)} at delta = {exact_text(delta)}"
+    figures = f"epsilon = {format_epsilon(total.get_epsilon(delta=delta), 4)} at delta = {format_exact(delta)}"
     return f"{figures} (delta0 = {total.delta0:.3g}) under {relation.value.upper()}"
 
 
-def _delta_of(book: Book) -> float:
+def _delta_of(book: LedgerSnapshot) -> float:
     if book.budget is not None:
         return book.budget.delta
     deltas = [entry.delta for entry in book.entries if entry.delta is not None]

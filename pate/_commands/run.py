@@ -29,7 +29,7 @@ from pate._validation import require
 from pate._votes import Ballots, VoteShape, Voting
 from pate._votes.voters import MOST_VOTERS
 from pate.accounting._calibration import epsilon_of
-from pate.accounting._figures import epsilon_text, exact_text, meaning_of
+from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.data._records import Role
 from pate.data._source import DataSource
 
@@ -168,16 +168,16 @@ def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
     """Return what will be released, and for which epsilon."""
     mechanism, count = settings.mechanism, settings.num_queries
     assert count is not None, "settings are complete"
-    event = mechanism.event(shape, settings.relation).reaching(settings.max_teachers_per_unit)
+    event = mechanism.event(shape, settings.relation).for_group_size(settings.max_teachers_per_unit)
     epsilon = epsilon_of(event, count=count, delta=settings.delta)
     noise = ", ".join(
         f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters
     )
     text = (
         f"Labels of {count} public samples by {type(mechanism).__name__} with {noise}:"
-        f"\n    epsilon = {epsilon_text(epsilon)} at delta = {exact_text(settings.delta)}, {settings.relation.name}"
+        f"\n    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)}, {settings.relation.name}"
     )
-    meaning = meaning_of(epsilon)
+    meaning = explain_epsilon(epsilon)
     return text if meaning is None else f"{text}\n{meaning}"
 
 

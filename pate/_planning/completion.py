@@ -181,13 +181,17 @@ def scale_to_target(
 
     def admitted(factor: float) -> bool:
         query = (
-            candidate.scaled(factor).event(shape, relation).reaching(target.max_teachers_per_unit)
+            candidate.scaled(factor)
+            .event(shape, relation)
+            .for_group_size(target.max_teachers_per_unit)
         )
         return budget is None or affordable(budget, query.cost()) >= target.num_queries
 
     def meets(factor: float) -> bool:
         event = (
-            candidate.scaled(factor).event(shape, relation).reaching(target.max_teachers_per_unit)
+            candidate.scaled(factor)
+            .event(shape, relation)
+            .for_group_size(target.max_teachers_per_unit)
         )
         return epsilon_of(
             event, count=target.num_queries, delta=target.delta

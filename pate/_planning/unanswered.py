@@ -8,7 +8,7 @@ from __future__ import annotations
 from pate._planning.gaps import gap_needed
 from pate._release.stating import StatedLabels
 from pate._settings import decode
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._formatting import format_epsilon, format_exact
 from pate.aggregators._base import Aggregator
 
 _LIKELY = 0.9
@@ -20,7 +20,7 @@ def describe_unanswered(released: StatedLabels) -> str | None:
         return None
     aggregator: Aggregator = decode(Aggregator, released.aggregator)
     cost = released.statement["this_release"][released.statement["neighboring_relation"]]
-    price = f"epsilon = {epsilon_text(cost['epsilon'])} at delta = {exact_text(cost['delta'])}"
+    price = f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
     gap = gap_needed(aggregator, released.shape, probability=_LIKELY)
     needed = "" if gap is None else f" {gap.meaning} with probability {_LIKELY:g}."
     return (

@@ -21,7 +21,7 @@ from pate._runs.released import Queries, ReleasedLabels, sealing_key
 from pate._validation import require
 from pate._votes import NoisyTotal, Votes
 from pate._votes.store import VoteStore
-from pate.accounting._history import Entry
+from pate.accounting._history import LedgerEntry
 
 
 def label(
@@ -151,6 +151,6 @@ class _Labels(Publication):
         # labels are recognised as this command's only by the number that it reserved
         self._run.begin(LABEL, self.inputs, release=release)
 
-    def settlement(self, entry: Entry) -> Settlement:
+    def settlement(self, entry: LedgerEntry) -> Settlement:
         self.released = ReleasedLabels.load(self._run.root)
         return settlement_of_labels(self._run, self._settings, self.released, entry.published or {})

@@ -21,7 +21,7 @@ from pate._json import read_json
 from pate._runs import replacing
 from pate._validation import require
 from pate.accounting._ledger import read_ledger
-from pate.accounting._log import Head
+from pate.accounting._log import LedgerHead
 from pate.mechanisms._noise import KEY_BITS
 
 _TOKEN_BYTES = 16
@@ -78,7 +78,7 @@ class PendingRelease:
         number = next((entry.release for entry in book.entries if entry.token == self.token), None)
         try:
             statement = read_json(statement_file.read_text(encoding="utf-8"))
-            head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
+            head = LedgerHead(statement["ledger"]["rows"], statement["ledger"]["digest"])
             return number is not None and number == statement["release"] and book.follows(head)
         except (OSError, ValueError, KeyError, TypeError):
             return False

@@ -22,7 +22,7 @@ from pate._release.transaction import Publication, Settlement, Terms, release
 from pate._runs.files import cell, code_version, digest, remove_drafts, write_text
 from pate._runs.locks import locked_output
 from pate._validation import require
-from pate.accounting._history import Entry
+from pate.accounting._history import LedgerEntry
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._statement import Statement
 from pate.mechanisms._base import TopKMechanism
@@ -182,7 +182,7 @@ class _TopK(Publication):
         else:
             self._text = json.dumps({"items": items, "ordered": ordered}, indent=2) + "\n"
 
-    def settlement(self, entry: Entry) -> Settlement:
+    def settlement(self, entry: LedgerEntry) -> Settlement:
         published = {
             **self._facts,
             "ledger": (entry.published or {}).get("ledger")

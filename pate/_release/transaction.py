@@ -19,9 +19,9 @@ from pate._progress import step_bar
 from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
 from pate._runs.files import naming_output, write_json, write_text
 from pate.accounting._budget import Budget, BudgetExceededError
-from pate.accounting._charges import Charge, Events, reaching, require_delta_beyond_tests
+from pate.accounting._charges import Charge, Events, for_group_size, require_delta_beyond_tests
 from pate.accounting._filters import affordable
-from pate.accounting._history import Book, Entry, History
+from pate.accounting._history import History, LedgerEntry, LedgerSnapshot
 from pate.accounting._ledger import Ledger, read_ledger, require_payable
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
@@ -105,7 +105,7 @@ class Publication(ABC):
         """Draw the noise of the release of that number."""
 
     @abstractmethod
-    def settlement(self, entry: Entry) -> Settlement:
+    def settlement(self, entry: LedgerEntry) -> Settlement:
         """Return what came of the release that the ledger holds as ``entry``."""
 
     def reveal(self) -> None:  # noqa: B027 (labels need none)
@@ -152,7 +152,9 @@ def state(publication: Publication, ledger: Ledger, release: int) -> Statement:
     head = ledger.settle(release, realised=settlement.realised, published=settlement.published)
     # a statement that is not made anew leaves out whatever others add meanwhile
     book = (
-        ledger.book() if publication.replaces_earlier else read_ledger(ledger.path, rows=head.rows)
+        ledger.snapshot()
+        if publication.replaces_earlier
+        else read_ledger(ledger.path, rows=head.rows)
     )
     statement = Statement.of(book, release)
     with naming_output(publication.file):
@@ -168,7 +170,7 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
     ledger, begun = terms.ledger, pending.file.is_file()
     pending.write()
     try:
-        book = ledger.book()
+        book = ledger.snapshot()
         if not any(entry.token == pending.token for entry in book.entries):
             charge = terms.events, terms.count
             _require_delta_left(
@@ -193,11 +195,13 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
 
 
 def _require_delta_left(
-    book: Book, charge: Charge, teachers: int, relation: NeighboringRelation, delta: float
+    book: LedgerSnapshot, charge: Charge, teachers: int, relation: NeighboringRelation, delta: float
 ) -> None:
     """Raise ``ValueError`` if the tests of all releases, and of one more, cost ``delta`` for the units they reach."""
     most = max(book.max_teachers_per_unit, teachers)
-    require_delta_beyond_tests([*book.charges(most), *reaching([charge], most)], relation, delta)
+    require_delta_beyond_tests(
+        [*book.charges(most), *for_group_size([charge], most)], relation, delta
+    )
 
 
 def require_payable_release(
@@ -221,7 +225,7 @@ def require_payable_release(
         budget: the limit that it asks for, or None.
         max_teachers_per_unit: how many teachers one unit may reach.
     """
-    book = read_ledger(path) if path.exists() else History().book()
+    book = read_ledger(path) if path.exists() else History().snapshot()
     try:
         _require_delta_left(book, charge, max_teachers_per_unit, relation, delta)
         require_payable(
@@ -232,7 +236,11 @@ def require_payable_release(
 
 
 def _with_its_ledger(
-    error: ValueError, path: Path, entries: Sequence[Entry], budget: Budget | None, charge: Charge
+    error: ValueError,
+    path: Path,
+    entries: Sequence[LedgerEntry],
+    budget: Budget | None,
+    charge: Charge,
 ) -> ValueError:
     """Return the error with its ledger and, if earlier releases use up the budget, the runs that made them."""
     earlier = sorted({entry.run for entry in entries})
@@ -242,7 +250,9 @@ def _with_its_ledger(
     alone = True
     if budget is not None:
         events, count = charge
-        once = events[budget.neighboring_relation].reaching(budget.max_teachers_per_unit).cost()
+        once = (
+            events[budget.neighboring_relation].for_group_size(budget.max_teachers_per_unit).cost()
+        )
         alone = affordable(budget, once) >= count
     ways = "ask for less, take other data" if alone else "ask for less"
     return ValueError(

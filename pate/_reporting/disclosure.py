@@ -22,7 +22,7 @@ from pate._reporting.sections import SUMMARY
 from pate._runs import DISCLOSURE
 from pate._runs.files import write_text
 from pate._validation import require
-from pate.accounting._figures import epsilon_text, exact_text, guess_text
+from pate.accounting._formatting import format_epsilon, format_exact, format_guess
 from pate.accounting._statement import Statement
 from pate.accounting._statement_words import (
     by_relation,
@@ -162,14 +162,14 @@ class _Answers:
             f" ({statement['num_queries']:,} samples were asked about)."
         )
         self.guarantee = [
-            f"epsilon = {epsilon_text(guarantee['epsilon'])} at delta = {exact_text(guarantee['delta'])} under"
+            f"epsilon = {format_epsilon(guarantee['epsilon'])} at delta = {format_exact(guarantee['delta'])} under"
             f" {name.upper()}, between data sets where {guarantee['neighbors']}."
             for name, guarantee in by_relation(statement, "guarantees")
         ]
         _, self.whose, unknown = ledger_words(statement)
         self.conditions = [*describe_conditions(statement), *([] if unknown is None else [unknown])]
         reach = ", ".join(
-            f"{epsilon_text(row[statement['neighboring_relation']])} for {row['teachers']}"
+            f"{format_epsilon(row[statement['neighboring_relation']])} for {row['teachers']}"
             for row in statement["reach"]
         )
         self.reach = f"What all releases reserved is, by how many teachers a {unit} reaches, an epsilon of {reach}."
@@ -189,7 +189,7 @@ class _Answers:
             self.statement["unit"],
             by_relation(self.statement, "guarantees")[0],
         )
-        most = guess_text(guarantee, Statement(self.statement).total_variation)
+        most = format_guess(guarantee, Statement(self.statement).total_variation)
         return (
             Answer(
                 "What is this, and what is it for?",
@@ -206,8 +206,8 @@ class _Answers:
                 f"Think of two data sets where {guarantee['neighbors']}. A coin decides which of them is used."
                 f" Somebody who knows both, and sees all releases of {self.whose}, says which it was: right at most"
                 f" {most} of the time, where guessing blindly is right 50% of the time."
-                f" (This is epsilon = {epsilon_text(guarantee['epsilon'])},"
-                f" delta = {exact_text(guarantee['delta'])}, {name.upper()}.) {' '.join(self.conditions)}",
+                f" (This is epsilon = {format_epsilon(guarantee['epsilon'])},"
+                f" delta = {format_exact(guarantee['delta'])}, {name.upper()}.) {' '.join(self.conditions)}",
             ),
             Answer(
                 "What is not protected?",

@@ -21,7 +21,7 @@ from pate._runs.released import ReleasedLabels
 from pate._typing import IntArray, StrArray
 from pate._validation import require
 from pate._votes import rows_of
-from pate.accounting._history import Book
+from pate.accounting._history import LedgerSnapshot
 from pate.accounting._ledger import read_ledger
 from pate.accounting._statement import Statement
 from pate.data._records import Features, Role
@@ -44,7 +44,7 @@ class Released:
     labels: ReleasedLabels
     statement: Statement
     today: Statement
-    book: Book | None
+    book: LedgerSnapshot | None
     features: Features | None
 
 

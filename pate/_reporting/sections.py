@@ -27,8 +27,8 @@ from pate._reporting.samples import data_uri, gallery
 from pate._runs import Json
 from pate._runs.released import ReleasedLabels
 from pate.accounting._base import event_from_dict
-from pate.accounting._charges import Charge, account, reaching
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._charges import Charge, account, for_group_size
+from pate.accounting._formatting import format_epsilon, format_exact
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement_words import (
     FIXED_BEFOREHAND,
@@ -100,8 +100,8 @@ def _statement(released: Released) -> Section:
         blocks.append(Text(today.text.partition("\n")[0], "warning"))
     figures = [
         Figure(
-            f"ε = {epsilon_text(guarantee['epsilon'])}",
-            f"at δ = {exact_text(guarantee['delta'])} under {name.upper()}",
+            f"ε = {format_epsilon(guarantee['epsilon'])}",
+            f"at δ = {format_exact(guarantee['delta'])} under {name.upper()}",
             f"Neighbors are data sets where {guarantee['neighbors']}.",
         )
         for name, guarantee in by_relation(today.content, "guarantees")
@@ -109,8 +109,8 @@ def _statement(released: Released) -> Section:
     if "world" in today.content:
         figures += [
             Figure(
-                f"ε = {epsilon_text(figure['epsilon'])}",
-                f"to the world, at δ = {exact_text(figure['delta'])} under {name.upper()}",
+                f"ε = {format_epsilon(figure['epsilon'])}",
+                f"to the world, at δ = {format_exact(figure['delta'])} under {name.upper()}",
                 "If all who took part drew their noise and tell nobody; the figures before hold against them.",
             )
             for name, figure in by_relation(today.content, "world")
@@ -147,7 +147,7 @@ def _ledger(released: Released) -> Section:
         )
     relation = NeighboringRelation(today["neighboring_relation"])
     delta = today["costs"][relation.value]["delta"]
-    reserved = reaching([_charge(release) for release in today["releases"]], teachers)
+    reserved = for_group_size([_charge(release) for release in today["releases"]], teachers)
     rows = []
     for release, charge in zip(today["releases"], reserved, strict=True):
         when = str(release["at"]).replace("T", " ").replace("+00:00", " UTC")
@@ -191,7 +191,7 @@ def _charge(release: Mapping[str, Any]) -> Charge:
 
 
 def _epsilon(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
-    return epsilon_text(account(charges, relation).get_epsilon(delta=delta))
+    return format_epsilon(account(charges, relation).get_epsilon(delta=delta))
 
 
 def _state(release: Mapping[str, Any]) -> str:

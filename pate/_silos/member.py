@@ -26,7 +26,7 @@ from pate._votes import rows_of
 from pate._votes.named import read_votes
 from pate.accounting._budget import Budget
 from pate.accounting._charges import Charge, account, to_world
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._formatting import format_epsilon, format_exact
 from pate.accounting._ledger import Ledger, read_ledger, require_payable
 from pate.accounting._place import one_ledger
 from pate.accounting._relation import NeighboringRelation
@@ -165,7 +165,7 @@ class Member:
         terms, budget = self.exchange.invitation, self.consent.budget
         delta = terms.delta if budget is None else budget.delta
         parties, world = (
-            epsilon_text(account(charges, _RELATION).get_epsilon(delta=delta))
+            format_epsilon(account(charges, _RELATION).get_epsilon(delta=delta))
             for charges in ([self._charge], to_world([self._charge]))
         )
         known = (
@@ -175,7 +175,7 @@ class Member:
         )
         return (
             f"taking part costs epsilon = {parties} against the other silos, {known} what it drew, and {world} against"
-            f" the world, at delta = {exact_text(delta)} under {_RELATION.value.upper()}"
+            f" the world, at delta = {format_exact(delta)} under {_RELATION.value.upper()}"
         )
 
     @cached_property

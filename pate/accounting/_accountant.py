@@ -99,7 +99,7 @@ class RDPAccountant:
             )
         added = total_cost(members, times, self.orders)
         if times.any():
-            self._cost = self._cost.plus(added)
+            self._cost = self._cost + added
             self._batches.append((members, times))
         return self
 

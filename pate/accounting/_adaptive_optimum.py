@@ -54,18 +54,18 @@ from pate.accounting._events import (
 
 # Bounds on the relative errors of a corner, of half a round (a dozen roundings) and of reading off
 # the result; on the error, in cells of the grid, of the position of a loss; and on what underflow
-# and probabilities beyond _REACH lose.
-_CORNER_ERROR = 1e-12
-_STEP_ERROR = 1e-13
-_READING_ERROR = 1e-12
-_CELL_ERROR = 1e-9
-_LOST = 1e-100
+# and probabilities beyond _MAX_QUANTILE lose.
+_CORNER_SLACK = 1e-12
+_ROUND_SLACK = 1e-13
+_INTERPOLATION_SLACK = 1e-12
+_POSITION_SLACK = 1e-9
+_UNDERFLOW_SLACK = 1e-100
 # Phi(-25) = 3e-138: a pair with an outcome rarer than this gains less than (1 + gamma) times as
 # much over V(gamma)
-_REACH = 25.0
+_MAX_QUANTILE = 25.0
 # Of rounds that are all equal, so many are computed within half a second; more hardly gain by it.
-_CHOICES = 128
-_PURE = 10_000
+_MAX_EQUAL_CHOICES = 128
+_MAX_EQUAL_PURE = 10_000
 _BINOMIAL_ERROR = 1e-9  # on the relative error of a sum of binomial probabilities
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -95,7 +95,7 @@ class Profile(NamedTuple):
         # on the chord to the node before
         share = (delta - self.delta[j]) / (self.delta[j - 1] - self.delta[j])
         inside = self.epsilon[j] + np.log1p(share * np.expm1(self.epsilon[j - 1] - self.epsilon[j]))
-        return float(inside * (1 + _READING_ERROR))
+        return float(inside * (1 + _INTERPOLATION_SLACK))
 
     def delta_at(self, epsilon: float) -> float:
         """Return the delta proven at ``epsilon >= 0``."""
@@ -106,7 +106,8 @@ class Profile(NamedTuple):
             self.epsilon[j - 1] - self.epsilon[j]
         )
         return float(
-            (self.delta[j] + share * (self.delta[j - 1] - self.delta[j])) * (1 + _READING_ERROR)
+            (self.delta[j] + share * (self.delta[j - 1] - self.delta[j]))
+            * (1 + _INTERPOLATION_SLACK)
         )
 
 
@@ -151,7 +152,7 @@ def adaptive_profile(
     nodes = np.arange(np.floor(low / step), np.ceil(high / step) + 1)
     # the recursion runs backwards in time
     stencils = [_stencils(pairs, step) for pairs in reversed(rounds)]
-    value = _monotone(np.maximum(0.0, -np.expm1(nodes * step)) * (1 + _STEP_ERROR))
+    value = _monotone(np.maximum(0.0, -np.expm1(nodes * step)) * (1 + _ROUND_SLACK))
     for _ in range(count):
         for taps, weights in stencils:
             value = _backward(value, taps, weights)
@@ -170,9 +171,9 @@ def equal_rounds(events: Iterable[tuple[Event, int]]) -> tuple[int, Profile] | N
             if isinstance(leaf, FailureEvent) or count == 0:
                 continue
             most = (
-                _CHOICES
+                _MAX_EQUAL_CHOICES
                 if isinstance(leaf, BoundedRangeEvent)
-                else _PURE
+                else _MAX_EQUAL_PURE
                 if isinstance(leaf, PureDPEvent)
                 else 0
             )
@@ -213,7 +214,7 @@ def pure_profile(epsilon: float, count: int) -> Profile:
     log_law += against * epsilon - count * np.logaddexp(0, epsilon)
     ends = np.append(losses[1:], 0.0)
     rises = np.logaddexp.accumulate(log_law) + losses + np.log(-np.expm1(ends - losses))
-    delta = np.exp(np.logaddexp.accumulate(rises)) * (1 + _BINOMIAL_ERROR) + _LOST
+    delta = np.exp(np.logaddexp.accumulate(rises)) * (1 + _BINOMIAL_ERROR) + _UNDERFLOW_SLACK
     return Profile(np.append(losses, 0.0)[::-1], np.minimum(1.0, np.append(0.0, delta))[::-1])
 
 
@@ -248,7 +249,7 @@ def gaussian_bit_pairs(mu: float, reach: float, *, spacing: float = 0.1) -> Pair
     require_positive(mu=mu, reach=reach, spacing=spacing)
     require(mu <= 8, "mu <= 8", mu=mu)
     require(spacing <= 0.5, "spacing <= 0.5", spacing=spacing)
-    end = min(reach, _REACH) + mu
+    end = min(reach, _MAX_QUANTILE) + mu
     centers = np.linspace(-end, 0.0, int(np.ceil(end / spacing)) + 1)
     p, q, slope = ndtr(centers + mu / 2), ndtr(centers - mu / 2), np.exp(-mu * centers)
     # two tangents meet at q + (dp - s' dq) / (s - s'); as an integral of positive terms this keeps
@@ -284,7 +285,7 @@ def _pairs_of(event: Event) -> Sequence[Pairs]:
 
 def _moved_outwards(p: FloatArray, q: FloatArray) -> Pairs:
     # up and to the left: the triangle with (0, 0) and (1, 1) then covers the corner
-    return Pairs(p * (1 + _CORNER_ERROR), q * (1 - _CORNER_ERROR))
+    return Pairs(p * (1 + _CORNER_SLACK), q * (1 - _CORNER_SLACK))
 
 
 def _stencils(pairs: Pairs, step: float) -> tuple[IntArray, FloatArray]:
@@ -294,7 +295,7 @@ def _stencils(pairs: Pairs, step: float) -> tuple[IntArray, FloatArray]:
     mass = np.concatenate([np.stack([p, 1 - p], 1), np.stack([q, 1 - q], 1)])
     loss = np.concatenate([np.stack([yes, no], 1), np.stack([-yes, -no], 1)])
     # a little too far down, where V is larger
-    place = -loss / step - _CELL_ERROR
+    place = -loss / step - _POSITION_SLACK
     cell = np.floor(place)
     lower = _chord(place - cell, step)
     taps = np.stack([cell, cell + 1], 2).reshape(-1, 4).astype(np.int64)
@@ -322,7 +323,7 @@ def _backward(value: FloatArray, taps: IntArray, weights: FloatArray) -> FloatAr
             np.multiply(padded[start : start + value.size], share, out=term)
             np.add(total, term, out=total)
         np.maximum(best, total, out=best)
-    return _monotone(np.minimum(1.0, best * (1 + _STEP_ERROR) + _LOST))
+    return _monotone(np.minimum(1.0, best * (1 + _ROUND_SLACK) + _UNDERFLOW_SLACK))
 
 
 def _monotone(value: FloatArray) -> FloatArray:

@@ -101,19 +101,19 @@ class Event(ABC):
             often[event] = often.get(event, 0.0) + weight
         total = Cost.nothing(orders)
         for event, weight in often.items():
-            total = total.plus(event.cost(orders).times(weight))
+            total = total + event.cost(orders) * weight
         return total
 
-    def reaching(self, teachers: int) -> Event:
+    def for_group_size(self, teachers: int) -> Event:
         """Return the event of the same release for a unit that reaches ``teachers`` teachers, where one reaches one.
 
         Every window and sensitivity is that many times as wide. Epsilons are never multiplied or
         added up for it.
         """
         require_count(1, teachers=teachers)
-        return self if teachers == 1 else self._reaching(teachers)
+        return self if teachers == 1 else self._for_group_size(teachers)
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         """Return the event for two teachers or more; a kind that knows its windows overrides what holds for any."""
         return GroupEvent(
             event=self, teachers=teachers, neighboring_relation=self.neighboring_relation
@@ -159,7 +159,7 @@ class GroupEvent(Event):
         mu_squared = once.mu_squared * self.teachers**2 if once.log_survival == 0 else np.inf
         return Cost(orders * (mu_squared / 2), 0.0, mu_squared)
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         return replace(self, teachers=self.teachers * teachers)
 
 
@@ -191,9 +191,9 @@ class CompositeEvent(Event):
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         return total_cost((self,), 1, orders)
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         wider = (
-            RepeatedEvent(event=event.reaching(teachers), count=count)
+            RepeatedEvent(event=event.for_group_size(teachers), count=count)
             for event, count in self.parts()
         )
         return ComposedEvent(events=tuple(wider))
@@ -278,9 +278,11 @@ class PartiesEvent(CompositeEvent):
     def parts(self) -> Iterable[tuple[Event, int]]:
         return ((self.parties, 1),)
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         return replace(
-            self, parties=self.parties.reaching(teachers), world=self.world.reaching(teachers)
+            self,
+            parties=self.parties.for_group_size(teachers),
+            world=self.world.for_group_size(teachers),
         )
 
     def to_world(self) -> Event:
@@ -329,7 +331,7 @@ def total_cost(
         chosen &= weights > 0
         if chosen.any():
             part = [event for event, yes in zip(events, chosen, strict=True) if yes]
-            total = total.plus(kind.total(part, weights[chosen], orders))
+            total = total + kind.total(part, weights[chosen], orders)
     return total
 
 

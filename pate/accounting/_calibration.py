@@ -90,7 +90,7 @@ def calibrate_scale(
 
     @cache  # ends of the bracket are asked for again
     def epsilon(log_scale: float) -> float:
-        event = event_of(math.exp(log_scale)).reaching(target.max_teachers_per_unit)
+        event = event_of(math.exp(log_scale)).for_group_size(target.max_teachers_per_unit)
         return epsilon_of(event, count=target.num_queries, delta=target.delta, orders=orders)
 
     def holds(log_scale: float) -> bool:

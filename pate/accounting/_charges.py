@@ -45,7 +45,7 @@ def cost_of_charges(
     )
 
 
-def reaching(charges: Sequence[Charge], teachers: int) -> list[Charge]:
+def for_group_size(charges: Sequence[Charge], teachers: int) -> list[Charge]:
     """Return ``charges`` as they are for a unit that reaches ``teachers`` teachers."""
     if teachers == 1:
         return list(charges)
@@ -53,7 +53,9 @@ def reaching(charges: Sequence[Charge], teachers: int) -> list[Charge]:
     wider: dict[int, Events] = {}
     for events, _ in charges:
         if id(events) not in wider:
-            wider[id(events)] = {name: event.reaching(teachers) for name, event in events.items()}
+            wider[id(events)] = {
+                name: event.for_group_size(teachers) for name, event in events.items()
+            }
     return [(wider[id(events)], count) for events, count in charges]
 
 

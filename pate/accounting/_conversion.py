@@ -13,7 +13,7 @@ from pate._typing import FloatArray
 from pate._validation import require_in_open_unit_interval
 from pate.accounting._cost import Cost
 from pate.accounting._gaussian import gaussian_epsilon, gaussian_log_delta
-from pate.accounting._smoothing import WIDTHS, lost_delta, smoothed_mu_squared
+from pate.accounting._many_bits import WIDTHS, lost_delta, many_bits_mu_squared
 
 Conversion = Literal["tightest", "optimal", "classic", "exact"]
 
@@ -74,7 +74,7 @@ def gaussians(cost: Cost) -> Iterator[tuple[float, float, float | None]]:
     if cost.mu_squared < math.inf:
         yield cost.mu_squared, 0.0, None
     if cost.rounds:
-        totals = smoothed_mu_squared(cost.among_many)
+        totals = many_bits_mu_squared(cost.narrow_weights)
         best = int(np.argmin(totals))
         if totals[best] < math.inf:
             mu_squared = float(totals[best])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate._typing import FloatArray
-from pate.accounting._smoothing import WIDTHS
+from pate.accounting._many_bits import WIDTHS
 
 
 class _Orders(np.ndarray[Any, Any]):
@@ -51,18 +51,18 @@ class Cost(NamedTuple):
         """Return the zero cost of no release on ``orders`` ``[K]``."""
         return cls(np.zeros(orders.shape), 0.0, 0.0)
 
-    def plus(self, other: Cost) -> Cost:
+    def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
         """Return the cost of both together."""
         plain = self.weights is None and other.weights is None
         return Cost(
             self.rdp + other.rdp,
             self.log_survival + other.log_survival,
             self.mu_squared + other.mu_squared,
-            None if plain else self.among_many + other.among_many,
+            None if plain else self.narrow_weights + other.narrow_weights,
             self.rounds + other.rounds,
         )
 
-    def times(self, count: float) -> Cost:
+    def __mul__(self, count: float) -> Cost:  # type: ignore[override]
         """Return the cost of ``count`` such releases."""
         if count == 0:
             return Cost(np.zeros(self.rdp.shape), 0.0, 0.0)
@@ -76,7 +76,7 @@ class Cost(NamedTuple):
         )
 
     @property
-    def among_many(self) -> FloatArray:
+    def narrow_weights(self) -> FloatArray:
         """`weights`, ``[W]``, also where they are `mu_squared`."""
         return np.full(WIDTHS.shape, self.mu_squared) if self.weights is None else self.weights
 

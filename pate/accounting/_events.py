@@ -41,7 +41,7 @@ from pate.accounting._curves import (
     pure_dp_rdp,
     renyi_curve_rdp,
 )
-from pate.accounting._smoothing import CHOICE, TEST, WIDTHS, Bits, weigh
+from pate.accounting._many_bits import CHOICE, TEST, WIDTHS, Bits, bit_weights
 from pate.accounting._stability_curve import stability_test_rdp
 from pate.accounting._threshold_curve import threshold_bit_rdp
 
@@ -94,7 +94,7 @@ class CurveEvent(Event):
             rdp += (repeats[rows, None] * cls.rdp(orders, *columns)).sum(axis=0)
             if bits is not None:
                 kind, scale = bits
-                weight, lighter = weigh(kind, scale[rows], mu_squared[rows])
+                weight, lighter = bit_weights(kind, scale[rows], mu_squared[rows])
                 weights = weights + repeats[rows] @ weight
                 rounds += float(repeats[rows] @ lighter)
         return Cost(
@@ -120,7 +120,7 @@ class GaussianEvent(CurveEvent):
             )
             return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
@@ -141,7 +141,7 @@ class GaussianThresholdEvent(CurveEvent):
     def _bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
         return TEST, 1 / noise_multiplier
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
@@ -162,7 +162,7 @@ class BoundedRangeEvent(CurveEvent):
     def _bits(eta: FloatArray) -> tuple[Bits, FloatArray]:
         return CHOICE, eta
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         return replace(self, eta=self.eta * teachers)
 
 
@@ -189,7 +189,7 @@ class RootPeelingEvent(CurveEvent):
     def mu_squared(eta: FloatArray, count: FloatArray) -> FloatArray:
         return count * bounded_range_mu_squared(eta)
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         return replace(self, eta=self.eta * teachers)
 
 
@@ -206,7 +206,7 @@ class PureDPEvent(CurveEvent):
     def _bits(epsilon: FloatArray) -> tuple[Bits, FloatArray]:
         return CHOICE, 2 * epsilon
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         return replace(self, epsilon=self.epsilon * teachers)
 
 
@@ -228,7 +228,7 @@ class GaussianNoisyMaxEvent(CurveEvent):
         require_count(1, num_candidates=self.num_candidates)
         super().__post_init__()
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
@@ -240,7 +240,7 @@ class StabilityTestEvent(Event):
     delta_test)``, for a gap of ``q`` votes. ``shift`` is the one that the mechanism was run with.
     ``neighboring_relation`` is the relation under which the cost is stated: under it the gap moves
     by at most ``window`` votes, and the released set may differ between neighbors only while the
-    gap is at most ``window``. Unless given, ``window`` is `NeighboringRelation.count_window`, which
+    gap is at most ``window``. Unless given, ``window`` is `NeighboringRelation.score_range`, which
     may differ from ``shift``. Gaps are multiples of 1/2; the narrower gap of two neighbors is at
     most ``num_teachers`` votes.
     """
@@ -262,13 +262,13 @@ class StabilityTestEvent(Event):
     @property
     def gap_window(self) -> int:
         """The largest change of the gap between neighbors, in votes."""
-        return self.neighboring_relation.count_window if self.window is None else self.window
+        return self.neighboring_relation.score_range if self.window is None else self.window
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the cost on ``orders`` ``[K]``; cached, because the curve is slow to compute."""
         return _stability_cost(self, orders.tobytes())
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         # the widest gap that is not stable passes with the probability that becomes delta0
         return replace(self, window=self.gap_window * teachers)
 
@@ -295,7 +295,7 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
     # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by
     # `window`
     mu_squared = gaussian_mu_squared([event.sigma / window])
-    (weights,), (lighter,) = weigh(TEST, np.array([window / event.sigma]), mu_squared)
+    (weights,), (lighter,) = bit_weights(TEST, np.array([window / event.sigma]), mu_squared)
     with np.errstate(divide="ignore"):  # a test that every gap passes costs all of delta
         log_survival = float(np.log1p(-np.exp(log_delta0)))
     return Cost(rdp, log_survival, float(mu_squared[0]), weights, float(lighter))
@@ -332,11 +332,11 @@ class FailureEvent(Event):
         """Return ``delta`` and a curve of zeros on ``orders`` ``[K]``."""
         return Cost(np.zeros(orders.shape), float(np.log1p(-self.delta)), 0.0)
 
-    def _reaching(self, teachers: int) -> Event:
+    def _for_group_size(self, teachers: int) -> Event:
         if self.tail == "constant":
             return self
         if self.step is None:
-            return super()._reaching(teachers)
+            return super()._for_group_size(teachers)
         nearer = (teachers - 1) * self.step
         if self.tail == "exponential":
             log_delta = math.log(self.delta) + nearer

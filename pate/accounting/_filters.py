@@ -17,9 +17,9 @@ from pate.accounting._bisection import largest_count_where
 from pate.accounting._budget import Budget, BudgetExceededError, FilterName
 from pate.accounting._conversion import conversion_overhead
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._formatting import format_epsilon, format_exact
 from pate.accounting._gaussian import gaussian_epsilon, largest_mu
-from pate.accounting._smoothing import WIDTHS, largest_weights, lost_delta, smoothed_mu_squared
+from pate.accounting._many_bits import WIDTHS, largest_weights, lost_delta, many_bits_mu_squared
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
 _BEFORE: tuple[FilterName, ...] = (
@@ -242,10 +242,10 @@ class MixedFilter(PrivacyFilter):
         )
 
     def _mu_squared(self, weights: float) -> float:
-        return float(smoothed_mu_squared(np.array([weights]), np.array([self.width]))[0])
+        return float(many_bits_mu_squared(np.array([weights]), np.array([self.width]))[0])
 
     def _weights(self, cost: Cost) -> float:
-        return float(cost.among_many[np.searchsorted(WIDTHS, self.width)])
+        return float(cost.narrow_weights[np.searchsorted(WIDTHS, self.width)])
 
 
 def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
@@ -290,7 +290,7 @@ def make_filter(
         name: count for name, count in _affordable_counts(budget, first).items() if name in kinds
     }
     name = max(reach, key=lambda kind: reach[kind])
-    last = first.times(max(1, reach[name]))  # a filter that admits no query can at least say so
+    last = first * max(1, reach[name])  # a filter that admits no query can at least say so
     if name == "mixed":
         return _mixed_filter(budget, last)
     max_delta0 = _delta_for_failures(budget, last)
@@ -353,7 +353,7 @@ def refuse(
         beyond = " and of the mixed filter's theorem" if isinstance(bounds, MixedFilter) else ""
         raise BudgetExceededError(
             f"Expected delta0 <= {bounds.max_delta0:.3g} {when} (max_delta0, the part of the budget's delta ="
-            f" {exact_text(budget.delta)} that is set aside for failures of tests{beyond}),"
+            f" {format_exact(budget.delta)} that is set aside for failures of tests{beyond}),"
             f" got delta0={bounds.failures(total):.3g}{remainder}"
         )
     aside = (
@@ -362,21 +362,20 @@ def refuse(
         else ""
     )
     raise BudgetExceededError(
-        f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
+        f"Expected epsilon <= {format_exact(budget.max_epsilon)} at delta = {format_exact(budget.delta)} under"
         f" {budget.neighboring_relation.value} {when},"
-        f" got epsilon={epsilon_text(bounds.epsilon(budget, total), 4)}{aside}{remainder}"
+        f" got epsilon={format_epsilon(bounds.epsilon(budget, total), 4)}{aside}{remainder}"
     )
 
 
 def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: int) -> str:
     """Say what of the bounds is left after ``spent``, and what it would pay for in place of ``count`` such queries."""
-    number = largest_count_where(lambda n: bounds.admits(spent.plus(query.times(n))))
+    number = largest_count_where(lambda n: bounds.admits(spent + query * n))
     fits = f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
     spare = (
-        bounds.max_delta0
-        - bounds.failures(spent.plus(query._replace(log_survival=0.0).times(count)))
+        bounds.max_delta0 - bounds.failures(spent + query._replace(log_survival=0.0) * count)
     ) / count
-    if spare <= 0 or bounds.admits_failures(spent.plus(query.times(count))):
+    if spare <= 0 or bounds.admits_failures(spent + query * count):
         return fits
     rarer = float(Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(spare))
     return f"{fits}, and {count} with tests that fail with probability {rarer} at most, if the rest suffices"
@@ -388,7 +387,7 @@ def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
     require(costs, "a query that costs something", cost=0.0)
 
     def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
-        return largest_count_where(lambda n: keeps(budget, query.times(n)))
+        return largest_count_where(lambda n: keeps(budget, query * n))
 
     return {name: reach(keeps) for name, keeps in _KEEPS.items() if budget.filter in (None, name)}
 
@@ -410,13 +409,15 @@ def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
     _require_delta_left(budget, aside)
     mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
     most = largest_weights(mu_squared)
-    best = int(np.argmin(np.where(_NARROW * mu_squared <= WIDTHS, cost.among_many / most, np.inf)))
+    best = int(
+        np.argmin(np.where(_NARROW * mu_squared <= WIDTHS, cost.narrow_weights / most, np.inf))
+    )
     return MixedFilter(max_weights=float(most[best]), width=float(WIDTHS[best]), max_delta0=aside)
 
 
 def _require_delta_left(budget: Budget, max_delta0: float) -> None:
     if max_delta0 >= budget.delta:
-        most = f"delta0 < {exact_text(budget.delta)}, the delta of the budget, after one query"
+        most = f"delta0 < {format_exact(budget.delta)}, the delta of the budget, after one query"
         raise BudgetExceededError(f"Expected {most}, got delta0={max_delta0:.3g}")
 
 

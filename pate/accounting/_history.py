@@ -20,11 +20,11 @@ from pate.accounting._charges import (
     Charge,
     Events,
     cost_of_charges,
+    for_group_size,
     name_of,
     parse_events,
     plain_charges,
     plain_events,
-    reaching,
     require_charged_count,
 )
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
@@ -35,7 +35,7 @@ from pate.accounting._filters import (
     make_filter,
     refuse,
 )
-from pate.accounting._log import Head
+from pate.accounting._log import LedgerHead
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._totals import Totals, as_cost
 
@@ -48,7 +48,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=distinct_keys)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One release: ``count`` queries, each at the cost of ``events`` under the two relations."""
 
     release: int
@@ -82,7 +82,7 @@ class Entry:
         return plain | {"events": plain_events(self.events), "realised": realised}
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Entry:
+    def from_dict(cls, content: Mapping[str, Any]) -> LedgerEntry:
         """Return the release that `to_dict` described.
 
         Raises ``ValueError`` on other keys or types.
@@ -103,10 +103,10 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Book:
+class LedgerSnapshot:
     """The content of a ledger: its releases, and its budget and filter if a budget was declared."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
     budget: Budget | None = None
     filter: PrivacyFilter | None = None
     home: Path | None = None
@@ -117,11 +117,11 @@ class Book:
     """The digest of each row. A release has one or two rows; a budget and each home have one."""
 
     @property
-    def head(self) -> Head:
+    def head(self) -> LedgerHead:
         """How many rows the ledger had, and the digest of the last one."""
-        return Head(len(self.digests), self.digests[-1] if self.digests else "")
+        return LedgerHead(len(self.digests), self.digests[-1] if self.digests else "")
 
-    def follows(self, head: Head) -> bool:
+    def follows(self, head: LedgerHead) -> bool:
         """Whether the ledger once ended at ``head``: it is that ledger, possibly with more rows."""
         rows, digest = head
         return rows == 0 or (0 < rows <= len(self.digests) and self.digests[rows - 1] == digest)
@@ -144,12 +144,12 @@ class Book:
         `max_teachers_per_unit`.
         """
         charges = [(entry.events, entry.count) for entry in self.entries]
-        return reaching(charges, self.max_teachers_per_unit if teachers is None else teachers)
+        return for_group_size(charges, self.max_teachers_per_unit if teachers is None else teachers)
 
     def charges(self, teachers: int | None = None) -> list[Charge]:
         """Return what all releases cost, oldest first, for a unit as in `reserved`."""
         charges = [charge for entry in self.entries for charge in entry.charges]
-        return reaching(charges, self.max_teachers_per_unit if teachers is None else teachers)
+        return for_group_size(charges, self.max_teachers_per_unit if teachers is None else teachers)
 
     def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the sum of all releases under ``relation`` on ``orders``, for units as the budget has them."""
@@ -161,7 +161,7 @@ class History:
     """The state of a ledger, built up from its rows one after another: releases, budget and running sums."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
         self.budget: Budget | None = None
         self.filter: PrivacyFilter | None = None
         self.home: Path | None = None
@@ -172,30 +172,30 @@ class History:
         self._totals = Totals(DEFAULT_ORDERS)
 
     @property
-    def head(self) -> Head:
+    def head(self) -> LedgerHead:
         """Where the ledger ends: its number of rows and the digest of the last one."""
-        return Head(len(self._digests), self._digests[-1] if self._digests else "")
+        return LedgerHead(len(self._digests), self._digests[-1] if self._digests else "")
 
-    def book(self) -> Book:
+    def snapshot(self) -> LedgerSnapshot:
         """Return an immutable copy of what the rows say."""
         digests = tuple(self._digests)
-        return Book(
+        return LedgerSnapshot(
             tuple(self.entries), self.budget, self.filter, self.home, self.declared_after, digests
         )
 
-    def entry(self, release: int, where: object) -> Entry:
+    def entry(self, release: int, where: object) -> LedgerEntry:
         """Return one release by its number, from 1 on; ``where`` names the ledger in the error if there is none."""
         number = isinstance(release, int | np.integer) and not isinstance(release, bool)
         listed = number and 1 <= release <= len(self.entries)
         require(listed, f"a release among the {len(self.entries)} of {where}", release=release)
         return self.entries[release - 1]
 
-    def settled_at(self, release: int) -> Head:
+    def settled_at(self, release: int) -> LedgerHead:
         """Return where the ledger ended when ``release``, which is settled, was settled."""
         row = self._settled_by[release]
-        return Head(row, self._digests[row - 1])
+        return LedgerHead(row, self._digests[row - 1])
 
-    def with_token(self, token: str | None) -> Entry | None:
+    def with_token(self, token: str | None) -> LedgerEntry | None:
         """Return the release that was reserved with ``token``; None without a token, or if no release has it."""
         return (
             None
@@ -290,7 +290,7 @@ class History:
         fields["max_teachers_per_unit"] = self._require_covered_by_budget(
             body.get("max_teachers_per_unit", 1)
         )
-        entry = Entry(
+        entry = LedgerEntry(
             release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields
         )
         self.entries.append(entry)
@@ -393,7 +393,7 @@ class History:
                 f"max_teachers_per_unit <= {reach}, as the budget has",
                 max_teachers_per_unit=teachers,
             )
-            once = first[relation].reaching(reach).cost()
+            once = first[relation].for_group_size(reach).cost()
             known = bool(np.isfinite(once.rdp).any()) or math.isfinite(once.mu_squared)
             require(
                 known,
@@ -420,7 +420,7 @@ class History:
             total = restrict_to_filter(as_cost(totals.values_after(name, count), relation), bounds)
             if not bounds.admits(total):
                 spent = restrict_to_filter(as_cost(totals.values(), relation), bounds)
-                query = events[relation].reaching(totals.teachers).cost(bounds.orders)
+                query = events[relation].for_group_size(totals.teachers).cost(bounds.orders)
                 remainder = describe_remainder(bounds, spent, query, count)
                 refuse(current, bounds, total, remainder=remainder)
         stated_delta = current.delta if delta is None and current is not None else delta
@@ -452,17 +452,17 @@ def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
 
 
 def _settled(
-    entry: Entry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None
-) -> Entry:
+    entry: LedgerEntry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None
+) -> LedgerEntry:
     settled = object.__new__(
-        Entry
+        LedgerEntry
     )  # `replace` takes five times as long, and a ledger has a hundred thousand
     vars(settled).update(vars(entry), settled=True, realised=charges, published=published)
     vars(settled).update(max_teachers_per_unit=_reach(entry, published))
     return settled
 
 
-def _reach(entry: Entry, published: Mapping[str, Any] | None) -> int:
+def _reach(entry: LedgerEntry, published: Mapping[str, Any] | None) -> int:
     """Return for how many teachers a release is stated: of ledgers of version 1, what was published says so first."""
     stated = 1 if published is None else published.get("max_teachers_per_unit", 1)
     require_count(1, max_teachers_per_unit=stated)

@@ -29,8 +29,8 @@ from pate.accounting._charges import (
     require_charged_count,
     require_events,
 )
-from pate.accounting._history import Book, Entry, History
-from pate.accounting._log import Head
+from pate.accounting._history import History, LedgerEntry, LedgerSnapshot
+from pate.accounting._log import LedgerHead
 
 
 class Ledger:
@@ -74,17 +74,17 @@ class Ledger:
                 self._append(connection, {"kind": "home", "at": _now(), "path": str(home)})
 
     @property
-    def head(self) -> Head:
+    def head(self) -> LedgerHead:
         """The number of rows, and the digest of the last one."""
         with self._reading() as history:
             return history.head
 
-    def book(self) -> Book:
+    def snapshot(self) -> LedgerSnapshot:
         """Return the content of the ledger."""
         with self._reading() as history:
-            return history.book()
+            return history.snapshot()
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[LedgerEntry, ...]:
         """Return all releases, oldest first."""
         with self._reading() as history:
             return tuple(history.entries)
@@ -171,7 +171,7 @@ class Ledger:
         *,
         realised: Sequence[Charge] | None = None,
         published: Mapping[str, Any] | None = None,
-    ) -> Head:
+    ) -> LedgerHead:
         """Record that a reserved release was published. Repeating a settlement changes nothing.
 
         Where only the description of what was published has changed, the new one is recorded.
@@ -263,7 +263,7 @@ class Ledger:
                 raise
 
     @staticmethod
-    def _require_same_file(entry: Entry, published: Mapping[str, Any]) -> None:
+    def _require_same_file(entry: LedgerEntry, published: Mapping[str, Any]) -> None:
         settled, digest = (entry.published or {}).get("sha256"), published.get("sha256")
         require(
             settled in (None, digest),
@@ -277,8 +277,8 @@ class Ledger:
             return
         with log.opened(last, writable=False) as other:
             # another ledger may have taken the place of one that was moved away
-            first = next((digest for _, digest in log.rows_after(other, Head(), last)), None)
-        copied = first is not None and self._history.book().follows(Head(1, first))
+            first = next((digest for _, digest in log.rows_after(other, LedgerHead(), last)), None)
+        copied = first is not None and self._history.snapshot().follows(LedgerHead(1, first))
         requirement = f"one ledger for the same private data; --ledger={last} names the original"
         require(not copied, requirement, copy=str(self.path))
 
@@ -294,12 +294,12 @@ class Ledger:
         log.append(connection, head, text)
 
 
-def read_ledger(path: Path, *, rows: int | None = None) -> Book:
+def read_ledger(path: Path, *, rows: int | None = None) -> LedgerSnapshot:
     """Return the content of the ledger at ``path``, opened read-only: of its first ``rows`` alone if they are given.
 
     Raises ``ValueError`` like `Ledger`.
     """
-    return _read_history(Path(path), rows=rows).book()
+    return _read_history(Path(path), rows=rows).snapshot()
 
 
 def require_payable(

@@ -36,7 +36,7 @@ _SCHEMA = (
 _ROWS = 4096  # read at once: nobody can write during a read
 
 
-class Head(NamedTuple):
+class LedgerHead(NamedTuple):
     """The end of a log: its number of rows, and the digest of the last one, which covers all of them."""
 
     rows: int = 0
@@ -153,7 +153,9 @@ def require_final(connection: sqlite3.Connection, path: Path) -> None:
     )
 
 
-def rows_after(connection: sqlite3.Connection, head: Head, path: Path) -> Iterator[tuple[str, str]]:
+def rows_after(
+    connection: sqlite3.Connection, head: LedgerHead, path: Path
+) -> Iterator[tuple[str, str]]:
     """Yield the body and the digest of each row after ``head``.
 
     No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` was changed, if a
@@ -196,9 +198,9 @@ def _some_rows(
     return rows, last[0][0] if last else 0
 
 
-def append(connection: sqlite3.Connection, head: Head, text: str) -> Head:
+def append(connection: sqlite3.Connection, head: LedgerHead, text: str) -> LedgerHead:
     """Add a row after ``head``, and return the new end of the log."""
-    after = Head(head.rows + 1, chained(head.digest, text))
+    after = LedgerHead(head.rows + 1, chained(head.digest, text))
     row = (after.rows, text, after.digest)
     added = connection.execute("INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", row).rowcount
     require(added == 1, "a ledger to which rows can be added", rows=head.rows)

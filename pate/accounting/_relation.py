@@ -16,7 +16,7 @@ class NeighboringRelation(StrEnum):
     group) is added, removed or altered. One teacher may then vote differently in any way, and each
     vote count moves by -1, 0 or 1. An altered record keeps its id (or group), by which its teacher
     is found. A record in whose place another stands, under another id, is one removed and one
-    added: two teachers may vote differently, and every window is twice as wide (`Event.reaching`).
+    added: two teachers may vote differently, and every window is twice as wide (`Event.for_group_size`).
     What has an epsilon of 1.99 at delta 1e-5 by one Gaussian release then has one of 4.38.
 
     ``ADD_REMOVE_TEACHER``: one teacher takes part or does not. Every vote count moves by 0 or 1,
@@ -31,7 +31,7 @@ class NeighboringRelation(StrEnum):
         return f"{type(self).__name__}.{self.name}"
 
     @property
-    def count_window(self) -> int:
+    def score_range(self) -> int:
         """Width of the window within which the counts of one query move together, in votes.
 
         Sorted counts move within the same window, so a gap between two of them moves by at most

@@ -1,7 +1,7 @@
 """Privacy statements: what was published, what it cost, and the events from which the cost follows.
 
 A statement is a function of its ledger: the row that settles a release holds what was published
-    (`Entry.published`),
+    (`LedgerEntry.published`),
 with a digest of the file. So a statement is verified by making it again.
 `pate.accounting._statement_words` words it.
 """
@@ -17,12 +17,19 @@ from typing import Any
 from pate._json import read_json
 from pate._validation import require
 from pate.accounting._budget import Budget
-from pate.accounting._charges import ROUNDING, Charge, account, cost_of_charges, reaching, to_world
+from pate.accounting._charges import (
+    ROUNDING,
+    Charge,
+    account,
+    cost_of_charges,
+    for_group_size,
+    to_world,
+)
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._filters import filter_from_dict, require_filter_of_first
-from pate.accounting._history import Book, Entry
+from pate.accounting._history import LedgerEntry, LedgerSnapshot
 from pate.accounting._ledger import read_ledger
-from pate.accounting._log import Head
+from pate.accounting._log import LedgerHead
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement_words import AUDIT, CONVERSION, WORDS, describe
 
@@ -62,7 +69,7 @@ class Statement:
     __hash__ = None  # type: ignore[assignment]
 
     @classmethod
-    def of(cls, book: Book, release: int) -> Statement:
+    def of(cls, book: LedgerSnapshot, release: int) -> Statement:
         """Return the statement on a release of a ledger and on all others that it holds.
 
         Raises:
@@ -130,7 +137,7 @@ class Statement:
         self, ledger: Path | None, released: Path | None, facts: Mapping[str, Any] | None
     ) -> int:
         since = 0
-        head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
+        head = LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"])
         if ledger is None:
             book = _listed(self.content)
             _require_coherent(book, head)
@@ -151,13 +158,13 @@ class Statement:
             require_same(facts, {name: self.content.get(name) for name in facts})
         return since
 
-    def today(self, book: Book) -> Statement:
+    def today(self, book: LedgerSnapshot) -> Statement:
         """Return the same statement on all releases that its ledger holds by now.
 
         Raises:
             ValueError: if the ledger lacks rows that it held when the statement was made.
         """
-        head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
+        head = LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"])
         _require_follows(book, head)
         return Statement.of(book, self["release"])
 
@@ -212,7 +219,7 @@ def require_same(computed: Any, stated: Any, place: str = "") -> None:
     require(same, f"{place}={computed}, as it follows from the release", **{name: stated})
 
 
-def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
+def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, Any]:
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types."""
     listed = type(release) is int and 1 <= release <= len(book.entries)
     require(listed, f"a release among the {len(book.entries)} of the ledger", release=release)
@@ -230,7 +237,7 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
         list(NeighboringRelation),
     )
     published["max_teachers_per_unit"] = teachers
-    once, world = reaching([(entry.events, entry.count)], teachers), to_world(book.reserved())
+    once, world = for_group_size([(entry.events, entry.count)], teachers), to_world(book.reserved())
     outside = {}
     if world != book.reserved():
         outside = {
@@ -269,25 +276,25 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
     }
 
 
-def _listed(content: Mapping[str, Any]) -> Book:
+def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:
     """Return the releases and the budget that a statement lists."""
     budget, bounds = content["budget"], content["filter"]
-    return Book(
-        entries=tuple(Entry.from_dict(release) for release in content["releases"]),
+    return LedgerSnapshot(
+        entries=tuple(LedgerEntry.from_dict(release) for release in content["releases"]),
         budget=None if budget is None else Budget(**budget),
         filter=None if bounds is None else filter_from_dict(bounds),
         declared_after=content["declared_after"],
     )
 
 
-def _require_follows(book: Book, head: Head) -> None:
+def _require_follows(book: LedgerSnapshot, head: LedgerHead) -> None:
     requirement = (
         "a ledger with all rows that it held when the statement was made (it may be an older copy)"
     )
     require(book.follows(head), requirement, **head._asdict())
 
 
-def _require_coherent(book: Book, head: Head) -> None:
+def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
     """Raise ``ValueError`` unless the releases that a statement lists could be those of a ledger."""
     rows, releases = head.rows, len(book.entries)
     require(
@@ -326,7 +333,7 @@ def _require_coherent(book: Book, head: Head) -> None:
             first = (
                 book.entries[0]
                 .events[budget.neighboring_relation]
-                .reaching(budget.max_teachers_per_unit)
+                .for_group_size(budget.max_teachers_per_unit)
             )
             require_filter_of_first(bounds, budget, first.cost())
         total = book.spent(budget.neighboring_relation, bounds.orders)
@@ -345,7 +352,7 @@ def _figures(
     return account(charges, relation).guarantee(delta=delta).to_dict()
 
 
-def _guarantee(book: Book, relation: NeighboringRelation, delta: float) -> dict[str, Any]:
+def _guarantee(book: LedgerSnapshot, relation: NeighboringRelation, delta: float) -> dict[str, Any]:
     """Return the guarantee that was fixed beforehand under ``relation``, and what fixed it."""
     budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
     held = budget is not None and budget.neighboring_relation is relation

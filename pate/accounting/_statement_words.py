@@ -15,10 +15,10 @@ import numpy as np
 from pate.accounting._base import leaves
 from pate.accounting._charges import Charge, cost_of_charges
 from pate.accounting._events import PureDPEvent
-from pate.accounting._figures import epsilon_text, exact_text, meaning_of
-from pate.accounting._history import Book
+from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
+from pate.accounting._history import LedgerSnapshot
+from pate.accounting._many_bits import EXCESS_LIMIT, LOSS_LIMIT, WIDTHS
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._smoothing import FURTHEST, REACH, WIDTHS
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """What stands at the top of all that an audit writes."""
@@ -44,9 +44,9 @@ _BY_GAUSSIAN = (
     "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
 )
 _BY_BITS = (
-    f"    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0), at most {FURTHEST:g};"
-    f" + (t/w - 5 - v) w / {1 + FURTHEST:g}",
-    f"    d = (delta - delta0) / (1 - delta0) - 2 n Phi(sqrt(mu^2 + 1)/2 - {REACH:g}), n = the number of bits",
+    f"    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0), at most {EXCESS_LIMIT:g};"
+    f" + (t/w - 5 - v) w / {1 + EXCESS_LIMIT:g}",
+    f"    d = (delta - delta0) / (1 - delta0) - 2 n Phi(sqrt(mu^2 + 1)/2 - {LOSS_LIMIT:g}), n = the number of bits",
     "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
     "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
 )
@@ -83,7 +83,7 @@ _LEDGERS = {
 
 
 @dataclass(frozen=True)
-class Words:
+class StatementText:
     """What a kind of statement says.
 
     Attributes:
@@ -98,7 +98,7 @@ class Words:
     reached: Callable[[Mapping[str, Any]], tuple[str, str]]
 
 
-def describe(statement: Mapping[str, Any], book: Book) -> str:
+def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
     """Return a statement as text.
 
     Args:
@@ -148,7 +148,7 @@ def describe_reach(teachers: int, most: int) -> str:
     )
 
 
-def describe_budget(book: Book) -> str | None:
+def describe_budget(book: LedgerSnapshot) -> str | None:
     """Return the line that says what the budget of a ledger is, how it is kept and what is spent; None without one."""
     budget, bounds = book.budget, book.filter
     if budget is None or bounds is None:
@@ -156,7 +156,7 @@ def describe_budget(book: Book) -> str | None:
     spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
     units = describe_reach(budget.max_teachers_per_unit, book.max_teachers_per_unit)
     return (
-        f"Budget: epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
+        f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta = {format_exact(budget.delta)} under"
         f" {budget.neighboring_relation.value.upper()}{units};"
         f" {describe_keeping(book.declared_after)} Spent are {spent}."
     )
@@ -176,7 +176,7 @@ def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]
 
 def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
     for name, guarantee in by_relation(statement, "guarantees"):
-        at, total = exact_text(guarantee["delta"]), epsilon_text(guarantee["epsilon"])
+        at, total = format_exact(guarantee["delta"]), format_epsilon(guarantee["epsilon"])
         if len(statement["releases"]) == 1:
             yield f"epsilon = {total} at delta = {at} under {name.upper()}:"
         else:
@@ -184,17 +184,17 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
             other = (
                 ""
                 if once["delta"] == guarantee["delta"]
-                else f" at delta = {exact_text(once['delta'])}"
+                else f" at delta = {format_exact(once['delta'])}"
             )
             where, this = (
                 f"epsilon at delta = {at} under {name.upper()}",
-                f"{epsilon_text(once['epsilon'])}{other}",
+                f"{format_epsilon(once['epsilon'])}{other}",
             )
             yield f"{where}: this release {this}; all releases of {whose} {total}:"
         yield f"    neighbors are data sets where {guarantee['neighbors']}."
     yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
     first = statement["guarantees"][statement["neighboring_relation"]]["epsilon"]
-    if (meaning := meaning_of(first)) is not None:
+    if (meaning := explain_epsilon(first)) is not None:
         yield meaning
 
 
@@ -203,7 +203,7 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
     guarantees = by_relation(statement, "guarantees")
     if "world" in statement:
         figures = " and ".join(
-            f"{epsilon_text(figure['epsilon'])} under {name.upper()}"
+            f"{format_epsilon(figure['epsilon'])} under {name.upper()}"
             for name, figure in by_relation(statement, "world")
         )
         yield f"This holds against those who take part, who know some of the noise. {WORLD} it is {figures}."
@@ -227,11 +227,11 @@ def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
     if all(cost["epsilon"] == statement["guarantees"][name]["epsilon"] for name, cost in costs):
         return
     texts = (
-        f"epsilon = {epsilon_text(cost['epsilon'])} under {name.upper()}" for name, cost in costs
+        f"epsilon = {format_epsilon(cost['epsilon'])} under {name.upper()}" for name, cost in costs
     )
     for_less = any(release["realised"] is not None for release in statement["releases"])
     what = "What happened" if for_less else "What was reserved so far"
-    yield f"{what} cost {' and '.join(texts)} at delta = {exact_text(costs[0][1]['delta'])}:"
+    yield f"{what} cost {' and '.join(texts)} at delta = {format_exact(costs[0][1]['delta'])}:"
     yield (
         "    no guarantee, because what it is computed from was not fixed before the noise was drawn."
         if for_less
@@ -242,10 +242,12 @@ def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
 def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
     names = [name for name, _ in by_relation(statement, "costs")]
     whom, when = WORDS[statement["kind"]].reached(statement)
-    yield f"What all releases reserved is, at delta = {exact_text(statement['delta'])}, an epsilon for {whom} of:"
+    yield f"What all releases reserved is, at delta = {format_exact(statement['delta'])}, an epsilon for {whom} of:"
     yield "    m" + "".join(f"{name.upper():>22}" for name in names)
     for row in statement["reach"]:
-        yield f"    {row['teachers']}" + "".join(f"{epsilon_text(row[name]):>22}" for name in names)
+        yield f"    {row['teachers']}" + "".join(
+            f"{format_epsilon(row[name]):>22}" for name in names
+        )
     yield f"    {when}"
 
 
@@ -261,7 +263,7 @@ def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
         yield f"    {lost} of them were reserved by runs that were broken off; they count in full."
 
 
-def _arithmetic(statement: Mapping[str, Any], book: Book) -> list[str]:
+def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]:
     """Return the lines that derive the figures under the statement's own relation."""
     relation, reserved, paid = (
         NeighboringRelation(statement["neighboring_relation"]),
@@ -325,7 +327,7 @@ def _sum(
                 else f"mu^2 = {once.mu_squared!r}, "
             )
             if width is not None:
-                weight = float(once.among_many[np.searchsorted(WIDTHS, width)])
+                weight = float(once.narrow_weights[np.searchsorted(WIDTHS, width)])
                 price, weights, bits = (
                     f"weight = {weight!r}, ",
                     weights + times * weight,
@@ -425,7 +427,7 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     if num_items is None:
         lines.append(
             "The list of all items is private: nothing is told of it but the items that are named, and items that one"
-            f" user alone has are among them with probability {exact_text(mechanism['delta'])} at most."
+            f" user alone has are among them with probability {format_exact(mechanism['delta'])} at most."
         )
     else:
         lines.append(
@@ -441,8 +443,8 @@ def _reached_by_users(_: Mapping[str, Any]) -> tuple[str, str]:
     )
 
 
-WORDS: Mapping[str, Words] = {
-    "labels": Words(_neighbors_of_labels, _published_labels, _reached_by_unit),
-    "topk": Words(_neighbors_of_top_k, _published_top_k, _reached_by_users),
+WORDS: Mapping[str, StatementText] = {
+    "labels": StatementText(_neighbors_of_labels, _published_labels, _reached_by_unit),
+    "topk": StatementText(_neighbors_of_top_k, _published_top_k, _reached_by_users),
 }
 """The kinds of statements."""

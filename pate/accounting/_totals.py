@@ -21,8 +21,8 @@ from pate._typing import BoolArray, FloatArray
 from pate._validation import require
 from pate.accounting._charges import parse_events
 from pate.accounting._cost import Cost
+from pate.accounting._many_bits import WIDTHS
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._smoothing import WIDTHS
 
 BESIDE = 3 + WIDTHS.size
 """The number of values beside the curve."""
@@ -152,9 +152,12 @@ class _Terms(NamedTuple):
 @lru_cache(maxsize=4096)
 def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
-    costs = [parsed[relation].reaching(teachers).cost(grid) for relation in NeighboringRelation]
+    costs = [
+        parsed[relation].for_group_size(teachers).cost(grid) for relation in NeighboringRelation
+    ]
     beside = (
-        [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.among_many] for cost in costs
+        [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.narrow_weights]
+        for cost in costs
     )
     value = np.stack([np.append(cost.rdp, rest) for cost, rest in zip(costs, beside, strict=True)])
     # an event of another package may state its cost on the default orders alone

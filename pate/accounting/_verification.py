@@ -13,14 +13,14 @@ from pate.accounting import _log as log
 from pate.accounting._budget import Budget
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._filters import PrivacyFilter, refuse, require_filter_of_first
-from pate.accounting._history import Book, History, orders_of_sums, restrict_to_filter
-from pate.accounting._log import Head
+from pate.accounting._history import History, LedgerSnapshot, orders_of_sums, restrict_to_filter
+from pate.accounting._log import LedgerHead
 from pate.accounting._totals import Totals, as_cost
 
 _BLOCK = 128  # changes verified at once
 
 
-def verify_ledger(path: Path) -> Book:
+def verify_ledger(path: Path) -> LedgerSnapshot:
     """Return the content of the ledger at ``path`` after computing everything in it again.
 
     In addition to what every reader checks (an intact file, the chain of digests, well-formed
@@ -34,10 +34,10 @@ def verify_ledger(path: Path) -> Book:
     verifier = _Verifier(path)
     with log.opened(path, writable=False) as connection:
         log.require_final(connection, path)
-        for text, digest in log.rows_after(connection, Head(), path):
+        for text, digest in log.rows_after(connection, LedgerHead(), path):
             verifier.take(text, digest)
     verifier.check(verifier.history.filter)
-    return verifier.history.book()
+    return verifier.history.snapshot()
 
 
 class _Verifier:
@@ -77,7 +77,7 @@ class _Verifier:
         assert budget is not None
         reach, row = budget.max_teachers_per_unit, f"row {self.history.head.rows} of {self.path}"
         if entries:
-            first = entries[0].events[budget.neighboring_relation].reaching(reach)
+            first = entries[0].events[budget.neighboring_relation].for_group_size(reach)
             require_filter_of_first(bounds, budget, first.cost())
         reserved = self.history.reserved(orders_of_sums(bounds), reach)
         _require_admitted(reserved[None], budget, bounds, [row])

@@ -150,5 +150,5 @@ class TopStableTopK(_Listing[TopStable]):
 
     def most_answered(self, shape: VoteShape) -> float:
         """Return a bound on the probability that one of kbar gaps passes, or 1 with a fallback."""
-        widest = shape.num_teachers - self.neighboring_relation.count_window
+        widest = shape.num_teachers - self.neighboring_relation.score_range
         return 1.0 if self.fallback else min(1.0, self.mechanism(shape).chance_to_pass(widest))

@@ -72,7 +72,7 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
 
     def _bound(self, facts: Mapping[str, Any]) -> Bound:
         relation = self.neighboring_relation
-        values = {**facts, "relation": relation, "shift": relation.count_window}
+        values = {**facts, "relation": relation, "shift": relation.score_range}
         values |= {
             self.names.get(field.name, field.name): getattr(self, field.name)
             for field in fields(self)

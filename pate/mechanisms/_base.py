@@ -90,7 +90,7 @@ class ScoreMechanism(Mechanism[Released_co]):
 
     def window(self, relation: NeighboringRelation) -> float:
         """Return the width of the window within which all scores move together, in their unit."""
-        return relation.count_window * self.sensitivity
+        return relation.score_range * self.sensitivity
 
 
 @dataclass(frozen=True, kw_only=True)

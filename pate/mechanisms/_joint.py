@@ -99,7 +99,7 @@ def joint_window(*, k: int, relation: NeighboringRelation) -> int:
     For k = 1 it is the count window itself, because ``x_(1)`` is common to all sequences.
     """
     require_count(1, k=k)
-    return relation.count_window if k == 1 else 2 * relation.count_window
+    return relation.score_range if k == 1 else 2 * relation.score_range
 
 
 def _rows_at_once(rows: Rows, k: int) -> int:

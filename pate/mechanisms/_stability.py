@@ -52,7 +52,7 @@ class _GapTest(Mechanism[BoolArray]):
 
     def gap_window(self, relation: NeighboringRelation) -> float:
         """Return the number of votes by which the tested number moves between neighbors."""
-        return (relation.count_window if self.window is None else self.window) * self.sensitivity
+        return (relation.score_range if self.window is None else self.window) * self.sensitivity
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
         """Test gaps of any shape, one for each query, in votes; return booleans of that shape.
@@ -161,7 +161,7 @@ class StabilityTest(_GapTest):
                 delta_test=self.delta_test,
                 shift=int(self.shift),
                 num_teachers=int(self.num_teachers),
-                window=None if window == relation.count_window else int(window),
+                window=None if window == relation.score_range else int(window),
             )
         delta = max(self.delta_test, float(self.probability(window)))
         return ComposedEvent(

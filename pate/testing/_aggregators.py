@@ -161,7 +161,7 @@ class AggregatorContract(Contract):
         self, relation: NeighboringRelation
     ) -> None:
         """The event of a unit that reaches two teachers bounds all pairs of ballots in which two teachers changed."""
-        event = self.event(relation, relation).reaching(2)
+        event = self.event(relation, relation).for_group_size(2)
         assert_paid(
             _worst_divergence(self._contract(), relation, relation, 2),
             event.cost(ORDERS).rdp,
@@ -753,7 +753,7 @@ def _pairs(
     )
     ends = np.unique(np.stack([law_of[starts], law_of[stops]], axis=1), axis=0)
     first, second = ends[ends[:, 0] != ends[:, 1]].T
-    delta0 = aggregator.event(made_for, relation).reaching(teachers).cost(ORDERS).delta0
+    delta0 = aggregator.event(made_for, relation).for_group_size(teachers).cost(ORDERS).delta0
     return distinct[first], distinct[second], outcomes, delta0
 
 

@@ -56,7 +56,7 @@ class EventContract(Contract):
     def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         """Return laws as `laws` does, on data sets that differ in what one unit gave to two teachers.
 
-        Needed unless `Event.reaching` knows no cost for two teachers. Outcomes that its delta0
+        Needed unless `Event.for_group_size` knows no cost for two teachers. Outcomes that its delta0
         covers are left out.
         """
         return []
@@ -148,10 +148,14 @@ class EventContract(Contract):
         self, relation: NeighboringRelation
     ) -> None:
         """The event of a unit that reaches two teachers bounds the laws of two teachers that changed."""
-        requirement = "Expected laws_of_two, because `reaching` states a cost for two teachers"
+        requirement = (
+            "Expected laws_of_two, because `for_group_size` states a cost for two teachers"
+        )
         checked = False
         for noise in self.noises:
-            rdp, log_survival, mu_squared, *_ = self.event(noise, relation).reaching(2).cost(ORDERS)
+            rdp, log_survival, mu_squared, *_ = (
+                self.event(noise, relation).for_group_size(2).cost(ORDERS)
+            )
             once = self.event(noise, relation).cost(ORDERS)
             if not np.isfinite(rdp).any():
                 continue
@@ -174,11 +178,11 @@ class EventContract(Contract):
     def test_one_teacher_is_the_event_itself(self, relation: NeighboringRelation) -> None:
         """A unit that reaches one teacher costs what the event says; a number that is none is refused."""
         event = self.event(1.0, relation)
-        assert event.reaching(1) == event
-        assert event.reaching(2).neighboring_relation is relation
+        assert event.for_group_size(1) == event
+        assert event.for_group_size(2).neighboring_relation is relation
         for teachers in (0, -1, 1.5, True):
             with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-                event.reaching(teachers)  # type: ignore[arg-type]
+                event.for_group_size(teachers)  # type: ignore[arg-type]
 
     def test_less_noise_than_the_event_says_is_caught(self) -> None:
         """Laws of half the noise exceed the curve."""

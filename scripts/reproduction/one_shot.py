@@ -72,7 +72,7 @@ def gumbel_by_tight_curves(
     move one way; where they move both ways, Gumbel noise takes twice as much, and the noise of a
     count, which moves by one, the same.
     """
-    ratio = _COUNTS_PER_GUMBEL / relation.count_window
+    ratio = _COUNTS_PER_GUMBEL / relation.score_range
 
     def event(scale: float) -> Event:
         peeling = GumbelPeeling(k=k, scale=scale).event(relation)
@@ -138,7 +138,7 @@ def worst_bounded_range(
     num_items: int, most: int, epsilon: float, relation: NeighboringRelation
 ) -> Worst:
     """Return the largest bounded range of one round of pure ``epsilon``, over neighbors with counts up to ``most``."""
-    scale = relation.count_window / epsilon
+    scale = relation.score_range / epsilon
     laws = {
         scores: permute_and_flip_law(scores, scale)
         for scores in itertools.product(range(most + 1), repeat=num_items)

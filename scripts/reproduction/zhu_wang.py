@@ -182,7 +182,7 @@ class Contest:
                 scale_gap=scale,
                 sigma_test=scale,
                 delta_test=delta_test,
-                shift=RELATION.count_window,
+                shift=RELATION.score_range,
                 allow_empty=False,
             )
 
@@ -200,7 +200,7 @@ class Contest:
                 sigma_test=math.sqrt(2) * scale,
                 scale_peel=math.sqrt(self.k) / 2 * scale,
                 delta_test=delta_test,
-                shift=RELATION.count_window,
+                shift=RELATION.score_range,
                 allow_empty=False,
                 k=self.k,
                 pull=0.0,

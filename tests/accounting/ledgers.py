@@ -39,7 +39,7 @@ def gaussian(noise_multiplier: float) -> Events:
 def stable(scale_gap: float = 40.0, sigma: float = 60.0) -> Events:
     def event(relation: NeighboringRelation) -> Event:
         choice = BoundedRangeEvent(
-            eta=2 * relation.count_window / scale_gap, neighboring_relation=relation
+            eta=2 * relation.score_range / scale_gap, neighboring_relation=relation
         )
         test = StabilityTestEvent(
             sigma=sigma, delta_test=1e-9, shift=2, num_teachers=50, neighboring_relation=relation
@@ -99,7 +99,7 @@ def forge(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Write rows with digests that fit."""
     Ledger(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        head = log.Head()
+        head = log.LedgerHead()
         for body in rows:
             head = log.append(connection, head, json.dumps(body))
     return path

@@ -54,7 +54,7 @@ def accountant(
 def stable_top_k(
     relation: NeighboringRelation, *, scale_gap: float, sigma: float, delta_test: float
 ) -> Event:
-    window = relation.count_window
+    window = relation.score_range
     return ComposedEvent(
         events=(
             BoundedRangeEvent(eta=2 * window / scale_gap, neighboring_relation=relation),
@@ -393,7 +393,7 @@ def test_counts_beyond_floats_are_refused(count: int) -> None:
 
 
 def test_no_release_costs_nothing_and_no_epsilon_is_below_zero() -> None:
-    nothing = gaussian(2.0).cost().times(0)
+    nothing = gaussian(2.0).cost() * 0
     assert (nothing.mu_squared, nothing.log_survival, nothing.rounds) == (
         0.0,
         0.0,

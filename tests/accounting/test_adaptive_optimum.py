@@ -323,8 +323,8 @@ def test_rounds_are_equal_only_if_all_are_one_release() -> None:
         )
     )
     assert (
-        equal_rounds([(choice.reaching(60), 1)]) is None
-        and equal_rounds([(pure.reaching(101), 1)]) is None
+        equal_rounds([(choice.for_group_size(60), 1)]) is None
+        and equal_rounds([(pure.for_group_size(101), 1)]) is None
     )
     # what may fail beside them takes its part of delta
     total = RDPAccountant(relation=REPLACE).compose(twice, 20)

@@ -47,7 +47,7 @@ from pate.accounting._filters import (
     require_filter_of_first,
 )
 from pate.accounting._gaussian import gaussian_delta, largest_mu
-from pate.accounting._smoothing import WIDTHS, smoothed_mu_squared
+from pate.accounting._many_bits import WIDTHS, many_bits_mu_squared
 from pate.aggregators import StableTopK
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
@@ -102,23 +102,21 @@ def test_other_releases_go_further_under_another_filter(
     bounds = make_filter(BUDGET, event.cost())
     assert type(bounds) is kind
     most = affordable(BUDGET, event.cost())
-    assert bounds.admits(event.cost(bounds.orders).times(most))
-    assert not bounds.admits(event.cost(bounds.orders).times(most + 1))
+    assert bounds.admits(event.cost(bounds.orders) * most)
+    assert not bounds.admits(event.cost(bounds.orders) * (most + 1))
 
 
 def test_a_gaussian_filter_takes_other_releases_at_the_mu_that_dominates_them() -> None:
     patient = Budget(max_epsilon=1.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=5e-9)
     bounds = make_filter(patient, GAUSSIAN.cost())
     assert isinstance(bounds, GaussianFilter) and bounds.max_delta0 == 5e-9
-    paid = GAUSSIAN.cost(bounds.orders).times(affordable(patient, GAUSSIAN.cost()))
+    paid = GAUSSIAN.cost(bounds.orders) * affordable(patient, GAUSSIAN.cost())
     room = bounds.max_mu_squared - paid.mu_squared + 5 / 100**2
     paid = paid._replace(mu_squared=paid.mu_squared - 5 / 100**2)
     for event in (TEST, CHOICE):
         each = event.cost(bounds.orders)
         most = int(min(room / each.mu_squared, 5.0 if event is TEST else math.inf))
-        assert bounds.admits(paid.plus(each.times(most))) and not bounds.admits(
-            paid.plus(each.times(most + 1))
-        )
+        assert bounds.admits(paid + each * most) and not bounds.admits(paid + each * (most + 1))
     assert not bounds.admits(CURVE.cost(bounds.orders))
 
 
@@ -131,7 +129,7 @@ def test_what_a_filter_admits_to_the_last_needs_the_epsilon_of_its_budget(
     bounds, once = make_filter(budget, event.cost()), event.cost()
     most = affordable(budget, once)
     needed = [
-        bounds.epsilon(budget, event.cost(bounds.orders).times(number))
+        bounds.epsilon(budget, event.cost(bounds.orders) * number)
         for number in (most - 1, most, most + 1)
     ]
     assert needed[0] < needed[1] <= budget.max_epsilon < needed[2] < 1.1 * budget.max_epsilon
@@ -242,7 +240,7 @@ def test_sums_that_exceed_a_bound_by_rounding_alone_are_admitted(
     full = Cost(rdp, survival, getattr(bounds, "max_mu_squared", 0.0), weights)
     for excess, admitted in ((9e-13, True), (1.2e-12, False)):
         assert bounds.admits(nothing._replace(log_survival=survival * (1 + excess))) is admitted
-        assert bounds.admits(full.times(1 + excess)._replace(log_survival=0.0)) is admitted
+        assert bounds.admits((full * (1 + excess))._replace(log_survival=0.0)) is admitted
 
 
 def test_malformed_filters_raise() -> None:
@@ -293,7 +291,7 @@ def test_what_the_page_says_of_filters() -> None:
         budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE, filter=filter)
         bounds = make_filter(budget, first.cost())
         spent, each = first.cost(bounds.orders), then.cost(bounds.orders)
-        return largest_count_where(lambda n: bounds.admits(spent.plus(each.times(n))))
+        return largest_count_where(lambda n: bounds.admits(spent + each * n))
 
     assert [admitted(noise, stable, name) for name in ("renyi", "gaussian", "mixed")] == [
         627,
@@ -317,7 +315,7 @@ def test_no_adaptive_adversary_exceeds_the_mixed_filter() -> None:
     at = int(np.searchsorted(WIDTHS, bounds.width))
     moves: list[tuple[float, float, float]] = []  # p, q and the charge
     for event in (narrow, wide):
-        charge = float(event.cost().among_many[at])
+        charge = float(event.cost().narrow_weights[at])
         for t in np.array([0.3, 0.5, 0.7]) * event.eta:
             p = (math.exp(event.eta) - math.exp(t)) / math.expm1(event.eta)
             moves.append((p, p * math.exp(-t), charge))
@@ -463,7 +461,7 @@ def test_the_epsilon_of_a_refusal_is_that_of_the_sum(share: float) -> None:
     """By the conversion of each filter's own bound, below it and beyond."""
     spent = GAUSSIAN.cost(np.array([6.0]))
     renyi = RenyiFilter(order=6.0, max_rdp=0.5, max_delta0=1e-7)
-    total = spent.times(round(share * 0.5 / float(spent.rdp[0])))
+    total = spent * round(share * 0.5 / float(spent.rdp[0]))
     overhead = float(conversion_overhead(np.array([6.0]), 9e-7)[0])
     budget = replace(BUDGET, max_epsilon=0.5 + overhead)
     assert renyi.epsilon(budget, total) == pytest.approx(float(total.rdp[0]) + overhead, rel=1e-12)
@@ -600,11 +598,9 @@ def test_a_mixed_filter_sets_aside_what_its_bits_may_lose() -> None:
     for failures in (0.0, 1.2e-10):
         # as many bits as lose a third of delta
         rounds = 3e-10 / once
-        first = (
-            CHOICE.cost().times(1e-3)._replace(rounds=rounds, log_survival=math.log1p(-failures))
-        )
-        assert affordable(budget, first.times(1.0)) >= 1
-        bounds = make_filter(budget, first.times(1.0))
+        first = (CHOICE.cost() * 1e-3)._replace(rounds=rounds, log_survival=math.log1p(-failures))
+        assert affordable(budget, first * 1.0) >= 1
+        bounds = make_filter(budget, first * 1.0)
         most = affordable(budget, first)
         lost = most * (3e-10 + failures)
         assert bounds.max_delta0 == pytest.approx(lost, rel=1e-3)
@@ -624,18 +620,18 @@ def test_no_part_of_delta_is_left_where_failures_take_all_of_it() -> None:
 def test_what_is_left_says_how_rare_failures_would_have_to_be(earlier: int) -> None:
     bounds = RenyiFilter(order=2.0, max_rdp=1e9, max_delta0=1e-7)
     test = TEST.cost(bounds.orders)  # of 1e-9
-    said = describe_remainder(bounds, test.times(earlier), test, 200)
+    said = describe_remainder(bounds, test * earlier, test, 200)
     assert f": {100 - earlier} such queries can be paid" in said
     rarer = float(said.partition("with probability ")[2].split()[0])
     assert 0.94 * (100 - earlier) <= rarer * 200 / 1e-9 <= 100 - earlier + 1e-4
     for spent, count in ((earlier, 100 - earlier), (101, 200)):
-        assert "with probability" not in describe_remainder(bounds, test.times(spent), test, count)
+        assert "with probability" not in describe_remainder(bounds, test * spent, test, count)
 
 
 @pytest.mark.parametrize("weights", [0.5, 40.0])
 def test_a_mixed_filter_counts_what_lies_beyond_the_reach_of_its_theorem(weights: float) -> None:
     """Of the largest ``mu^2`` that its weights may have."""
-    largest = float(smoothed_mu_squared(np.array([weights]), WIDTHS[-1:])[0])
+    largest = float(many_bits_mu_squared(np.array([weights]), WIDTHS[-1:])[0])
     once = 2 * float(ndtr(math.sqrt(largest + 1) / 2 - 8))
     for rounds, share in ((1.0, 1.001), (1.0, 0.999), (1000.0, 1.001), (1000.0, 0.999)):
         bounds = MixedFilter(
@@ -664,10 +660,10 @@ def refused(bounds: PrivacyFilter, budget: Budget, total: Cost) -> str:
 def test_a_mixed_filter_admits_choices_at_a_large_epsilon(first: Event, epsilon: float) -> None:
     budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE, filter="mixed")
     bounds, choice = make_filter(budget, first.cost()), WIDE.cost()
-    number = largest_count_where(lambda n: bounds.admits(choice.times(n)))
+    number = largest_count_where(lambda n: bounds.admits(choice * n))
     assert number >= {8.0: 200, 20.0: 300, 25.0: 50, 30.0: 10, 35.0: 2}[epsilon]
     # what is one too many exceeds what the line says
-    error = refused(bounds, budget, choice.times(number + 1))
+    error = refused(bounds, budget, choice * (number + 1))
     name = "delta0" if "delta0 <=" in error else "epsilon"
     limit, total = (
         float(re.findall(rf"{name}{sign}([0-9.e-]+)", error)[0].rstrip("."))

@@ -11,7 +11,7 @@ from pate.accounting._budget import BudgetExceededError
 from pate.accounting._charges import (
     MAX_COUNT,
     account,
-    reaching,
+    for_group_size,
     require_charged_count,
     require_delta_beyond_tests,
     require_events,
@@ -40,14 +40,14 @@ def test_a_delta_has_to_exceed_what_tests_cost() -> None:
 
 def test_a_unit_of_several_teachers_reaches_all_of_them() -> None:
     charges = [(gaussian(5.0), 3), (stable(), 2), (gaussian(5.0), 4)]
-    assert reaching(charges, 1) == charges
+    assert for_group_size(charges, 1) == charges
     for teachers in (2, 3):
-        wider = reaching(charges, teachers)
+        wider = for_group_size(charges, teachers)
         assert [count for _, count in wider] == [3, 2, 4]
         for (events, _), (before, _) in zip(wider, charges, strict=True):
             assert (
                 events
-                == {relation: event.reaching(teachers) for relation, event in before.items()}
+                == {relation: event.for_group_size(teachers) for relation, event in before.items()}
                 != before
             )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate.accounting import DEFAULT_ORDERS, Cost
-from pate.accounting._smoothing import WIDTHS
+from pate.accounting._many_bits import WIDTHS
 
 
 def approx(cost: Cost) -> list[object]:
@@ -17,16 +17,16 @@ def approx(cost: Cost) -> list[object]:
 @pytest.mark.parametrize("weights", [None, np.linspace(0.1, 0.2, WIDTHS.size)])
 def test_a_number_of_releases_costs_their_sum(weights: np.ndarray | None) -> None:
     cost = Cost(DEFAULT_ORDERS / 8, -1e-9, 0.25, weights, rounds=2.0)
-    four = cost.plus(cost).plus(cost).plus(cost)
+    four = cost + cost + cost + cost
     assert (
-        list(cost.times(4)) == approx(four)
+        list(cost * 4) == approx(four)
         and four.rounds == 8
         and four.log_survival == pytest.approx(-4e-9)
     )
-    assert list(cost.times(1)) == approx(cost)
-    for nothing in (cost.times(0), Cost.nothing(DEFAULT_ORDERS)):
+    assert list(cost * 1) == approx(cost)
+    for nothing in (cost * 0, Cost.nothing(DEFAULT_ORDERS)):
         assert list(nothing) == approx(Cost(np.zeros(257), 0.0, 0.0)) and not nothing.rdp.any()
-    assert list(cost.plus(Cost.nothing(DEFAULT_ORDERS))) == approx(cost)
+    assert list(cost + Cost.nothing(DEFAULT_ORDERS)) == approx(cost)
 
 
 def test_what_has_no_weights_has_its_mu_squared_at_all_widths() -> None:
@@ -34,13 +34,13 @@ def test_what_has_no_weights_has_its_mu_squared_at_all_widths() -> None:
         Cost(np.ones(257), 0.0, 0.5, np.full(WIDTHS.shape, 0.3), 1.0),
         Cost(np.ones(257), 0.0, 0.5),
     )
-    for both in (light.plus(plain), plain.plus(light)):
+    for both in (light + plain, plain + light):
         assert (
             both.mu_squared == 1
             and both.rounds == 1
-            and both.among_many == pytest.approx(np.full(WIDTHS.shape, 0.8))
+            and both.narrow_weights == pytest.approx(np.full(WIDTHS.shape, 0.8))
         )
-    assert plain.plus(plain).weights is None and (plain.among_many == 0.5).all()
+    assert (plain + plain).weights is None and (plain.narrow_weights == 0.5).all()
     assert Cost(np.ones(257), 0.0).mu_squared == math.inf
 
 

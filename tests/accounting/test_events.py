@@ -199,7 +199,7 @@ class TestStabilityTestEvent(EventContract):
         return StabilityTestEvent(
             sigma=2 * noise,
             delta_test=self.delta_test,
-            shift=relation.count_window,
+            shift=relation.score_range,
             num_teachers=40,
             neighboring_relation=relation,
         )
@@ -211,7 +211,7 @@ class TestStabilityTestEvent(EventContract):
         return self.laws_of(2, noise, relation)
 
     def laws_of(self, teachers: int, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        window = relation.count_window
+        window = relation.score_range
 
         def law(gap: int) -> np.ndarray:
             passes = (max(window, gap) - window) / (2 * noise) + ndtri(self.delta_test)
@@ -225,7 +225,7 @@ class TestStabilityTestEvent(EventContract):
         self, relation: NeighboringRelation, teachers: int
     ) -> None:
         passes = np.exp(self.laws_of(teachers, 1.0, relation)[0][1][0])  # of a gap of all windows
-        assert self.event(1.0, relation).reaching(teachers).cost().delta0 == pytest.approx(
+        assert self.event(1.0, relation).for_group_size(teachers).cost().delta0 == pytest.approx(
             passes, rel=1e-12
         )
         assert passes > 3 * self.delta_test
@@ -275,17 +275,17 @@ class TestFailureEvent(EventContract):
             settings = {"sigma": 3.0, "num_teachers": 40.0, "whole": False}
         tested = test(delta_test=1e-4, shift=shift, **settings)
         for relation in NeighboringRelation:
-            window, event = relation.count_window, tested.event(relation)
+            window, event = relation.score_range, tested.event(relation)
             for teachers in (2, 3, 30):
                 passes = float(tested.probability(teachers * window))
-                stated = event.reaching(teachers).cost().delta0
+                stated = event.for_group_size(teachers).cost().delta0
                 assert passes <= stated * (1 + 1e-9) <= 1 + 1e-9
                 if shift == window and passes < 0.5:
                     assert passes == pytest.approx(stated, rel=1e-9)
 
     def test_a_constant_tail_is_the_same_for_all(self) -> None:
         failure = FailureEvent(delta=1e-5, tail="constant", neighboring_relation=REPLACE)
-        assert failure.reaching(3) == failure and failure.cost().delta0 == pytest.approx(1e-5)
+        assert failure.for_group_size(3) == failure and failure.cost().delta0 == pytest.approx(1e-5)
         with pytest.raises(ValueError, match=r"^Expected a tail with its step"):
             FailureEvent(delta=1e-5, tail="constant", step=1.0, neighboring_relation=REPLACE)
 
@@ -295,8 +295,8 @@ class TestFailureEvent(EventContract):
             events=(GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), failure)
         )
         assert (
-            np.isinf(total.reaching(2).cost().rdp).all()
-            and total.reaching(2).cost().mu_squared == np.inf
+            np.isinf(total.for_group_size(2).cost().rdp).all()
+            and total.for_group_size(2).cost().mu_squared == np.inf
         )
 
 
@@ -375,7 +375,9 @@ class TestPartiesEvent(EventContract):
             GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE),
         )
         world = GaussianEvent(noise_multiplier=6.0, neighboring_relation=REPLACE)
-        assert event.to_world() == world and event.reaching(3).to_world() == world.reaching(3)
+        assert event.to_world() == world and event.for_group_size(
+            3
+        ).to_world() == world.for_group_size(3)
         nested = ComposedEvent(events=(RepeatedEvent(event=event, count=3), alone))
         seen = [(leaf, times) for leaf, times in leaves(nested.to_world())]
         assert seen == [(world, 3), (alone, 1)]
@@ -466,8 +468,8 @@ def test_what_holds_for_any_release_holds_for_one_of_known_mu() -> None:
     teachers."""
     once = GaussianEvent(noise_multiplier=4.0, neighboring_relation=REPLACE)
     any_release = GroupEvent(event=once, teachers=2, neighboring_relation=REPLACE)
-    for event, teachers in ((any_release, 2), (any_release.reaching(3), 6)):
-        exact = once.reaching(teachers).cost()
+    for event, teachers in ((any_release, 2), (any_release.for_group_size(3), 6)):
+        exact = once.for_group_size(teachers).cost()
         np.testing.assert_allclose(event.cost().rdp, exact.rdp, rtol=1e-12)
         assert event.cost().mu_squared == pytest.approx(exact.mu_squared, rel=1e-12)
 
@@ -475,7 +477,9 @@ def test_what_holds_for_any_release_holds_for_one_of_known_mu() -> None:
 def test_a_record_under_another_id_costs_as_two_teachers() -> None:
     """The figures of the docstring of `NeighboringRelation`."""
     once = GaussianEvent(noise_multiplier=2.0, neighboring_relation=REPLACE)
-    figures = [epsilon_of(once.reaching(teachers), count=1, delta=1e-5) for teachers in (1, 2)]
+    figures = [
+        epsilon_of(once.for_group_size(teachers), count=1, delta=1e-5) for teachers in (1, 2)
+    ]
     assert figures == pytest.approx([1.99, 4.38], abs=0.005)
     exact = [gaussian_delta(epsilon, teachers / 2) for teachers, epsilon in enumerate(figures, 1)]
     assert exact == pytest.approx([1e-5, 1e-5])
@@ -497,7 +501,7 @@ def test_only_bits_that_weigh_less_among_many_count_as_rounds() -> None:
 @pytest.mark.parametrize("sigma", [5.0, 40.0])
 def test_a_test_weighs_what_its_window_in_scales_of_noise_says(sigma: float) -> None:
     def cost(scale: float, relation: NeighboringRelation) -> Cost:
-        shift = relation.count_window
+        shift = relation.score_range
         return StabilityTestEvent(
             sigma=scale,
             delta_test=1e-6,
@@ -507,11 +511,11 @@ def test_a_test_weighs_what_its_window_in_scales_of_noise_says(sigma: float) -> 
         ).cost()
 
     one, two = cost(sigma, TEACHER), cost(2 * sigma, REPLACE)
-    np.testing.assert_allclose(one.among_many, two.among_many, rtol=1e-12)
+    np.testing.assert_allclose(one.narrow_weights, two.narrow_weights, rtol=1e-12)
     assert one.rounds == two.rounds == 1
     # a bit at its threshold: 2 / pi of a Gaussian, and hardly more
     least = 2 / np.pi / sigma**2
-    assert least <= one.among_many[-1] <= 1.05 * least < one.mu_squared
+    assert least <= one.narrow_weights[-1] <= 1.05 * least < one.mu_squared
 
 
 def test_a_group_of_one_costs_what_one_does() -> None:
@@ -527,7 +531,7 @@ def test_what_never_happened_costs_nothing_though_it_would_be_infinite() -> None
     curve = RenyiCurveEvent(orders=(2.0,), rdp=(0.1,), neighboring_relation=REPLACE)
     less = RenyiCurveEvent(orders=(2.0,), rdp=(0.05,), neighboring_relation=REPLACE)
     for events, counts, expected in (
-        ((event, curve), (3, 0), event.cost().times(3)),
+        ((event, curve), (3, 0), event.cost() * 3),
         ((less, curve), (1, 0), less.cost()),
     ):
         total = total_cost(events, counts)

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from pate.accounting import Book, Entry, Head, Ledger, read_ledger, verify_ledger
+from pate.accounting import (
+    Ledger,
+    LedgerEntry,
+    LedgerHead,
+    LedgerSnapshot,
+    read_ledger,
+    verify_ledger,
+)
 from pate.accounting._history import History
 from tests.accounting.ledgers import BUDGET, bodies, forge, gaussian, require_stop, reserve, stable
 
@@ -42,12 +49,17 @@ def test_a_row_holds_events_and_no_epsilon_that_another_theorem_would_change(pat
         row | {"stated": {"delta": 1e-6, "replace_record": 9.0, "add_remove_teacher": None}}
         for row in rows
     ]
-    assert verify_ledger(forge(path.with_name("older"), older)).charges() == ledger.book().charges()
+    assert (
+        verify_ledger(forge(path.with_name("older"), older)).charges()
+        == ledger.snapshot().charges()
+    )
 
 
 def test_a_head_names_the_history(path: Path) -> None:
     ledger = Ledger(path)
-    assert ledger.head == Book().head == Head(0, "") and Book().follows(Head())
+    assert ledger.head == LedgerSnapshot().head == LedgerHead(0, "") and LedgerSnapshot().follows(
+        LedgerHead()
+    )
     heads = [ledger.head]
     for i in range(3):
         reserve(ledger, gaussian(60 + i), 1)
@@ -65,8 +77,8 @@ def test_a_head_names_the_history(path: Path) -> None:
     assert not older.follows(book.head) and older.follows(heads[3])
     other = Ledger(path.with_name("other"))
     reserve(other, gaussian(70), 1)
-    assert not other.book().follows(heads[1]) and not other.book().follows(
-        Head(-1, other.head.digest)
+    assert not other.snapshot().follows(heads[1]) and not other.snapshot().follows(
+        LedgerHead(-1, other.head.digest)
     )
 
 
@@ -200,15 +212,15 @@ def test_a_settlement_ends_where_it_was_recorded(path: Path) -> None:
     ] == heads
     assert Ledger(path).settle(2, realised=again[1]) == heads[1]
     for entry in ledger.entries():
-        assert Entry.from_dict(entry.to_dict()) == entry
+        assert LedgerEntry.from_dict(entry.to_dict()) == entry
 
 
 def test_without_a_budget_none_was_declared(path: Path) -> None:
     ledger = Ledger(path)
-    assert Book() == History().book() and Book().declared_after == 0
+    assert LedgerSnapshot() == History().snapshot() and LedgerSnapshot().declared_after == 0
     reserve(ledger, gaussian(60), 3)
-    assert ledger.book().declared_after == 0
-    assert "digests" not in repr(ledger.book())
+    assert ledger.snapshot().declared_after == 0
+    assert "digests" not in repr(ledger.snapshot())
 
 
 @pytest.mark.parametrize(("excess", "within"), [(0.8e-12, True), (1.3e-12, False)])

@@ -51,9 +51,9 @@ def test_releases_are_numbered_and_kept(path: Path) -> None:
 def test_what_was_not_settled_counts_in_full(path: Path) -> None:
     ledger = Ledger(path)
     reserve(ledger, gaussian(30), 5)
-    spent = ledger.book().spent(REPLACE)
+    spent = ledger.snapshot().spent(REPLACE)
     ledger.settle(1)
-    assert (ledger.book().spent(REPLACE).rdp == spent.rdp).all()
+    assert (ledger.snapshot().spent(REPLACE).rdp == spent.rdp).all()
     assert spent.rdp == pytest.approx(5 * gaussian(30)[REPLACE].cost().rdp)
 
 
@@ -66,7 +66,7 @@ def test_realised_costs_replace_reserved_ones(path: Path) -> None:
     (entry,) = verify_ledger(path).entries
     assert entry.count == 10 and entry.charges == ((stable(), 4), (choice, 6))
     expected = account([(stable(), 4), (choice, 6)], REPLACE)
-    assert ledger.book().spent(REPLACE).delta0 == pytest.approx(expected.delta0)
+    assert ledger.snapshot().spent(REPLACE).delta0 == pytest.approx(expected.delta0)
     with pytest.raises(ValueError, match="Expected release 1 settled once"):
         ledger.settle(1, realised=[(stable(), 3)])
 
@@ -80,7 +80,7 @@ def test_no_more_is_settled_than_was_reserved(path: Path) -> None:
             ledger.settle(1, realised=dearer)
     assert not ledger.entries()[0].settled
     ledger.settle(1, realised=[(stable(), 0)])
-    assert ledger.book().spent(REPLACE).rdp.max() == 0
+    assert ledger.snapshot().spent(REPLACE).rdp.max() == 0
 
 
 def test_bad_input_writes_nothing(path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_refused_batch_leaves_no_trace_and_says_what_can_be_paid(path: Path) -
     ledger = Ledger(path)
     with pytest.raises(ValueError, match=r": (\d+) such queries can be paid") as refusal:
         reserve(ledger, stable(), 10_000, BUDGET)
-    assert ledger.book().budget is None and ledger.entries() == ()
+    assert ledger.snapshot().budget is None and ledger.entries() == ()
     payable = int(str(refusal.value).split(": ")[1].split()[0])
     with pytest.raises(ValueError, match="can be paid"):
         reserve(ledger, stable(), payable + 1, BUDGET)
@@ -114,7 +114,7 @@ def test_a_later_budget_covers_earlier_reservations(path: Path) -> None:
 def test_another_kind_of_release_is_held_to_the_order_that_was_fixed(path: Path) -> None:
     ledger = Ledger(path)
     reserve(ledger, gaussian(60), 100, BUDGET)
-    bounds = ledger.book().filter
+    bounds = ledger.snapshot().filter
     assert bounds is not None
     pure = {r: PureDPEvent(epsilon=0.02, neighboring_relation=r) for r in NeighboringRelation}
     paid = 0
@@ -129,7 +129,7 @@ def test_another_kind_of_release_is_held_to_the_order_that_was_fixed(path: Path)
 def test_a_part_of_delta_is_set_aside_for_tests_from_the_first_release_on(path: Path) -> None:
     ledger = Ledger(path)
     reserve(ledger, gaussian(60), 10, BUDGET)
-    bounds = ledger.book().filter
+    bounds = ledger.snapshot().filter
     assert bounds is not None and bounds.max_delta0 == 1e-7
     reserve(ledger, stable(), 30)
     message = r"^Expected delta0 <= 1e-07 with all earlier releases \(max_delta0, .*\), got delta0=1.01e-07; left are"
@@ -230,8 +230,8 @@ def test_the_filter_admits_as_much_as_the_accountant(path: Path) -> None:
         bounds = make_filter(budget, events[REPLACE].cost())
         payable = affordable(budget, events[REPLACE].cost())
         at_order = events[REPLACE].cost(bounds.orders)
-        assert bounds.admits(at_order.times(payable))
-        assert not bounds.admits(at_order.times(payable + 1))
+        assert bounds.admits(at_order * payable)
+        assert not bounds.admits(at_order * (payable + 1))
         # with the part of delta that is set aside, the accountant would pay at most one more
         total = account([(events, payable + 2)], REPLACE)
         assert total.get_epsilon(delta=1e-6 - max(0.0, bounds.max_delta0 - total.delta0)) > epsilon

@@ -132,7 +132,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.releases.append(Release((noise, count)))
         self.budget = self.budget or budget
         self.heads.append(self.handles[which].head)
-        charges = self.handles[which].book().charges()
+        charges = self.handles[which].snapshot().charges()
         for relation, share in ((REPLACE, 1.0), (TEACHER, 0.25)):
             far = DEFAULT_ORDERS - 1
             overhead = (
@@ -294,7 +294,7 @@ def crashing(after: bool, look: Callable[[], None]) -> Iterator[None]:
     """Break off whoever appends a row."""
     plain = log.append
 
-    def broken(connection: sqlite3.Connection, head: log.Head, text: str) -> log.Head:
+    def broken(connection: sqlite3.Connection, head: log.LedgerHead, text: str) -> log.LedgerHead:
         if after:
             plain(connection, head, text)
         look()

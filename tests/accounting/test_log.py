@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pate.accounting import Head, Ledger, _log as log, read_ledger, verify_ledger
+from pate.accounting import Ledger, LedgerHead, _log as log, read_ledger, verify_ledger
 from tests.accounting.ledgers import (
     BUDGET,
     ONE_LINE,
@@ -33,7 +33,7 @@ def test_a_truncated_ledger_stops(path: Path, keep: float) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_corrupted_ledger_stops_or_says_the_same(path: Path, seed: int) -> None:
-    book = filled(path).book()
+    book = filled(path).snapshot()
     content = bytearray(path.read_bytes())
     chance = random.Random(seed)
     start = chance.randrange(len(content) - 64)
@@ -186,7 +186,7 @@ def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(p
             lambda: reserve(ledger, gaussian(600), 1),
             lambda: ledger.settle(1),
             ledger.entries,
-            ledger.book,
+            ledger.snapshot,
         ):
             with pytest.raises(
                 ValueError,
@@ -218,7 +218,7 @@ def test_rows_of_others_are_seen(path: Path) -> None:
     assert reserve(second, gaussian(70), 2) == 2
     first.settle(2, realised=[(gaussian(70), 1)])
     second.settle(1)
-    assert first.book() == second.book() == verify_ledger(path)
+    assert first.snapshot() == second.snapshot() == verify_ledger(path)
 
 
 def test_rows_that_never_reached_the_file_are_forgotten(
@@ -227,7 +227,7 @@ def test_rows_that_never_reached_the_file_are_forgotten(
     ledger = filled(path)
     with monkeypatch.context() as patch:
 
-        def full(*_: object) -> Head:
+        def full(*_: object) -> LedgerHead:
             raise sqlite3.OperationalError("database or disk is full")
 
         patch.setattr("pate.accounting._log.append", full)
@@ -301,7 +301,7 @@ def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.Monkey
 def test_reading_holds_no_lock(path: Path) -> None:
     ledger = filled(path)
     with log.opened(path, writable=False) as connection:
-        rows = log.rows_after(connection, Head(), path)
+        rows = log.rows_after(connection, LedgerHead(), path)
         next(rows)
         reserve(ledger, gaussian(6000), 1)  # while the others are not read yet
         assert len(list(rows)) == 80
@@ -356,6 +356,6 @@ def test_a_ledger_that_anybody_may_write_is_writable(path: Path, mode: int, writ
 def test_blocks_of_rows_end_anywhere(
     path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book = filled(path).book()
+    book = filled(path).snapshot()
     monkeypatch.setattr(log, "_ROWS", rows)
     assert read_ledger(path).entries == book.entries

@@ -95,11 +95,11 @@ def test_every_kind_of_event_is_grown() -> None:
 def plainly(event: e.Event) -> Cost:
     """The cost of ``event``, part by part."""
     if isinstance(event, e.RepeatedEvent):
-        return plainly(event.event).times(event.count)
+        return plainly(event.event) * event.count
     if isinstance(event, e.ComposedEvent):
         total = Cost.nothing(GRID)
         for part in event.events:
-            total = total.plus(plainly(part))
+            total = total + plainly(part)
         return total
     return event.cost(GRID)
 
@@ -110,7 +110,7 @@ def require_kept(event: e.Event) -> None:
     assert again == event and hash(again) == hash(event) and repr(again) == repr(event)
     found, second, expected = event.cost(GRID), again.cost(GRID), plainly(event)
     np.testing.assert_array_equal(found.rdp, second.rdp)
-    np.testing.assert_array_equal(found.among_many, second.among_many)
+    np.testing.assert_array_equal(found.narrow_weights, second.narrow_weights)
     assert found._replace(rdp=None, weights=None) == second._replace(rdp=None, weights=None)  # type: ignore[arg-type]
     np.testing.assert_allclose(found.rdp, expected.rdp, rtol=1e-12)
     assert found.log_survival == pytest.approx(expected.log_survival, rel=1e-12)

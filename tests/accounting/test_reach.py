@@ -21,7 +21,7 @@ from pate.accounting import (
     read_ledger,
     verify_ledger,
 )
-from pate.accounting._charges import Charge, Events, account, reaching
+from pate.accounting._charges import Charge, Events, account, for_group_size
 from pate.mechanisms import GumbelPeeling
 from tests.accounting.ledgers import REPLACE, TEACHER, bodies, forge, gaussian, require_stop
 from tests.statements import PUBLISHED
@@ -53,7 +53,7 @@ def test_sums_are_for_the_units_that_reach_most(path: Path) -> None:
             reserve(path, *once, teachers=teachers)
         book, most = verify_ledger(path), max(order)
         assert [entry.max_teachers_per_unit for entry in book.entries] == list(order)
-        wide = reaching([once] * len(order), most)
+        wide = for_group_size([once] * len(order), most)
         assert book.max_teachers_per_unit == most and book.reserved() == book.charges() == wide
         for release in range(1, len(order) + 1):
             stated = Statement.of(book, release)
@@ -65,7 +65,7 @@ def test_sums_are_for_the_units_that_reach_most(path: Path) -> None:
                 assert stated["costs"][relation.value]["epsilon"] == pytest.approx(
                     epsilon(wide, relation)
                 )
-                alone = epsilon(reaching([once], most), relation)
+                alone = epsilon(for_group_size([once], most), relation)
                 assert stated["this_release"][relation.value]["epsilon"] == pytest.approx(alone)
             assert f"which reaches {most} teachers at most" in stated.text
             stated.verify(ledger=path)
@@ -184,7 +184,9 @@ def test_a_budget_is_for_units_that_it_names(path: Path) -> None:
             and stated["budget"] == SHARED.to_dict()
         )
         assert (
-            stated["costs"]["replace_record"]["epsilon"] == epsilon(reaching([(once, 6)], 2)) < 1.5
+            stated["costs"]["replace_record"]["epsilon"]
+            == epsilon(for_group_size([(once, 6)], 2))
+            < 1.5
         )
     with pytest.raises(
         ValueError,
@@ -231,7 +233,7 @@ def test_what_is_settled_for_less_leaves_more_of_the_budget(path: Path) -> None:
     ledger.settle(1, realised=[(gaussian(40), 2)])
     ledger.reserve(gaussian(40), count=6, **named)  # type: ignore[arg-type]
     book = verify_ledger(path)
-    assert book.charges() == reaching([(gaussian(40), 2), (gaussian(40), 6)], 2)
+    assert book.charges() == for_group_size([(gaussian(40), 2), (gaussian(40), 6)], 2)
     assert book.spent(REPLACE).mu_squared == pytest.approx(8 * 0.01)
 
 
@@ -275,5 +277,5 @@ def test_an_older_ledger_is_for_the_units_that_its_releases_were_stated_for(path
     stated.verify(ledger=older)
     guarantee = stated["guarantees"]["replace_record"]
     assert guarantee["fixed_by"] == "reservation"  # the budget is for others
-    assert guarantee["epsilon"] == epsilon(reaching([(gaussian(40), 6)], 2))
+    assert guarantee["epsilon"] == epsilon(for_group_size([(gaussian(40), 6)], 2))
     assert book.spent(REPLACE).mu_squared == pytest.approx(6 * 0.0025)

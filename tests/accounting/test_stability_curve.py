@@ -253,14 +253,14 @@ def test_delta0_of_a_test_under_either_relation(
     event = StabilityTestEvent(
         sigma=5.0,
         delta_test=1e-6,
-        shift=ran.count_window,
+        shift=ran.score_range,
         num_teachers=100,
         neighboring_relation=asked,
     )
     with mp.workdps(50):
         z = oracles.quantile(1e-6, float(ndtri(1e-6)))
         # the largest probability with which a gap passes that may separate two sets
-        passes = oracles.phi(z + max(0, mp.mpf(asked.count_window - ran.count_window)) / 5)
+        passes = oracles.phi(z + max(0, mp.mpf(asked.score_range - ran.score_range)) / 5)
     assert event.cost().delta0 == pytest.approx(float(passes), rel=1e-9)
 
 

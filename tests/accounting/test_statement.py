@@ -35,8 +35,8 @@ from pate.accounting import (
     gaussian_epsilon,
 )
 from pate.accounting._charges import account, require_delta_beyond_tests
-from pate.accounting._figures import epsilon_text, exact_text, guess_text
 from pate.accounting._filters import make_filter
+from pate.accounting._formatting import format_epsilon, format_exact, format_guess
 from pate.accounting._statement import REACHED, require_same
 from pate.accounting._statement_words import AUDIT, AUDITED, WORLD, describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
@@ -50,7 +50,7 @@ SIGMA, SCALE, DELTA_TEST, TEACHERS = 25.0, 30.0, 1e-9, 100
 def stable(relation: NeighboringRelation, num_teachers: int = TEACHERS) -> Event:
     return ComposedEvent(
         events=(
-            BoundedRangeEvent(eta=2 * relation.count_window / SCALE, neighboring_relation=relation),
+            BoundedRangeEvent(eta=2 * relation.score_range / SCALE, neighboring_relation=relation),
             StabilityTestEvent(
                 sigma=SIGMA,
                 delta_test=DELTA_TEST,
@@ -100,7 +100,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def statement(ledger: Ledger, release: int = 1) -> Statement:
-    made = Statement.of(ledger.book(), release)
+    made = Statement.of(ledger.snapshot(), release)
     again = Statement.from_json(json.dumps(made.content, allow_nan=False))
     assert again == made
     return again
@@ -119,7 +119,7 @@ def by_hand(statement: Statement, relation: NeighboringRelation) -> float:
                 rdp += release["count"] * oracles.bounded_range(a, part["eta"])
             else:
                 assert part["type"] == "StabilityTestEvent"
-                window = relation.count_window
+                window = relation.score_range
                 z = oracles.quantile(part["delta_test"], float(ndtri(part["delta_test"])))
                 steps = range(2 * (part["num_teachers"] - part["shift"]) + 1)
                 curve = max(
@@ -169,7 +169,7 @@ def test_epsilon_follows_from_the_text_by_hand(ledger: Ledger) -> None:
     assert rdp == pytest.approx(float(re.search(r"sum: rdp = ([^,]+),", text)[1]), rel=1e-12)  # type: ignore[index]
     d = (delta - (1 - survival)) / survival
     epsilon = rdp + math.log(1 - 1 / order) - (math.log(d) + math.log(order)) / (order - 1)
-    assert f"all releases of these data {epsilon_text(epsilon)}:" in text
+    assert f"all releases of these data {format_epsilon(epsilon)}:" in text
 
 
 def test_epsilon_is_that_of_the_accountant(ledger: Ledger) -> None:
@@ -332,7 +332,7 @@ def test_units_that_reach_more_teachers(tmp_path: Path, teachers: int) -> None:
     released(ledger, GAUSSIAN, 7)
     made = statement(ledger)
     made.verify(ledger=ledger.path)
-    wider = {relation: event.reaching(teachers) for relation, event in EVENTS.items()}
+    wider = {relation: event.for_group_size(teachers) for relation, event in EVENTS.items()}
     for relation in NeighboringRelation:
         once = account([(wider, 5)], relation).get_epsilon(delta=1e-6)
         assert made["this_release"][relation.value]["epsilon"] == pytest.approx(once, rel=1e-12)
@@ -409,9 +409,7 @@ def test_this_release_comes_before_all_releases(ledger: Ledger) -> None:
     for relation in NeighboringRelation:
         once = account([(EVENTS, 50)], relation).get_epsilon(delta=1e-6)
         total = account([(EVENTS, 50), (GAUSSIAN, 7)], relation).get_epsilon(delta=1e-6)
-        words = (
-            f"this release {epsilon_text(once)}; all releases of these data {epsilon_text(total)}:"
-        )
+        words = f"this release {format_epsilon(once)}; all releases of these data {format_epsilon(total)}:"
         assert f"epsilon at delta = 1e-06 under {relation.value.upper()}: {words}" in text
 
 
@@ -466,13 +464,13 @@ def test_what_was_reserved_is_the_guarantee_and_what_was_settled_a_cost(ledger: 
         < after["guarantees"]["replace_record"]["epsilon"]
     )
     text = after.text
-    reserved = epsilon_text(after["guarantees"]["replace_record"]["epsilon"])
+    reserved = format_epsilon(after["guarantees"]["replace_record"]["epsilon"])
     assert (
-        f"REPLACE_RECORD: this release {epsilon_text(after['this_release']['replace_record']['epsilon'])};"
+        f"REPLACE_RECORD: this release {format_epsilon(after['this_release']['replace_record']['epsilon'])};"
         in text
     )
     assert f"all releases of these data {reserved}:" in text
-    assert f"What happened cost epsilon = {epsilon_text(paid)} under REPLACE_RECORD and" in text
+    assert f"What happened cost epsilon = {format_epsilon(paid)} under REPLACE_RECORD and" in text
     assert "no guarantee, because" in text and "no guarantee" not in before.text
     assert "3 x GaussianEvent" in text and "7 x GaussianEvent" in text
     assert (
@@ -643,13 +641,13 @@ def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
 
 def test_a_guess_is_told_in_tenths_of_a_percent_rounded_up() -> None:
     pairs = ((0.0, 0.0), (1.0, 1e-6), (None, 1e-6))
-    texts = [guess_text({"epsilon": epsilon, "delta": delta}) for epsilon, delta in pairs]
+    texts = [format_guess({"epsilon": epsilon, "delta": delta}) for epsilon, delta in pairs]
     assert texts == ["50.0%", "73.2%", "100.0%"]
 
 
 def test_figures_are_rounded_up() -> None:
-    assert float(epsilon_text(1e300)) == 1e300 and epsilon_text(1e-300) == "0.001"
-    assert exact_text(1.0000004e-6) == "1.0000004e-06"
+    assert float(format_epsilon(1e300)) == 1e300 and format_epsilon(1e-300) == "0.001"
+    assert format_exact(1.0000004e-6) == "1.0000004e-06"
     for epsilon, text in (
         (8.02042, "8.021"),
         (0.0004, "0.001"),
@@ -657,9 +655,10 @@ def test_figures_are_rounded_up() -> None:
         (0.1, "0.100"),
         (1e-9, "0.001"),
     ):
-        assert epsilon_text(epsilon) == text and float(text) >= epsilon
+        assert format_epsilon(epsilon) == text and float(text) >= epsilon
     assert (
-        epsilon_text(0.0) == "0.000" and epsilon_text(math.inf) == epsilon_text(None) == "unbounded"
+        format_epsilon(0.0) == "0.000"
+        and format_epsilon(math.inf) == format_epsilon(None) == "unbounded"
     )
 
 
@@ -729,7 +728,7 @@ def test_a_ledger_says_what_it_does_not_count(tmp_path: Path, counts: str) -> No
 
 
 def test_delta_must_leave_something_beside_the_tests_of_all_queries(ledger: Ledger) -> None:
-    charges = [*ledger.book().charges(), (EVENTS, 10)]
+    charges = [*ledger.snapshot().charges(), (EVENTS, 10)]
     require_delta_beyond_tests(charges, REPLACE, 6.1e-8)
     with pytest.raises(
         ValueError,
@@ -749,9 +748,9 @@ def test_a_statement_is_of_today(tmp_path: Path, limit: float | None) -> None:
     )
     released(book, GAUSSIAN, 5, budget=budget, unit="patient")
     before = statement(book)
-    assert before.today(book.book()) == before
+    assert before.today(book.snapshot()) == before
     book.reserve(GAUSSIAN, count=7, run="two", description="", seeded=True)
-    after = before.today(book.book())
+    after = before.today(book.snapshot())
     assert after == statement(book)
     assert after["costs"][REPLACE.value]["epsilon"] > before["costs"][REPLACE.value]["epsilon"]
     assert not after["private"]
@@ -764,7 +763,7 @@ def test_another_ledger_continues_no_statement(ledger: Ledger, tmp_path: Path) -
     for _ in range(4):
         other.reserve(GAUSSIAN, count=7, run="two", description="", seeded=False)
     with pytest.raises(ValueError, match="all rows that it held"):
-        made.today(other.book())
+        made.today(other.snapshot())
 
 
 @pytest.mark.parametrize(
@@ -877,7 +876,7 @@ def test_total_variation_follows_from_what_proves_most_at_epsilon_zero(tmp_path:
     right = math.exp(0.1) / (1 + math.exp(0.1))
     exact = np.abs(binom.pmf(heads, 100, right) - binom.pmf(heads, 100, 1 - right)).sum() / 2
     assert exact <= stated.total_variation <= exact + 0.001
-    assert guess_text(guarantee) > "99" and guess_text(guarantee, stated.total_variation) < "70"
+    assert format_guess(guarantee) > "99" and format_guess(guarantee, stated.total_variation) < "70"
 
 
 def test_what_is_not_a_release_of_the_ledger_has_no_statement(ledger: Ledger) -> None:
@@ -886,7 +885,7 @@ def test_what_is_not_a_release_of_the_ledger_has_no_statement(ledger: Ledger) ->
         with pytest.raises(
             ValueError, match=r"^Expected a release among the 2 of the ledger, got release="
         ):
-            Statement.of(ledger.book(), release)
+            Statement.of(ledger.snapshot(), release)
     stated = statement(ledger)
     assert stated.verify() == stated.verify(ledger=ledger.path) == 0
     assert stated != Statement(stated.content | {"delta": 1e-5}) and stated != stated.content
@@ -961,7 +960,7 @@ def test_what_was_settled_costs_no_more_at_any_order(ledger: Ledger, less: bool)
         for relation in NeighboringRelation
     }
     released(ledger, before, 1)
-    book = ledger.book()
+    book = ledger.snapshot()
     entry = replace(book.entries[2], realised=((after, 1),))
     content = Statement.of(replace(book, entries=(*book.entries[:2], entry)), 3).content
     reserved, paid = before[REPLACE].cost(), after[REPLACE].cost()

@@ -97,12 +97,12 @@ def test_infinite_costs_come_and_go(path: Path) -> None:
     }
     ledger = Ledger(path)
     reserve(ledger, gaussian(30), 3)
-    alone = ledger.book().spent(REPLACE)
+    alone = ledger.snapshot().spent(REPLACE)
     first, second = reserve(ledger, wide, 2), reserve(ledger, wide, 1)
     for release in (first, second):
         sums = ledger._history._totals.values()  # what is kept is what is summed anew
         for relation in NeighboringRelation:
-            kept, anew = as_cost(sums, relation), ledger.book().spent(relation)
+            kept, anew = as_cost(sums, relation), ledger.snapshot().spent(relation)
             np.testing.assert_allclose(kept.rdp, anew.rdp, rtol=1e-12)
             assert np.isinf(kept.rdp).any() and np.isinf(kept.mu_squared)
         ledger.settle(release, realised=[])

@@ -40,7 +40,7 @@ def test_figures_that_do_not_follow_from_the_events_are_noticed(path: Path, fiel
     forged = path.with_name("forged.sqlite")
     Ledger(forged)
     with closing(sqlite3.connect(forged, isolation_level=None)) as connection:
-        head = log.Head()
+        head = log.LedgerHead()
         for body in rows:
             head = log.append(connection, head, json.dumps(body))
     with pytest.raises(ValueError, match=ONE_LINE):

@@ -100,7 +100,7 @@ class TestLimitedDomainTopK(_Listing):
         order = oracles.ranks(h)
         end = (
             h[order[self.kbar]]
-            + relation.count_window
+            + relation.score_range
             + self.scale * math.log(self.kbar / self.delta)
         )
         law: dict[tuple[int, ...], float] = defaultdict(float)

@@ -127,7 +127,7 @@ class TestConfidentScreenBeforeTiers(TestConfidentScreen):
             scale=2.0,
             sigma=1.5,
             delta=0.05,
-            shift=relation.count_window,
+            shift=relation.score_range,
             scale_peel=1.2,
         )
 

@@ -101,7 +101,7 @@ def test_it_costs_what_noise_in_one_hand_costs_and_the_distance_to_it() -> None:
         shares, whole = accounts
         assert shares.delta0 == pytest.approx(5000 * 4 * 40 * 2.0**-64) and whole.delta0 == 0
         assert whole.epsilon <= shares.epsilon <= whole.epsilon * (1 + 1e-6)
-        wide = SiloVotes(sigma_silos=50.0, silos=40).event(shape, relation).reaching(3).cost()
+        wide = SiloVotes(sigma_silos=50.0, silos=40).event(shape, relation).for_group_size(3).cost()
         assert wide.mu_squared == pytest.approx(9 * 4 / 2500) and 0 < wide.delta0 < 1e-16
 
 

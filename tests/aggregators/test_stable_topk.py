@@ -41,7 +41,7 @@ class TestStableTopK(AggregatorContract):
     def law(self, votes: Votes, relation: Relation) -> Law:
         return stable_law(
             votes,
-            relation.count_window,
+            relation.score_range,
             self.sigma,
             self.delta,
             lambda q: oracles.softmax(q / self.scale),
@@ -80,7 +80,7 @@ class TestStableTopKWithoutEmpty(TestStableTopK):
         def choice(gaps: np.ndarray) -> np.ndarray:
             return np.concatenate(([0.0], oracles.softmax(gaps[1:-1] / self.scale), [0.0]))
 
-        return stable_law(votes, relation.count_window, self.sigma, self.delta, choice)
+        return stable_law(votes, relation.score_range, self.sigma, self.delta, choice)
 
 
 @pytest.mark.slow
@@ -97,10 +97,10 @@ def test_all_neighbors_of_small_panels_are_within_the_curve() -> None:
             sets = [*product((0, 1), repeat=num_labels)]
             laws = {}
             for counts in product(range(num_teachers + 1), repeat=num_labels):
-                gaps = oracles.majority_gaps(counts, num_teachers, made_for.count_window)
+                gaps = oracles.majority_gaps(counts, num_teachers, made_for.score_range)
                 law = dict.fromkeys([*sets, ()], 0.0)
                 for k, chance in enumerate(oracles.softmax(np.array(gaps) / scale).tolist()):
-                    passed = ndtr(max(gaps[k] - made_for.count_window, 0) / sigma + ndtri(delta))
+                    passed = ndtr(max(gaps[k] - made_for.score_range, 0) / sigma + ndtri(delta))
                     law[tuple(int(i in oracles.ranks(counts)[:k]) for i in range(num_labels))] += (
                         chance * passed
                     )
@@ -181,7 +181,7 @@ class TestStableTopKPreferring(TestStableTopK):
             utilities = (gaps + self.regularizer)[: self.kbar + 1]
             return np.append(oracles.softmax(utilities / self.scale), 0.0)
 
-        return stable_law(votes, relation.count_window, self.sigma, self.delta, choice)
+        return stable_law(votes, relation.score_range, self.sigma, self.delta, choice)
 
     def malformed(self) -> list[dict[str, Any]]:
         bad: list[dict[str, Any]] = [
@@ -217,7 +217,7 @@ class TestStableTopKByLaplace(TestStableTopK):
     def law(self, votes: Votes, relation: Relation) -> Law:
         return stable_law(
             votes,
-            relation.count_window,
+            relation.score_range,
             self.sigma,
             self.delta,
             lambda q: oracles.max_law(q / self.scale, "exponential"),
@@ -242,7 +242,7 @@ class TestStableTopKByGaussian(AggregatorContract):
     def law(self, votes: Votes, relation: Relation) -> Law:
         return stable_law(
             votes,
-            relation.count_window,
+            relation.score_range,
             self.sigma,
             self.delta,
             lambda q: oracles.max_law(q / self.scale, "gaussian"),
@@ -320,7 +320,7 @@ class TestFixedStableTopK(AggregatorContract):
             scale=self.scale,
             sigma=self.sigma,
             delta=self.delta,
-            shift=relation.count_window,
+            shift=relation.score_range,
             scale_peel=self.scale_peel,
             fallback=self.fallback,
             by_root=self.by_root,
@@ -352,7 +352,7 @@ class TestFixedStableTopK(AggregatorContract):
             )
             choice = (
                 BoundedRangeEvent(
-                    eta=asked.count_window / self.scale_peel, neighboring_relation=asked
+                    eta=asked.score_range / self.scale_peel, neighboring_relation=asked
                 )
                 .cost()
                 .rdp

@@ -7,7 +7,7 @@ import pytest
 from pate import VoteShape
 from pate._commands.account import account
 from pate.accounting import NeighboringRelation, epsilon_of
-from pate.accounting._figures import epsilon_text
+from pate.accounting._formatting import format_epsilon
 from pate.aggregators import StableTopK
 
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
@@ -26,7 +26,7 @@ def test_account_prints_both_relations_and_draws(tmp_path: Path, capsys: Printed
             count=600,
             delta=1e-6,
         )
-        assert row["optimal"] == expected and epsilon_text(expected, 4) in text
+        assert row["optimal"] == expected and format_epsilon(expected, 4) in text
         assert row["autodp"] == pytest.approx(expected, rel=1e-3)
         assert row["classic"] is not None and row["classic"] > expected
         assert row["exact"] is row["dp_accounting"] is None

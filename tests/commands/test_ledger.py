@@ -9,7 +9,7 @@ import pytest
 from pate import VoteShape
 from pate._commands.ledger import ledger_show, ledger_verify
 from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, epsilon_of
-from pate.accounting._figures import epsilon_text
+from pate.accounting._formatting import format_epsilon
 from pate.accounting._statement import sha256
 from pate.aggregators import StableTopK
 from tests.statements import PUBLISHED
@@ -45,14 +45,14 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     )
     expected = epsilon_of(events[REPLACE], count=49, delta=1e-6)
     assert (
-        f"epsilon = {epsilon_text(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD"
+        f"epsilon = {format_epsilon(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD"
         in text
     )
     assert "    The sums hold if no release was chosen by what an earlier one showed.\n" in text
     kept = "under REPLACE_RECORD; no release is made beyond it, whatever earlier ones showed. Spent are 0."
     assert f"\nBudget: epsilon <= 8 at delta = 1e-06 {kept}" in text
 
-    file, content = tmp_path / "privacy.json", Statement.of(ledger.book(), 1).content
+    file, content = tmp_path / "privacy.json", Statement.of(ledger.snapshot(), 1).content
     file.write_text(json.dumps(content))
     ledger_verify(ledger=ledger.path, statement=file, released=labels)
     assert len(re.findall("every epsilon follows from the events", capsys.readouterr().out)) == 2
@@ -109,7 +109,9 @@ def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printe
     )
     ledger.settle(1, realised=[(events, 3)])
     delta = 1.00000049e-6
-    texts = {n: epsilon_text(epsilon_of(events[REPLACE], count=n, delta=delta), 4) for n in (40, 3)}
+    texts = {
+        n: format_epsilon(epsilon_of(events[REPLACE], count=n, delta=delta), 4) for n in (40, 3)
+    }
     for command in (ledger_show, ledger_verify):
         command(ledger=ledger.path)
         lines = capsys.readouterr().out.splitlines()

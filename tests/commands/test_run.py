@@ -16,7 +16,7 @@ from torch import nn
 from pate import LabelSettings, VoteShape, cli
 from pate._planning.completion import resolve_settings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
-from pate.accounting._figures import epsilon_text
+from pate.accounting._formatting import format_epsilon
 from pate.aggregators import NoisyVotes
 from tests.conftest import copy_run, make_arrays, recipe
 
@@ -91,7 +91,7 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     assert [(entry.count, entry.settled, entry.seeded) for entry in entries] == [(80, True, True)]
     text = (finished / "public" / "privacy.txt").read_text()
     assert text.startswith("NOT PRIVATE")
-    assert epsilon_text(statement["guarantees"]["replace_record"]["epsilon"]) in text
+    assert format_epsilon(statement["guarantees"]["replace_record"]["epsilon"]) in text
 
 
 def test_a_dry_run_checks_everything_and_writes_nothing(

@@ -334,7 +334,7 @@ def test_rounded_sums_of_neighbors_choose_alike_within_the_window(
     choice = m.GapChoice(num_labels=3, scale=4.0, sensitivity=0.7, noise="gaussian")
     event = choice.event(relation)
     assert isinstance(event, GaussianNoisyMaxEvent)
-    window, most = 4.0 / event.noise_multiplier, 0.7 * relation.count_window
+    window, most = 4.0 / event.noise_multiplier, 0.7 * relation.score_range
     for _ in range(2_000):
         gaps, moved = draws.uniform(0, 6, 4), draws.choice([-most, most, 0.0, most / 3], 4)
         noise = draws.normal(0, 4, 4)
@@ -345,7 +345,7 @@ def test_rounded_sums_of_neighbors_choose_alike_within_the_window(
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_a_choice_costs_the_window_of_gaps_over_its_scale(relation: NeighboringRelation) -> None:
-    eta = 2 * relation.count_window / 5
+    eta = 2 * relation.score_range / 5
     events = {
         noise: m.GapChoice(num_labels=3, scale=5.0, noise=noise).event(relation) for noise in NOISES
     }

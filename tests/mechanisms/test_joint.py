@@ -174,8 +174,8 @@ def test_scores_too_small_to_be_normal() -> None:
 
 def test_window_of_one_item_is_that_of_a_count() -> None:
     for relation in NeighboringRelation:
-        assert m.joint_window(k=1, relation=relation) == relation.count_window
-        assert m.joint_window(k=2, relation=relation) == 2 * relation.count_window
+        assert m.joint_window(k=1, relation=relation) == relation.score_range
+        assert m.joint_window(k=2, relation=relation) == 2 * relation.score_range
 
 
 def test_noise_that_is_refused() -> None:

@@ -43,7 +43,7 @@ class TestLimitedDomain(MechanismContract):
 
     def law(self, mechanism: m.LimitedDomain, scores: oracles.Array) -> oracles.Array:
         order, scale, kbar = oracles.ranks(scores.tolist()), mechanism.scale, mechanism.kbar
-        window = mechanism.sensitivity * mechanism.relation.count_window
+        window = mechanism.sensitivity * mechanism.relation.score_range
         end = scores[order[kbar]] + window + scale * math.log(kbar / mechanism.delta)
         domain = {i: scores[i] / scale for i in order[:kbar]}
         law = []

@@ -157,7 +157,7 @@ def test_scores_and_noise_in_another_unit_cost_the_same(votes: Any) -> None:
     for relation in NeighboringRelation:
         assert scores.event(relation) == votes.event(relation)
         assert twice.event(relation) == votes.scaled(0.5).event(relation)
-        assert scores.window(relation) == relation.count_window / 4
+        assert scores.window(relation) == relation.score_range / 4
     counts = np.array([9, 3, 7, 7, 1, 0, 2])
     drawn = [
         each(values, generator=m.seeded_generator(0))

@@ -45,7 +45,7 @@ class _OfScores:
             "num_teachers": self.upper,
             "whole": isinstance(self.unit, int),
         }
-        given["shift"] = relation.count_window * moves
+        given["shift"] = relation.score_range * moves
         return replace(
             votes, **{each.name: given[each.name] for each in fields(votes) if each.name in given}
         )
@@ -207,7 +207,7 @@ def test_real_gaps_are_covered_and_cost_more_than_whole_ones(sigma: float) -> No
 def test_events_of_scores() -> None:
     counts = m.StabilityTest(num_teachers=60, sigma=6.0, delta_test=1e-6, shift=3, sensitivity=3.0)
     for relation in NeighboringRelation:
-        window = 3 * relation.count_window
+        window = 3 * relation.score_range
         event = counts.event(relation)
         assert isinstance(event, StabilityTestEvent) and event.window == window
         assert type(event.window) is type(event.shift) is type(event.num_teachers) is int

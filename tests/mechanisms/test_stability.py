@@ -46,7 +46,7 @@ class TestStabilityTest(MechanismContract):
             num_teachers=self.max_count,
             sigma=self.sigma,
             delta_test=self.delta,
-            shift=relation.count_window,
+            shift=relation.score_range,
         )
 
     def outcomes(self) -> list[tuple[int, ...]]:
@@ -80,7 +80,7 @@ class TestStabilityTestOfTwo(TestStabilityTest):
 
 class TestLaplaceStabilityTest(TestStabilityTest):
     def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
-        return m.LaplaceStabilityTest(scale=1.0, delta_test=self.delta, shift=relation.count_window)
+        return m.LaplaceStabilityTest(scale=1.0, delta_test=self.delta, shift=relation.score_range)
 
     def passing(self, q: float, mechanism: m.LaplaceStabilityTest) -> float:
         margin = (max(q, mechanism.shift) - mechanism.shift) / mechanism.scale
@@ -140,7 +140,7 @@ def test_half_the_probability_of_failure_is_refuted(relation: NeighboringRelatio
                 num_teachers=self.max_count,
                 sigma=self.sigma,
                 delta_test=self.delta,
-                shift=relation.count_window,
+                shift=relation.score_range,
             )
 
     with pytest.raises(AssertionError):
@@ -241,7 +241,7 @@ def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
         assert found.cost().delta0 == pytest.approx(expected)
         assert isinstance(found, ComposedEvent)
         assert found.events[0] == PureDPEvent(
-            neighboring_relation=relation, epsilon=relation.count_window / 4
+            neighboring_relation=relation, epsilon=relation.score_range / 4
         )
     assert event(REPLACE, 1e-6).cost().delta0 == pytest.approx(1)
     likely = event(REPLACE, 0.1, 0.4)
@@ -264,4 +264,4 @@ def test_laplace_noise_fails_for_a_unit_of_more_teachers_as_often_as_its_event_s
     """A gap that so many teachers can undo is wider by the window of each."""
     test = m.LaplaceStabilityTest(scale=5.0, delta_test=1e-4, shift=1)
     exact = float(test.probability(np.array(float(teachers))))
-    assert test.event(ADD).reaching(teachers).cost().delta0 == pytest.approx(exact, rel=1e-9)
+    assert test.event(ADD).for_group_size(teachers).cost().delta0 == pytest.approx(exact, rel=1e-9)

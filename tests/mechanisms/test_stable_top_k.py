@@ -46,7 +46,7 @@ class TestStableTopK(MechanismContract):
             "scale_gap": 2.0,
             "sigma_test": 1.5,
             "delta_test": 0.02,
-            "shift": relation.count_window,
+            "shift": relation.score_range,
         }
         return {"num_teachers": self.max_count, "num_labels": self.num_items} | noise
 
@@ -482,7 +482,8 @@ def test_fewer_rounds_with_less_noise_never_cost_more_than_k(scale: float) -> No
         assert reserved.mu_squared == pytest.approx(peeled[-1].mu_squared, rel=1e-12)
         # fewer are wider, and no width holds them all
         assert all(
-            (fewer.among_many <= reserved.among_many * (1 + 1e-12)).all() for fewer in peeled
+            (fewer.narrow_weights <= reserved.narrow_weights * (1 + 1e-12)).all()
+            for fewer in peeled
         )
         for less, more in itertools.pairwise(peeled):
             assert (

@@ -82,7 +82,7 @@ def law_of_sizes(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[int, floa
     threshold = m.unstable_threshold(
         mechanism.delta / kbar, scale_threshold=mechanism.scale_threshold, scale_gap=scale_gap
     )
-    window = mechanism.sensitivity * mechanism.relation.count_window
+    window = mechanism.sensitivity * mechanism.relation.score_range
     q = {i: max(x[i - 1] - x[i] - window, 0) for i in turns}
     z, waiting = oracles.laplace_panels(
         mechanism.scale_threshold, [q[i] - threshold for i in turns]
@@ -210,7 +210,7 @@ def test_failures_grow_by_the_wider_noise(scales: tuple[float, float]) -> None:
     for relation in NeighboringRelation:
         event = mechanism.event(relation)
         assert isinstance(event, ComposedEvent) and isinstance(event.events[-1], FailureEvent)
-        assert event.events[-1].step == relation.count_window / 5
+        assert event.events[-1].step == relation.score_range / 5
 
 
 def test_failures_may_be_almost_as_likely_as_not() -> None:

@@ -43,7 +43,7 @@ def law_of_list(mechanism: m.LimitedDomain, counts: Counts, rank: Rank = padded_
     """The law of the list of items, by the plain definition: blanks fill the domain up, and are
     left out."""
     existing = [i for i in oracles.ranks(counts) if counts[i] > 0]
-    window = mechanism.sensitivity * mechanism.relation.count_window
+    window = mechanism.sensitivity * mechanism.relation.score_range
     lead = window + mechanism.scale * math.log(mechanism.kbar / mechanism.delta)
     end = math.exp((rank([counts[i] for i in existing], mechanism.kbar) + lead) / mechanism.scale)
     masses = {i: math.exp(counts[i] / mechanism.scale) for i in existing[: mechanism.kbar]}

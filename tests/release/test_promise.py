@@ -10,7 +10,7 @@ import pytest
 import pate
 from pate import cli
 from pate._release.top_k_settings import TopKSettings
-from pate.accounting._figures import meaning_of
+from pate.accounting._formatting import explain_epsilon
 from tests.stages.test_votes_import import label, made_votes, place, refused, spent
 
 __all__ = ["place"]
@@ -84,10 +84,10 @@ def test_a_statement_says_how_little_a_large_epsilon_promises(
 
 
 def test_the_meaning_of_epsilons() -> None:
-    assert meaning_of(10.0) is None and "1 of 22028 cases" in str(meaning_of(10.0000001))
-    assert "1 of 1.4e+217 cases" in str(meaning_of(500.0))
-    assert "right in all cases" in str(meaning_of(None)) and "right in all cases" in str(
-        meaning_of(1e6)
+    assert explain_epsilon(10.0) is None and "1 of 22028 cases" in str(explain_epsilon(10.0000001))
+    assert "1 of 1.4e+217 cases" in str(explain_epsilon(500.0))
+    assert "right in all cases" in str(explain_epsilon(None)) and "right in all cases" in str(
+        explain_epsilon(1e6)
     )
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from pate import NamedVotes, cli
 from pate.accounting import NeighboringRelation, read_ledger
-from pate.accounting._charges import Charge, account, reaching
+from pate.accounting._charges import Charge, account, for_group_size
 
 Captured = pytest.CaptureFixture[str]
 REPLACE = NeighboringRelation.REPLACE_RECORD
@@ -73,10 +73,10 @@ def test_all_releases_are_stated_for_the_units_that_reach_most(
     for run, word in zip(("one", "two"), order, strict=True):
         assert label(run, *filter(None, [word])) == 0
     out = capsys.readouterr().out
-    total = epsilon(reaching([once()] * 2, 2))
+    total = epsilon(for_group_size([once()] * 2, 2))
     assert stated("two")["guarantees"]["replace_record"]["epsilon"] == pytest.approx(total)
     assert stated("two")["this_release"]["replace_record"]["epsilon"] == pytest.approx(
-        epsilon(reaching([once()], 2))
+        epsilon(for_group_size([once()], 2))
     )
     assert "which reaches 2 teachers at most" in out.split("The ledger of")[-2]
     assert label("one", *filter(None, [order[0]])) == 0  # states its labels again
@@ -104,7 +104,7 @@ def test_what_is_disclosed_is_for_them_too(capsys: Captured) -> None:
     assert cli.main(["report", "one", "--disclosure"]) == 0
     entry = yaml.safe_load(Path("one/public/disclosure/registry.yaml").read_text())
     disclosed = entry["deployment"]["privacy_loss"]
-    total = epsilon(reaching([once()] * 2, 2))
+    total = epsilon(for_group_size([once()] * 2, 2))
     assert disclosed["privacy_parameters"]["epsilon"] == pytest.approx(total) and total > 2 * before
     assert "which reaches 2 teachers at most" in disclosed["privacy_unit_details"]
     page = Path("one/public/report.html")
@@ -137,14 +137,14 @@ def test_a_budget_is_for_units_of_two_teachers_or_refuses_them(capsys: Captured)
     ) and "which reaches 2 teachers" in budget["neighbors"]
     capsys.readouterr()
     spent = stated("five")["costs"]["replace_record"]["epsilon"]
-    assert spent == pytest.approx(epsilon(reaching([once()] * 3, 2))) and spent < 1.5
+    assert spent == pytest.approx(epsilon(for_group_size([once()] * 3, 2))) and spent < 1.5
     assert verified("five") == 0
     assert (
         "under REPLACE_RECORD for a unit that reaches 2 teachers at most;"
         in capsys.readouterr().out
     )
     # what units of one teacher could still afford, units of two cannot
-    assert epsilon([once()] * 6) < 1 < 1.5 < epsilon(reaching([once()] * 6, 2))
+    assert epsilon([once()] * 6) < 1 < 1.5 < epsilon(for_group_size([once()] * 6, 2))
     assert label("six") == 0
     assert label("seven", "--num_queries=20") == 2
     assert "Expected epsilon <= 1.5" in capsys.readouterr().err
@@ -190,7 +190,7 @@ def test_a_list_of_users_is_stated_for_several(capsys: Captured) -> None:
     content = json.loads(Path("both.privacy.json").read_text())
     charges = [(entry.events, entry.count) for entry in book.entries]
     assert content["guarantees"]["replace_record"]["epsilon"] == pytest.approx(
-        epsilon(reaching(charges, 2))
+        epsilon(for_group_size(charges, 2))
     )
     assert (
         cli.main(

@@ -19,7 +19,7 @@ from pate._reporting.findings import Findings, read_findings
 from pate._runs import Run
 from pate._runs.published import unpublishable
 from pate.accounting import Statement
-from pate.accounting._figures import epsilon_text, exact_text, guess_text
+from pate.accounting._formatting import format_epsilon, format_exact, format_guess
 from pate.accounting._gaussian import gaussian_delta
 from tests.reporting.conftest import NAMES, label_votes
 
@@ -72,18 +72,19 @@ def test_every_figure_is_the_statements(of_votes: Path) -> None:
     assert all(f"    {line}\n" in card for line in statement.text.splitlines())
     shown = prose(card)
     for name, guarantee in statement["guarantees"].items():
-        figures = f"epsilon = {epsilon_text(guarantee['epsilon'])} at delta = {exact_text(guarantee['delta'])}"
+        figures = f"epsilon = {format_epsilon(guarantee['epsilon'])} at delta = {format_exact(guarantee['delta'])}"
         assert (
             f"{figures} under {name.upper()}, between data sets where {guarantee['neighbors']}."
             in shown
         )
-    stated = {epsilon_text(figures["epsilon"]) for figures in statement["guarantees"].values()}
+    stated = {format_epsilon(figures["epsilon"]) for figures in statement["guarantees"].values()}
     assert set(re.findall(r"epsilon = ([\d.]+\d)", shown)) == stated
     for row in statement["reach"]:
         assert (
-            f"{epsilon_text(row[statement['neighboring_relation']])} for {row['teachers']}" in shown
+            f"{format_epsilon(row[statement['neighboring_relation']])} for {row['teachers']}"
+            in shown
         )
-    assert f"right at most {guess_text(own, statement.total_variation)} of the time" in shown
+    assert f"right at most {format_guess(own, statement.total_variation)} of the time" in shown
     assert "30 of 30 queries were answered" in shown
     assert "12 teachers" in shown
 
@@ -261,7 +262,7 @@ def test_what_is_no_release_is_not_disclosed(
 def test_nobody_guesses_better(epsilon: float, delta: float) -> None:
     """The worst mechanism of a guarantee, by all of its tests, and a Gaussian one, which is no
     worse."""
-    stated = _percent(guess_text({"epsilon": epsilon, "delta": delta}))
+    stated = _percent(format_guess({"epsilon": epsilon, "delta": delta}))
     share = (1 - delta) / (1 + np.exp(epsilon))
     first = np.array(
         [delta, np.exp(epsilon) * share, share, 0.0]
@@ -281,12 +282,14 @@ def test_nobody_guesses_better(epsilon: float, delta: float) -> None:
 def test_nobody_guesses_better_of_noisy_sums(mu: float) -> None:
     """Whoever says which of two normal laws by the point half-way is right as often as is stated,
     and no more."""
-    stated = _percent(guess_text({"epsilon": 9.0, "delta": 0.001}, gaussian_delta(0.0, mu) + 0.001))
+    stated = _percent(
+        format_guess({"epsilon": 9.0, "delta": 0.001}, gaussian_delta(0.0, mu) + 0.001)
+    )
     draws = np.random.default_rng(0).normal([[0.0], [mu]], size=(2, 100_000))
     right = ((draws[0] < mu / 2).mean() + (draws[1] > mu / 2).mean()) / 2
     error = 0.5 / np.sqrt(draws.size)
     assert right <= stated + 4 * error and stated - right <= 0.0005 + 0.001 + 4 * error
-    assert stated < _percent(guess_text({"epsilon": 9.0, "delta": 0.0}))
+    assert stated < _percent(format_guess({"epsilon": 9.0, "delta": 0.0}))
 
 
 def _percent(text: str) -> float:

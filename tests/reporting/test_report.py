@@ -20,7 +20,7 @@ from PIL import Image
 from pate import ReleasedLabels, cli
 from pate._reporting.report import make_page
 from pate.accounting import Statement, _log as log, read_ledger
-from pate.accounting._figures import epsilon_text
+from pate.accounting._formatting import format_epsilon
 from pate.data._images import read_image
 from tests.reporting.conftest import NAMES, Reader, label_votes, read, report
 
@@ -67,7 +67,7 @@ def test_the_statement_comes_first_in_its_own_words(copied: Path) -> None:
     assert said.index("NOT PRIVATE") < said.index("ε = ")  # the noise was seeded
     assert Statement.from_json(statement).text in said
     for guarantee in statement["guarantees"].values():
-        assert f"ε = {epsilon_text(guarantee['epsilon'])}" in said
+        assert f"ε = {format_epsilon(guarantee['epsilon'])}" in said
         assert guarantee["neighbors"] in said
     assert "not cover the folder private/" in said
 
@@ -318,7 +318,7 @@ def test_later_releases_are_counted(of_votes: Path) -> None:
     said = page.sections["statement"]
     assert "gained 1 release(s) since" in said
     name = "replace_record"
-    now, then = (epsilon_text(each["guarantees"][name]["epsilon"]) for each in (after, before))
+    now, then = (format_epsilon(each["guarantees"][name]["epsilon"]) for each in (after, before))
     assert now != then
     assert said.index(f"ε = {now}") < said.index(f"epsilon = {then}")
     assert f"ε = {then}" not in said

@@ -94,7 +94,7 @@ def test_exact_audit_catches_half_the_noise(relation: NeighboringRelation) -> No
     aggregator = StableTopK(
         scale_gap=16.0, sigma_test=4.0, delta_test=1e-5, neighboring_relation=relation
     )
-    noise = {"scale_gap": 16.0, "sigma": 4.0, "delta_test": 1e-5, "shift": relation.count_window}
+    noise = {"scale_gap": 16.0, "sigma": 4.0, "delta_test": 1e-5, "shift": relation.score_range}
     claim = claimed(aggregator, relation, QUERIES)
     assert 0.2 * claim < worst(relation, noise).epsilon <= claim
     assert worst(relation, noise | {"scale_gap": 8.0, "sigma": 2.0}).epsilon > claim
@@ -180,7 +180,7 @@ def audited(aggregator: StableTopK, relation: NeighboringRelation) -> float:
         "sigma": aggregator.sigma_test,
         "delta_test": aggregator.delta_test,
     }
-    telling = worst(relation, noise | {"shift": aggregator.neighboring_relation.count_window})
+    telling = worst(relation, noise | {"shift": aggregator.neighboring_relation.score_range})
     sample = repeated(aggregator, telling.outcomes)
     generator = seeded_generator(7)
     return sampled_epsilon(
@@ -191,7 +191,7 @@ def audited(aggregator: StableTopK, relation: NeighboringRelation) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_sampled_audit_catches_half_the_noise(relation: NeighboringRelation) -> None:
-    scale, sigma = 16.0 * relation.count_window, 4.0 * relation.count_window
+    scale, sigma = 16.0 * relation.score_range, 4.0 * relation.score_range
 
     def with_noise(share: float) -> StableTopK:
         return StableTopK(

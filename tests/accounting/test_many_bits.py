@@ -20,18 +20,18 @@ from pate.accounting import (
     NeighboringRelation,
     PureDPEvent,
     RDPAccountant,
-    _smoothing as smoothing,
+    _many_bits as many_bits,
 )
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._smoothing import (
+from pate.accounting._many_bits import (
     CHOICE,
-    FIRST,
-    FURTHEST,
-    REACH,
+    EXCESS_LIMIT,
+    FIRST_EXCESS,
+    LOSS_LIMIT,
     TEST,
     WIDTHS,
     Bits,
-    smoothed_mu_squared,
+    many_bits_mu_squared,
 )
 from pate.aggregators import StableTopK
 
@@ -42,7 +42,7 @@ Steps = Callable[[float, float], tuple[float, float]]
 
 
 def excess(v: float) -> float:
-    return min(FIRST, 1 / (1 + min(v, FURTHEST)))
+    return min(FIRST_EXCESS, 1 / (1 + min(v, EXCESS_LIMIT)))
 
 
 def call(strike: FloatArray, variance: float) -> FloatArray:
@@ -61,7 +61,7 @@ def covered(up: float, down: float, variance: float, added: float, scale_mu_squa
     Between nodes, chords bound the bit from above, and chords less a bound on the curvature the
     Gaussian from below.
     """
-    top = REACH * math.sqrt(variance + scale_mu_squared)
+    top = LOSS_LIMIT * math.sqrt(variance + scale_mu_squared)
     strikes = np.linspace(0, top, math.ceil(top / (0.03 * math.sqrt(added))) + 1)
     step, total = float(strikes[1]), variance + added
     curvature = np.exp(-(np.maximum(strikes - step, 0) ** 2) / (2 * total)) / math.sqrt(
@@ -119,9 +119,9 @@ def certified(kind: str, v: float, further: float, *, weight: float = 1.0) -> bo
 def levels(ratio: float) -> list[float]:
     """Numbers of widths from where an excess falls below that of the first bit up to the
     furthest."""
-    start = 1 / FIRST - 1
-    number = math.ceil(math.log(FURTHEST / start) / math.log(ratio))
-    return [start * (FURTHEST / start) ** (i / number) for i in range(number + 1)]
+    start = 1 / FIRST_EXCESS - 1
+    number = math.ceil(math.log(EXCESS_LIMIT / start) / math.log(ratio))
+    return [start * (EXCESS_LIMIT / start) ** (i / number) for i in range(number + 1)]
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_the_first_bit_pays_for_itself(bits: Bits) -> None:
     """Without a Gaussian beside it, a bit needs its own mu^2: pi / 8 of the squared range, or the
     squared scale."""
     alone = {CHOICE: math.pi / 8, TEST: 1.0}[bits]
-    assert bits.weight * (1 + FIRST) >= alone
+    assert bits.weight * (1 + FIRST_EXCESS) >= alone
     assert bits.weight < alone
 
 
@@ -158,7 +158,7 @@ def test_sums_of_excesses_bound_every_order_of_bits() -> None:
         total, own = 0.0, width * generator.uniform(0.1, 1.0, size=number)
         for weight, its_width in zip(weights, own, strict=True):
             total += weight * (1 + excess(total / its_width))
-        (bound,) = smoothed_mu_squared(np.array([weights.sum()]), np.array([width]))
+        (bound,) = many_bits_mu_squared(np.array([weights.sum()]), np.array([width]))
         assert total <= bound
 
 
@@ -168,7 +168,7 @@ def test_a_sum_of_weights_has_the_stated_mu_squared() -> None:
         for number in (0.3, 4.999, 5.0, 5.5, 300.0, 516.9, 517.0, 518.0, 1500.0, 1e5):
             v = min(max(number - 5, 0), 512)
             excess = (math.pi / 2 - 1) * min(number, 5) + math.log1p(v) + max(number - 517, 0) / 513
-            (found,) = smoothed_mu_squared(np.array([number * width]), np.array([width]))
+            (found,) = many_bits_mu_squared(np.array([number * width]), np.array([width]))
             assert 0.9e-12 < found / ((number + excess) * width) - 1 < 1.1e-12
     assert WIDTHS[0] == 2.0**-40 and WIDTHS[-1] == 1 and WIDTHS.size == 161
     np.testing.assert_allclose(WIDTHS[1:] / WIDTHS[:-1], 2**0.25, rtol=1e-14)
@@ -176,9 +176,9 @@ def test_a_sum_of_weights_has_the_stated_mu_squared() -> None:
 
 @pytest.mark.parametrize("mu_squared", [1e-9, 0.02, 3.0, 700.0])
 def test_the_largest_weights_are_those_of_mu_squared(mu_squared: float) -> None:
-    most = smoothing.largest_weights(mu_squared)
-    assert (smoothed_mu_squared(most) <= mu_squared).all()
-    assert (smoothed_mu_squared(most * (1 + 1e-14)) > mu_squared * (1 - 1e-15)).all()
+    most = many_bits.largest_weights(mu_squared)
+    assert (many_bits_mu_squared(most) <= mu_squared).all()
+    assert (many_bits_mu_squared(most * (1 + 1e-14)) > mu_squared * (1 - 1e-15)).all()
     with pytest.raises(ValueError, match="read-only"):
         most[:] = 1
 
@@ -187,7 +187,7 @@ def test_the_largest_weights_are_those_of_mu_squared(mu_squared: float) -> None:
 def test_a_bit_weighs_the_fixed_point_of_its_scale_where_it_fits(bits: Bits) -> None:
     scales = np.array([1e-3, 0.1, 0.2, 0.25, 0.9, 1.0, 1.001])
     alone = (math.pi / 8 if bits is CHOICE else 1.0) * scales**2
-    weights, lighter = smoothing.weigh(bits, scales, alone)
+    weights, lighter = many_bits.bit_weights(bits, scales, alone)
     np.testing.assert_array_equal(lighter, scales <= bits.largest)
     for scale, whole, row in zip(scales.tolist(), alone.tolist(), weights, strict=True):
         weight = (
@@ -197,17 +197,17 @@ def test_a_bit_weighs_the_fixed_point_of_its_scale_where_it_fits(bits: Bits) -> 
         assert (row[~fits] == whole).all() and (scale > bits.largest or fits.any())
         assert (np.abs(row[fits] / weight - 1 - 1e-12) < 1e-13).all()
     # never more than what it costs alone
-    weights, lighter = smoothing.weigh(bits, scales[1:2], alone[1:2] / 2)
+    weights, lighter = many_bits.bit_weights(bits, scales[1:2], alone[1:2] / 2)
     assert (weights == alone[1] / 2).all() and not lighter.any()
 
 
 def test_losses_beyond_reach_are_those_of_normal_laws() -> None:
     for rounds, mu_squared in ((1.0, 0.0), (600.0, 3.0), (1e6, 8.0)):
         tail = ndtr(math.sqrt(mu_squared + 1) / 2 - 8)
-        assert smoothing.lost_delta(rounds, mu_squared) == pytest.approx(
+        assert many_bits.lost_delta(rounds, mu_squared) == pytest.approx(
             2 * rounds * tail, rel=1e-12, abs=0
         )
-    assert smoothing.lost_delta(0.0, math.inf) == 0
+    assert many_bits.lost_delta(0.0, math.inf) == 0
 
 
 # what is composed
@@ -250,8 +250,8 @@ def threshold(mu: float) -> Event:
 
 def smoothed_delta(total: RDPAccountant, epsilon: float) -> float:
     """Delta of the smoothed Gaussian alone, whatever the curve says."""
-    totals = smoothed_mu_squared(total.cost.among_many)
-    return smoothing.lost_delta(total.cost.rounds, float(totals.min())) + gaussian_delta(
+    totals = many_bits_mu_squared(total.cost.narrow_weights)
+    return many_bits.lost_delta(total.cost.rounds, float(totals.min())) + gaussian_delta(
         epsilon, math.sqrt(float(totals.min()))
     )
 
@@ -333,9 +333,9 @@ def test_the_page_says_how_far_600_queries_are_above_the_limit_of_many() -> None
             scale_gap=39, sigma_test=60, delta_test=1e-9, neighboring_relation=relation
         )
         total = RDPAccountant(relation=relation).compose(aggregator.event(shape, relation), 600)
-        window = relation.count_window
+        window = relation.score_range
         limit = 600 * ((2 * window / 39) ** 2 / 4 + 2 / math.pi * (window / 60) ** 2)
-        excess = float(smoothed_mu_squared(total.cost.among_many).min()) / limit - 1
+        excess = float(many_bits_mu_squared(total.cost.narrow_weights).min()) / limit - 1
         said.append(f"{excess:.2%} under {relation.name}")
     assert f"M is above the limit by {' and '.join(said)}" in page
 
@@ -362,8 +362,8 @@ def test_a_wide_release_among_narrow_ones_pays_for_itself_alone() -> None:
     narrow = RDPAccountant(relation=REPLACE).compose(choice(0.05), 2000)
     both = RDPAccountant(relation=REPLACE).compose([choice(0.05), choice(0.9)], [2000, 1])
     rise = float(
-        (smoothed_mu_squared(both.cost.among_many)).min()
-        - (smoothed_mu_squared(narrow.cost.among_many)).min()
+        (many_bits_mu_squared(both.cost.narrow_weights)).min()
+        - (many_bits_mu_squared(narrow.cost.narrow_weights)).min()
     )
     assert 0 < rise <= 0.9**2 * math.pi / 8 * 1.001
 
@@ -381,7 +381,7 @@ def test_order_of_events_and_batches_does_not_matter() -> None:
 def test_what_lies_beyond_reach_is_part_of_delta() -> None:
     total = RDPAccountant(relation=REPLACE).compose(choice(0.002), 1_000_000)
     assert total.guarantee(delta=1e-6).width is not None
-    lost = smoothing.lost_delta(1_000_000, 1.0)
+    lost = many_bits.lost_delta(1_000_000, 1.0)
     assert 0 < lost < 1e-5 and total.guarantee(delta=lost / 2).width is None
 
 

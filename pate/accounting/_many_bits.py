@@ -30,11 +30,11 @@ WIDTHS: FloatArray = 2.0 ** np.arange(-40, 0.01, 0.25)
 """The common widths ``[W]`` at which sums of weights are kept."""
 WIDTHS.setflags(write=False)
 
-FIRST = math.pi / 2 - 1
+FIRST_EXCESS = math.pi / 2 - 1
 """The excess of what has no Gaussian beside it: the bit alone, in place of the limit of many."""
-FURTHEST = 512.0
+EXCESS_LIMIT = 512.0
 """The number of widths up to which excesses are known to fall."""
-REACH = 8.0
+LOSS_LIMIT = 8.0
 """The number of standard deviations of a loss up to which bits and Gaussians are compared."""
 _WEIGHT = 5.0  # in widths: no weight is above it
 _ROUNDING = 1 + 1e-12
@@ -60,7 +60,9 @@ TEST = Bits(weight=1.005 * 2 / math.pi, width=3.2, largest=0.25)
 """On which side of a threshold a Gaussian of standard deviation 1 falls, whose mean moves by ``scale``."""
 
 
-def weigh(bits: Bits, scale: FloatArray, mu_squared: FloatArray) -> tuple[FloatArray, BoolArray]:
+def bit_weights(
+    bits: Bits, scale: FloatArray, mu_squared: FloatArray
+) -> tuple[FloatArray, BoolArray]:
     """Return the weights ``[N, W]`` of N events at all `WIDTHS`, and which of them ``[N]`` are ever less than ``mu^2``.
 
     Args:
@@ -78,12 +80,14 @@ def weigh(bits: Bits, scale: FloatArray, mu_squared: FloatArray) -> tuple[FloatA
     return np.where(fits, weight[:, None] * _ROUNDING, mu_squared[:, None]), lighter
 
 
-def smoothed_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> FloatArray:
+def many_bits_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> FloatArray:
     """Return the ``mu^2`` that sums of ``weights`` ``[W]`` have at ``widths`` ``[W]``, with all excesses."""
     first = _WEIGHT * widths
     beyond = np.maximum(weights - first, 0.0) / widths
-    near, far = np.minimum(beyond, FURTHEST), np.maximum(beyond - FURTHEST, 0.0)
-    excess = FIRST * np.minimum(weights, first) + widths * (np.log1p(near) + far / (1 + FURTHEST))
+    near, far = np.minimum(beyond, EXCESS_LIMIT), np.maximum(beyond - EXCESS_LIMIT, 0.0)
+    excess = FIRST_EXCESS * np.minimum(weights, first) + widths * (
+        np.log1p(near) + far / (1 + EXCESS_LIMIT)
+    )
     return np.asarray((weights + excess) * _ROUNDING, dtype=np.float64)
 
 
@@ -92,17 +96,17 @@ def largest_weights(mu_squared: float) -> FloatArray:
     """Return the largest sums of weights that have ``mu_squared`` at most, at each of the `WIDTHS` ``[W]``."""
     # the excess is at least 0, and at most that of first bits
     low, high = (
-        np.full(WIDTHS.shape, mu_squared / (1 + 2 * FIRST)),
+        np.full(WIDTHS.shape, mu_squared / (1 + 2 * FIRST_EXCESS)),
         np.full(WIDTHS.shape, mu_squared),
     )
     for _ in range(60):
         middle = (low + high) / 2
-        within = smoothed_mu_squared(middle) <= mu_squared
+        within = many_bits_mu_squared(middle) <= mu_squared
         low, high = np.where(within, middle, low), np.where(within, high, middle)
     low.setflags(write=False)
     return low
 
 
 def lost_delta(rounds: float, mu_squared: float) -> float:
-    """Return the delta that losses beyond `REACH` may cost in ``rounds`` bits, which have ``mu_squared`` together."""
-    return 2 * rounds * float(ndtr((mu_squared + 1) ** 0.5 / 2 - REACH)) if rounds else 0.0
+    """Bound the delta that losses beyond `LOSS_LIMIT` cost ``rounds`` bits of total ``mu_squared``."""
+    return 2 * rounds * float(ndtr((mu_squared + 1) ** 0.5 / 2 - LOSS_LIMIT)) if rounds else 0.0

@@ -11,10 +11,10 @@ _LARGE_EPSILON = 10
 _DIGITS = Context(prec=400)  # more digits than a float has before and after the point
 
 
-def epsilon_text(epsilon: float | None, digits: int = 3) -> str:
+def format_epsilon(epsilon: float | None, digits: int = 3) -> str:
     """Return epsilon with ``digits`` digits after the point, rounded up; ``unbounded`` if it is None or infinite.
 
-    >>> epsilon_text(8.02042), epsilon_text(0.0004), epsilon_text(None)
+    >>> format_epsilon(8.02042), format_epsilon(0.0004), format_epsilon(None)
     ('8.021', '0.001', 'unbounded')
     """
     if epsilon is None or math.isinf(epsilon):
@@ -25,23 +25,23 @@ def epsilon_text(epsilon: float | None, digits: int = 3) -> str:
     )
 
 
-def exact_text(value: float) -> str:
+def format_exact(value: float) -> str:
     """Return a number, such as a delta, with all of its digits.
 
-    >>> exact_text(1e-6), exact_text(1.0000004e-6), exact_text(8.0)
+    >>> format_exact(1e-6), format_exact(1.0000004e-6), format_exact(8.0)
     ('1e-06', '1.0000004e-06', '8')
     """
     return repr(float(value)).removesuffix(".0")
 
 
-def meaning_of(epsilon: float | None) -> str | None:
+def explain_epsilon(epsilon: float | None) -> str | None:
     """Return a sentence on what an epsilon above 10 leaves to protect; None of smaller ones.
 
     Of two neighbors, each as likely, a guess is right with probability `e^epsilon / (1 +
-    e^epsilon)` at most, as in `guess_text`, where the small delta is left out.
+    e^epsilon)` at most, as in `format_guess`, where the small delta is left out.
 
-    >>> meaning_of(8.0)
-    >>> meaning_of(10.5)
+    >>> explain_epsilon(8.0)
+    >>> explain_epsilon(10.5)
     'Above 10 an epsilon promises little: a guess between two neighbors may be right in all but 1 of
     36317 cases.'
     """
@@ -56,7 +56,7 @@ def meaning_of(epsilon: float | None) -> str | None:
     )
 
 
-def guess_text(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:
+def format_guess(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:
     """Return how often whoever tells two neighbors apart is right at most, in percent, where a coin chose between them.
 
     Of ``epsilon`` and ``delta`` that is `(e^epsilon + delta) / (e^epsilon + 1)`, half the sum of
@@ -64,10 +64,10 @@ def guess_text(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> st
     which is the delta at an epsilon of 0, `(1 + total_variation) / 2` (Neyman & Pearson (1933)),
     mostly less. The smaller one is rounded up.
 
-    >>> guess_text({"epsilon": 1.0, "delta": 1e-6}), guess_text({"epsilon": 1.0, "delta": 1e-6}, 0.0942)
+    >>> format_guess({"epsilon": 1.0, "delta": 1e-6}), format_guess({"epsilon": 1.0, "delta": 1e-6}, 0.0942)
     ('73.2%', '54.8%')
     """
     epsilon = guarantee["epsilon"]
     decay = 0.0 if epsilon is None else math.exp(-epsilon)
     share = min((1.0 + guarantee["delta"] * decay) / (1.0 + decay), (1.0 + total_variation) / 2)
-    return f"{epsilon_text(100 * share, 1)}%"
+    return f"{format_epsilon(100 * share, 1)}%"

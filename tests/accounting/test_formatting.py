@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pate.accounting._figures import epsilon_text, guess_text
+from pate.accounting._formatting import format_epsilon, format_guess
 
 
 @pytest.mark.parametrize(
@@ -20,17 +20,17 @@ def test_a_guess_is_right_as_often_as_both_errors_of_a_test_allow(
     for total_variation in (1.0, 0.9 * (2 * share - 1)):
         expected = 100 * min(share, (1 + total_variation) / 2)
         told = float(
-            guess_text({"epsilon": epsilon, "delta": delta}, total_variation).removesuffix("%")
+            format_guess({"epsilon": epsilon, "delta": delta}, total_variation).removesuffix("%")
         )
         assert expected - 1e-9 <= told <= expected + 0.1
-    assert guess_text({"epsilon": None, "delta": delta}) == "100.0%"
+    assert format_guess({"epsilon": None, "delta": delta}) == "100.0%"
 
 
 def test_epsilons_have_the_digits_that_are_asked_for() -> None:
-    assert [epsilon_text(1.23401, digits) for digits in (1, 2, 3, 4)] == [
+    assert [format_epsilon(1.23401, digits) for digits in (1, 2, 3, 4)] == [
         "1.3",
         "1.24",
         "1.235",
         "1.2341",
     ]
-    assert epsilon_text(math.inf) == "unbounded" and epsilon_text(1e300).endswith("0.000")
+    assert format_epsilon(math.inf) == "unbounded" and format_epsilon(1e300).endswith("0.000")
