@@ -1,4 +1,5 @@
 # make setup | demo | test | test-all | coverage | lint | bench | reproduce | docs, in .venv or in VENV=<folder>
+# make test ZONE=core, or pate, networks, lab: the fast tests of one zone, without lint
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -11,7 +12,20 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: setup demo test test-all fast all coverage lint bench reproduce docs
+# where the tests of each zone are; all others are tests of the lab
+core := $(wildcard $(addprefix tests/,accounting mechanisms testing test_validation.py \
+	$(addprefix release/,test_transaction.py test_top_k.py test_top_k_settings.py test_top_k_statement.py)))
+networks := $(wildcard $(addprefix tests/,student teachers test_checkpoints.py test_models.py test_networks.py \
+	$(addprefix stages/test_,choosing.py forgetting.py inputs.py kill.py kill_points.py neighbors.py teachers.py)))
+pate := $(filter-out $(core) $(networks),$(wildcard $(addprefix tests/,aggregators votes commands data/test_*.py \
+	data/features release/test_*.py runs stages/test_*.py test_cli.py test_estimator.py test_faults.py \
+	test_histogram.py test_json.py test_linear.py test_pipeline.py test_progress.py test_settings.py)))
+lab := $(addprefix --ignore=,$(core) $(networks) $(pate))
+# they read pages and run scripts, in a process of their own
+pages := $(addprefix tests/,scripts test_docs.py test_notebooks.py test_scripts.py test_site.py test_walkthroughs.py)
+NOT_PAGES := $(addprefix --ignore=,$(pages))
+
+.PHONY: setup demo test test-all fast fast-pages all all-pages coverage lint bench reproduce docs
 
 setup: $(INSTALLED)
 
@@ -36,18 +50,27 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# lint beside the tests, for there is a core to spare while the last of them end; either fails both
+# the jobs share the cores, so that none of them waits for the end of another; each fails the whole
 test: setup
-	$(MAKE) --no-print-directory --jobs=2 fast lint
+ifdef ZONE
+	$(PYTEST) -m 'not slow' $(or $($(ZONE)),$(error Expected ZONE=core, pate, networks or lab, got ZONE=$(ZONE)))
+else
+	$(MAKE) --no-print-directory --jobs=3 fast-pages fast lint
+endif
 
 test-all: setup
-	$(MAKE) --no-print-directory --jobs=2 all lint
+	$(MAKE) --no-print-directory --jobs=3 all-pages all lint
 
 fast: setup
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow' $(NOT_PAGES)
 
 all: setup
-	$(PYTEST)
+	$(PYTEST) $(NOT_PAGES)
+
+# what they print comes when they end
+fast-pages: FAST := -m 'not slow'
+fast-pages all-pages: setup
+	@printed=$$($(BIN)/pytest $(FAST) $(pages) 2>&1) || { echo "$$printed"; exit 1; }; echo "pages and scripts:$${printed##*]}"
 
 # by all tests, of what runs in their own processes, forked commands left out
 coverage: setup

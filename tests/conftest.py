@@ -1,5 +1,6 @@
 """Small data sets, and one finished run that tests read."""
 
+import atexit
 import gc
 import json
 import os
@@ -58,12 +59,9 @@ def pytest_collection() -> Iterator[None]:
             if name in sys.modules:
                 sys.modules[name].entry_points = _entry_points  # type: ignore[attr-defined]
         gc.freeze()
+        # at exit, or libraries would report imported objects as leaked; pytest collects before that
+        atexit.register(gc.unfreeze)
         gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Hand what was imported back to the garbage collector; libraries would report it as leaked."""
-    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
