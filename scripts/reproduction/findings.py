@@ -41,7 +41,7 @@ class Reason(StrEnum):
     OTHER_SIZE = "another size"
     OTHER_DATA = "other data"
     OWN_SETTING = "a setting of ours"
-    MISPRINT = "a misprint, read as what is meant"
+    MISPRINT = "a misprint, read as intended"
     REFUTED = "refuted as printed, and as meant"
     NOT_AT_HAND = "not at hand, or nothing is told by what is"
 

@@ -74,7 +74,8 @@ def permute_and_flip(effort: Effort) -> Finding:
         method=f"{DATA} Epsilon 1, ADD_REMOVE_TEACHER, delta 0; {trials} trials for each k, as in the paper, and 1"
         " added to errors for the logarithmic axis. The probability in Theorem 3.3 is computed: a table of all"
         " sequences by loss, cut off at twice the bound, beyond which all count as if at that. The text that was read"
-        " lacks its formulas: the bound is that of the lemma which its proof names, and D.3's examples are left out for"
+        " lacks its formulas: the bound comes from the lemma that its proof names, and D.3's examples"
+        " are left out for"
         " want of their numbers.",
         claims=(_bound_claim(vectors), _alike_claim(rows), _differ_claim()),
         rows=rows,
@@ -112,7 +113,7 @@ def _bound_claim(vectors: dict[str, IntArray]) -> Claim:
     worst = max(beyond, key=lambda place: beyond[place])
     return Claim(
         where="Theorem 3.3, by Lemma A.1",
-        published="a bound on the loss with probability 1 - beta, whose formula is missing in the text that was read",
+        published="a bound on the loss with probability 1 - beta; the text that was read lacks its formula",
         ours=f"beyond 2 (log(d! / (d - k)!) + log(1 / beta)) / epsilon with probability {beyond[worst]:.1g} at most,"
         f" beta = {_BETA:g}",
         reason=Reason.NONE if beyond[worst] <= _BETA else Reason.REFUTED,

@@ -162,7 +162,8 @@ def _pruned_claim(rows: Sequence[Row], effort: Effort) -> Claim:
         f" {best[1]}) faster; the draw here is {min(against.values()):.1f} to {max(against.values()):.0f} times faster"
         " than the pruned table",
         reason=Reason.NOT_AT_HAND,
-        why="of that paper the abstract alone was read, and its code is not what is timed: both are in numpy, here, the"
+        why="only the abstract of that paper was read, and the timed code is not its code: both are"
+        " in numpy, here, the"
         f" table by binary search. It has {entries:,} entries at NETFLIX, k = {k}, where d k = {17_770 * k:,}"
         + ("" if effort.full else "; larger tables in the full form"),
     )
@@ -180,7 +181,7 @@ def _beyond_claim(rows: Sequence[Row]) -> Claim:
         ours="k = 1,000 by permute-and-flip in "
         + ", ".join(f"{float(row['milliseconds']):.0f} ms ({row['vector']})" for row in far),
         reason=Reason.NOT_AT_HAND,
-        why="it is said of the authors' implementation, which is not what runs here. d! / (d - k)! is about"
+        why="the claim is about the authors' implementation, which does not run here. d! / (d - k)! is about"
         f" 10^{float(gammaln(17_771) - gammaln(16_771)) / math.log(10):,.0f} at NETFLIX, k = 1,000; its logarithm is"
         " enough",
     )

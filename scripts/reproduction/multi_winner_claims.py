@@ -50,16 +50,16 @@ The text of the paper is not at hand, but for its abstract.
 The settings are those of the published code: {TEACHERS} teachers, a budget of epsilon {BUDGET:.0f}, GNMax noise of
 {SIGMA:.0f} votes for Binary and powerset voting, and {SIGMA_TAU:.0f} with `tau = sqrt(10)` (L2) for tau voting on
 {NUM_LABELS} attributes of CelebA. Its delta is not among them; here {DELTA:g}. Multi-label GNMax is Binary voting:
-noise of s on the votes for a label and on those against it equals noise of `s / sqrt(2)` on one count. Votes are those
-of {TEACHERS} ridge regressions on CelebA's attribute table ({NUM_LABELS} attributes from the others), because CheXpert,
-Pascal VOC and CelebA's pictures are not at hand: costs that depend on votes are of these votes.
+noise of s on the votes for a label and on the votes against it equals noise of `s / sqrt(2)` on one count. Votes come
+from {TEACHERS} ridge regressions on CelebA's attribute table ({NUM_LABELS} attributes from the others), because
+CheXpert, Pascal VOC and CelebA's pictures are not at hand: costs that depend on votes are of these votes.
 
 "As published" is Theorem 6 of Papernot et al. (2018) at the votes themselves, by the classic conversion. It is a
 function of the private votes, so that the number of queries at which it reaches the budget must not be published. "Both
 directions" takes the largest over neighboring counts. "Sanitised" adds noise of the smooth sensitivity and its cost, at
-the best setting of a grid (chosen on these very votes, which flatters it); for Binary voting alone, since with
-powerset voting the bound gains nothing here, and of tau voting none was computed. Binary and powerset voting cost the
-same under both relations; tau voting under ADD_REMOVE_TEACHER half of what it costs under REPLACE_RECORD.
+the best setting of a grid (chosen on these very votes, which flatters it); only for Binary voting, since with
+powerset voting the bound gains nothing here, and for tau voting none was computed. Binary and powerset voting cost the
+same under both relations; tau voting costs half as much under ADD_REMOVE_TEACHER as under REPLACE_RECORD.
 
 By hand: a query of Binary voting costs `a C / s^2` = `a {NUM_LABELS} / {SIGMA**2:.0f}`; n of them have
 `rho = {NUM_LABELS / SIGMA**2:.3f} n`, and `rho + 2 sqrt(rho log(1 / delta))` is at most {BUDGET:.0f} for n up to
@@ -220,7 +220,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             ours=f"published with smooth sensitivity, 200 queries cost {shown.epsilon:.1f} with a deviation of "
             f"{shown.spread:.1f}; within {BUDGET:.0f} with certainty of two deviations: {kept} of those tried",
             reason=Reason.NOT_AT_HAND,
-            why="what the paper does about it is not known. 10, 30, 100, 200, 400 queries were tried; at order "
+            why="the paper's treatment is not known. 10, 30, 100, 200, 400 queries were tried; at order "
             f"{shown.order:g}, beta {shown.beta:g}, noise of {shown.noise_multiplier:g} sensitivities. Stopping where "
             "the bound is reached tells about the votes",
         ),
@@ -231,8 +231,8 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             ours="a tau^2 / s^2 under REPLACE_RECORD, a tau^2 / (2 s^2) under ADD_REMOVE_TEACHER",
             reason=Reason.NONE if _tau_is_right() else Reason.REFUTED,
             why=f"the largest distance of two clipped ballots of {NUM_LABELS} labels is "
-            f"{tau_voting(REPLACE, TEACHERS, 1.0).sensitivity(NUM_LABELS, REPLACE):.4f} = sqrt(2) tau, over all "
-            "their sizes; that of one from zero is tau",
+            f"{tau_voting(REPLACE, TEACHERS, 1.0).sensitivity(NUM_LABELS, REPLACE):.4f} = sqrt(2) tau,"
+            " over all their sizes; the distance of one from zero is tau",
         ),
     )
 
@@ -257,7 +257,7 @@ def _quality_claim(numbers: Numbers) -> Claim:
         ours=f"of {NUM_LABELS} attributes, Binary releases {binary.at(0.5):.3f} of the majority's labels and powerset "
         f"{sets.at(0.5):.3f}; of 2, {few_binary.at(0.5):.3f} and {few_sets.at(0.5):.3f}",
         reason=Reason.NOT_AT_HAND,
-        why="other data than theirs, and none was sought whose labels are strongly correlated. "
+        why="other data than theirs; data with strongly correlated labels were not sought. "
         f"{_COMPARED} queries at epsilon {BUDGET:.0f} under REPLACE_RECORD, medians of {len(binary.accuracies)} seeds; "
         "powerset noise (Gumbel here) competes with 2^C sets, Binary noise grows as sqrt(C)",
     )

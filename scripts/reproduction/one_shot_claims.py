@@ -49,7 +49,7 @@ By hand: at k = 1 the theorem asks for Laplace noise of `8 sqrt(log({NUM_ITEMS} 
 {laplace_by_theorem(1, NUM_ITEMS, EPSILON, DELTA) / math.sqrt(2):.1f} votes, a standard deviation
 `sqrt(2)` times that; the pure bound for `k = 1` under REPLACE_RECORD asks for `2 / {EPSILON}` = {2 / EPSILON:.0f}.
 Permute-and-flip on two items: of scores (0, 0) each wins with probability 1/2; of (0, 1) the first wins with
-`exp(-e) / 2`. The ratios are `exp(-e)` and `2 - exp(-e)`, whose logarithms differ by `e + log(2 - exp(-e))`.
+`exp(-e) / 2`. The ratios are `exp(-e)` and `2 - exp(-e)`; their logarithms differ by `e + log(2 - exp(-e))`.
 """
 
 
@@ -224,7 +224,7 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             if later
             else "never less noise than by the pure bound of the same mechanism up to k = 1,000",
             reason=Reason.NOT_AT_HAND,
-            why="of that paper we have read what the post and Zhu & Wang say, and nothing here tests the theorem. 8 "
+            why="we know that paper only from the post and Zhu & Wang, and nothing here tests the theorem. 8 "
             f"sqrt(k log(d / delta)) < 2 k from k = 16 log(d / delta) = {cross:.0f}; below, pure 2 k / epsilon is less "
             "noise and a stronger statement",
         ),

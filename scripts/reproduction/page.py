@@ -24,20 +24,21 @@ reproduce`, which also writes this page: no number under "here" is typed by hand
 """
 
 _READING = """\
-A claim is **reproduced**; **reproduced with a difference**, because the size is another, what is said of certain data
-was tried on others, a setting that the paper leaves open is ours, or a misprint has to be read as what is meant;
-**refuted**; or **not testable here**. The verdict follows from the reason, which the tables name. Refuted is only what
-fails in the paper's own setting, as printed, and as meant where that is another thing, with its own words beside it and
-a second computation of another kind in the tests. Every epsilon names its neighboring relation; those of a paper are
-under the relation and the theorem that the paper states. The same seeds give the same numbers, but for times.
+A claim is **reproduced**; **reproduced with a difference**, because the size is another, a claim about certain data
+was tried on others, a setting that the paper leaves open is ours, or a misprint has to be read as intended;
+**refuted**; or **not testable here**. The verdict follows from the reason, which the tables name. A claim is refuted
+only if it fails in the paper's own setting, as printed, and as meant if the two differ. The table then quotes the
+paper, and the tests have a second computation of another kind. Every epsilon names its neighboring relation; epsilons
+of a paper are under the relation and the theorem that the paper states. The same seeds give the same numbers, but for
+times.
 """
 
 _SOURCES = """## Where the data come from
 
-`PATE_DATA` names a folder with the files below, which are not part of this project; a section whose file is not there
+`PATE_DATA` names a folder with the files below, which are not part of this project; a section without its file
 is left as it was, or is **not testable here** until it is. Files of counts are arrays of numpy.
 
-| file | what | source |
+| file | content | source |
 | --- | --- | --- |
 {rows}
 """
@@ -50,7 +51,7 @@ _FILES = (
     ),
     (
         "topk/ZIPFIAN.n10000.npy",
-        "10,000 scores by Zipf's law with exponent 0.04, whose sum is 15^7",
+        "10,000 scores by Zipf's law with exponent 0.04 and sum 15^7",
         "the same",
     ),
     (

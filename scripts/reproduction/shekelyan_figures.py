@@ -59,7 +59,8 @@ _METHOD = (
     " (ADD_REMOVE_TEACHER, delta 0): scale `1 / epsilon` for canonical mechanisms, `k / epsilon` for noise added once"
     " and for peeling. A great set has the best `ceil(k / 10)` items and none of rank beyond `1.1 k`, a good one the"
     " best `ceil(k / 100)` and none beyond `1.5 k`. Probabilities are sums over the classes of sets, as in the paper,"
-    " or one integral (error below 0.5% of what misses to 0 or 1), where the paper simulates one-shot and peeling"
+    " or one integral (error below 0.5% of the distance to 0 or 1), where the paper simulates"
+    " one-shot and peeling"
     " 10,000 times: no seed plays a part."
 )
 _OURS = (
@@ -124,8 +125,9 @@ def vectors(effort: Effort) -> Finding:
         title="Figures 3 and 6 to 10: six other vectors, the exact, a great and a good top-k against epsilon",
         paper=PAPER,
         method="Five histograms of 4,096 bins (Figures 6 to 10), and 10,000 scores by Zipf's law with exponent 0.04"
-        " (Figure 3, ZIPFIAN). Where the k-th score is that of the next item, the top-k is one of several, ties being"
-        f" broken arbitrarily, as in the paper, and no epsilon makes it certain: {', '.join(tied)}. {_METHOD}{_OURS}",
+        " (Figure 3, ZIPFIAN). If the k-th score equals the next item's, the top-k is one of several,"
+        " ties being broken arbitrarily, as in the paper, and no epsilon makes it certain:"
+        f" {', '.join(tied)}. {_METHOD}{_OURS}",
         claims=(
             _least_claim("Figures 3 and 6 to 10, all grades", crossings),
             _spread_claim(crossings),
@@ -163,9 +165,11 @@ def zipf(effort: Effort) -> Finding:
         title="Figure 2: Zipf's law, the exact, a great and a good top-k at epsilon 1 against its exponent",
         paper=PAPER,
         method="10,000 scores `1.5 10^8 f(i)` with `f(i)` proportional to `i^-s`. (7.2 prints `i^s`; Zipf's law,"
-        " the authors' code and their vector have `i^-s`, of which alone the caption of Figure 3 is true. The sum is"
-        ' 1.5 10^8 in 7.2, and 15^7 = 170,859,375 in code and vector. What the caption of Figure 2 calls "linear values'
-        ' (s = 1)" would be so of `i^s` alone.) Exponents from 0.001 to 1, on a logarithmic'
+        " the authors' code and their vector have `i^-s`, and the caption of Figure 3 is true only"
+        " for that. The sum is"
+        " 1.5 10^8 in 7.2, and 15^7 = 170,859,375 in code and vector. The caption of Figure 2 speaks"
+        ' of "linear values (s = 1)", which is true only for `i^s`.) Exponents from 0.001 to 1, on a'
+        " logarithmic"
         f" axis, where the code has 0 to 1 in even steps. {_METHOD}{_OURS}",
         claims=(_steady_claim(rows), _zipf_claim(rows)),
         rows=rows,
@@ -191,7 +195,7 @@ def noises(effort: Effort) -> Finding:
     return Finding(
         title="Figure 4: noise laws, added once",
         paper=PAPER,
-        method=f"{_METHOD} The laws are those whose survival function falls by at most a factor of e per unit.",
+        method=f"{_METHOD} The laws have a survival function that falls by at most a factor of e per unit.",
         claims=(_noise_claim(crossings["NETFLIX"], sizes),),
         rows=rows,
         picture=figure,
@@ -252,15 +256,13 @@ def _arrow_claim(reached: Sequence[Crossing], k: int) -> Claim:
     }
     return Claim(
         where=f"7.1 and Figure 1, top-{k:,}",
-        published=words.get(
-            k, f'a privacy budget "{published}x smaller" than that of classical methods'
-        ),
+        published=words.get(k, f'a privacy budget "{published}x smaller" than classical methods'),
         ours=f"{times:.3g} times at a probability of 99.9%; {written:.3g} by the authors' rule for arrows",
         reason=reason,
         why=f"epsilon {least:.4g} against {least * times:.3g} of the better of one-shot and peeling. Their public code"
         " draws the arrow from 1% to 99% of the way between the two and prints the whole part of the ratio of its ends,"
-        " (0.01 + 0.99 R) / (0.99 + 0.01 R) for the ratio R, which never exceeds 99: what is printed understates the"
-        " gain",
+        " (0.01 + 0.99 R) / (0.99 + 0.01 R) for the ratio R, which never exceeds 99: the printed"
+        " ratio understates the gain",
         headline=k == max(_SIZES),
     )
 
@@ -345,7 +347,7 @@ def _spread_claim(crossings: dict[str, list[Crossing]]) -> Claim:
     }
     return Claim(
         where="Figures 3 and 6 to 10, arrows at the exact top-10",
-        published="numbers in the pictures alone, which the text does not repeat",
+        published="numbers only in the pictures, which the text does not repeat",
         ours=", ".join(f"{name} {gain:.1f} times" for name, gain in times.items()),
         reason=Reason.NOT_AT_HAND,
         why="ratios of epsilon at 99.9%, best canonical of the paper against the better of one-shot and peeling; on"
@@ -407,7 +409,7 @@ def _zipf_claim(rows: Sequence[Row]) -> Claim:
         published='canonical and canonical gamma = 1 "appear clearly superior to the existing mechanisms"',
         ours=f"one of them is above or level in {sum(ahead)} of {len(ahead)} places (exponent, k, grade)",
         reason=Reason.NONE if all(ahead) else Reason.OTHER_SIZE,
-        why=f"canonical alone in {sum(lead >= -1e-6 for lead in leads[PUBLISHED])}, behind by"
+        why=f"only canonical in {sum(lead >= -1e-6 for lead in leads[PUBLISHED])}, behind by"
         f" {max(-min(leads[PUBLISHED]), 0):.3f} at most; of the exponents tried, the exact top-100 is 99.9% sure from"
         f" {sure[PUBLISHED]:.3f} on, by one-shot from {sure[ONE_SHOT]:.3f} on",
         headline=True,

@@ -52,8 +52,9 @@ def statements(effort: Effort) -> Finding:
     return Finding(
         title="Statements of the text: lemmas, Algorithm 1 and the appendix",
         paper=PAPER,
-        method="Nothing is drawn, and no data are needed. Where a formula as printed cannot be what is meant, both are"
-        " computed: as printed, and as the proof or the text beside it reads. None of this touches the mechanisms as"
+        method="Nothing is drawn, and no data are needed. If a formula as printed cannot be intended,"
+        " both are computed: as printed, and as the proof or the text around it reads. None of"
+        " this touches the mechanisms as"
         " they run, the proof of their privacy (Theorem 4.1) or the experiments. Scores are in the paper's unit, in"
         " which one user changes each by 1 at most.",
         claims=tuple(claims),
@@ -77,8 +78,9 @@ def leaps() -> tuple[Claim, dict[str, float]]:
         ours=f"{shared:.3f} where at least {leap:.3f} is stated, {other:.3f} where at most {1 - leap:.3f};"
         f" {EQUAL} equal scores, k = {CHOSEN}",
         reason=Reason.MISPRINT if shared < leap <= other else Reason.NONE,
-        why="what is meant is probably what the proof says: where the largest noise leaps ahead of the top-k, y is not"
-        f" OPT ({other:.3f}, for {leap:.3f}), and where it fails to overtake, y is OPT ({1 - other:.3f}, for"
+        why="the proof gives the probable meaning: if the largest noise leaps ahead of the top-k, y"
+        f" is not OPT ({other:.3f}, for {leap:.3f}), and where it fails to overtake, y is OPT"
+        f" ({1 - other:.3f}, for"
         f" {1 - leap:.3f}). With gamma 1 both hold of all scores. Equal scores make all sets, and the dummy, as likely,"
         " so these are shares of sets",
         headline=True,
@@ -101,7 +103,7 @@ def peeling_leaps() -> tuple[Claim, dict[str, float]]:
     fails_as_meant = top < 1 - leap and other < far_leap
     claim = Claim(
         where="Lemma 5.4, peeling",
-        published="the same of X' in place of X, where peeling begins without the last item",
+        published="the same for X' in place of X, where peeling begins without the last item",
         ours=f"{shared:.3f} where at least {leap:.3f} is stated; as 5.3 is meant {other:.3f} where at least"
         f" {far_leap:.3f}, scores 2, 2, 0, 0",
         reason=Reason.REFUTED if shared < leap and fails_as_meant else Reason.MISPRINT,
@@ -109,8 +111,8 @@ def peeling_leaps() -> tuple[Claim, dict[str, float]]:
         " chosen with probability 2 e / (2 e + 1) times e / (e + 1), and X' = 2 (log 2 + Logistic) exceeds 2 with"
         f" 2 / (2 + e). As meant the second inequality fails too: of equal scores OPT has {top:.3f}, where at least"
         f" {1 - leap:.3f} is stated. X' compares the largest noise with that of one item of OPT in one round, where"
-        " another may win; where X' is small, some item of OPT is kept, which is what the proof shows. Theorem 5.5 is"
-        " of X and X' alone",
+        " another may win; where X' is small, some item of OPT is kept, as the proof shows. Theorem"
+        " 5.5 is only about X and X'",
         headline=True,
     )
     return claim, values
@@ -177,7 +179,8 @@ def bounds() -> tuple[Claim, dict[str, float]]:
         ours="true of every set as printed; as meant, x_[T] > x_[k] - .., with "
         + " and ".join(f"{probability:.5f} ({name})" for name, probability in meant.items()),
         reason=Reason.MISPRINT if min(meant.values()) >= 1 - alpha else Reason.REFUTED,
-        why="no last score of a set is above that of rank k. The loss is minus the last score, so that a bound on the"
+        why="no last score of a set is above the score of rank k. The loss is minus the last score,"
+        " so that a bound on the"
         f" loss from above is one on the score from below. Scores 35, 30 .. 0, k = {k}, gamma 1, alpha {alpha:g},"
         f" epsilon 2 Delta: E = {rooms['canonical']:.2f}, for peeling {rooms['peeling']:.2f}",
     )
@@ -241,9 +244,9 @@ def gammas() -> tuple[Claim, dict[str, float]]:
         ours=f"no epsilons meet the premise; with epsilon_1 > epsilon_2 the top-10 has {half:.4f}, not {one:.4f}",
         reason=Reason.MISPRINT if half > one else Reason.REFUTED,
         why="Gamma_2 / Gamma_1 is above 1, so that epsilon_1 is the larger, as the proof and Corollary 5.2 have it."
-        " Then the odds of every other set against the top-k are at most what they were, since x_[h+1] >= x_[k], and"
+        " Then the odds of every other set against the top-k do not rise, since x_[h+1] >= x_[k], and"
         " the quotient that the lemma prints, of differences of probabilities, is at least 1 where y' is the top-k. Of"
-        f" any two sets it need not be: of scores 3, 2, 1, 0 it is {quotient:g} for those of ranks 1 and 4, 2 and 3."
+        f" any two sets it need not be: of scores 3, 2, 1, 0 it is {quotient:g} for the sets of ranks 1 and 4, 2 and 3."
         f" 10,000 scores by Zipf's law, exponent 0.04: gamma 1 at epsilon {epsilon:g}, gamma 1/2 at {2 * epsilon:g}",
     )
     return claim, values
@@ -281,7 +284,8 @@ def weights() -> tuple[Claim, dict[str, float]]:
         published=f"m grows by log((t - (h+1)) / (k - (h+1))): a weight of {printed:.0f} at k = {k}, h = {h}, t = {t}",
         ours=f"{right} set is in that class, the one of items 2, 3 and 4",
         reason=Reason.MISPRINT if not math.isclose(printed, right) else Reason.NONE,
-        why="the comment beside the line, Theorem A.1 and the authors' public code have t - (h+2): binom(t - h - 2,"
+        why="the comment on the line, Theorem A.1 and the authors' public code have t - (h+2):"
+        " binom(t - h - 2,"
         " k - h - 1) sets. Likewise the branch of gamma = 1 begins with x_[k], where epsilon / 2 times it is meant, as"
         " for every other t; the code has that too",
         headline=True,
@@ -321,9 +325,11 @@ def signs() -> tuple[Claim, dict[str, float]]:
         reason=Reason.MISPRINT
         if all(math.isclose(printed[law], -right[law]) for law in printed)
         else Reason.REFUTED,
-        why="both laws are symmetric, so that noise drawn either way has the same law, and the authors' code has the"
-        " right signs. Beside it F of the Laplace law is 1/2 exp(-x) for x >= 0, which falls: 1 minus it is meant (and"
-        " likewise 1 minus F(-x) in Lemma A.10, whose conclusion holds, as the slopes show); and A.5 begins with the"
+        why="both laws are symmetric, so that noise drawn either way has the same law, and the"
+        " authors' code has the right signs. Next to it F of the Laplace law is 1/2 exp(-x) for x"
+        " >= 0, which falls: 1 minus it is meant (and"
+        " likewise 1 minus F(-x) in Lemma A.10, with a conclusion that holds, as the slopes show);"
+        " and A.5 begins with the"
         " inverse of the exponential law for Gumbel noise, which Theorem A.7 has right",
     )
     return claim, {f"{law}, as printed": value for law, value in printed.items()} | right
@@ -337,8 +343,8 @@ def example() -> tuple[Claim, dict[str, float]]:
         published="scores 1 .. 10, y = {1, 5, 10}: canonical 4, joint 7/2",
         ours=f"canonical {values['canonical']:g}, joint {values['joint']:g}",
         reason=Reason.NONE if values == {"canonical": 4.0, "joint": 3.5} else Reason.REFUTED,
-        why="(9 - 1) / 2, for 9 is the best score left out and 1 the worst chosen; max(10 - 10, 9 - 5, 8 - 1) / 2. The"
-        " formula of the lemma has x_[h], that of A.23 and of the example x_[h+1]",
+        why="(9 - 1) / 2, for 9 is the best score left out and 1 the worst chosen; max(10 - 10, 9 -"
+        " 5, 8 - 1) / 2. The formula of the lemma has x_[h], A.23 and the example have x_[h+1]",
         headline=True,
     )
     return claim, values

@@ -187,8 +187,9 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             ours=f"neither proven nor refuted: the worst neighbors found need {worst_epsilon:.2f}; with"
             f" {SIX_GAPS.num_teachers:,} teachers {needed:.2f}",
             reason=Reason.NOT_AT_HAND,
-            why=f"ADD_REMOVE_TEACHER; no theorem that we know gives less than {proven:.1f}. By the law of what"
-            f" Algorithm 2 releases, an exact sum, {pair.up + pair.down} gaps of {pair.wide_up} among 800 teachers need"
+            why=f"ADD_REMOVE_TEACHER; no theorem that we know gives less than {proven:.1f}. By the law"
+            f" of Algorithm 2's release, an exact sum, {pair.up + pair.down} gaps of"
+            f" {pair.wide_up} among 800 teachers need"
             f" {worst_epsilon:.2f}; six gaps of 400, for which it takes {SIX_GAPS.num_teachers:,}, have delta"
             f" {delta:.1e} at {PUBLISHED}. It is the noise on the gaps, too small for so many wide ones, and not the"
             " test",
@@ -314,13 +315,14 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
 METHOD = f"""
 The experiment of Table 2 on CelebA: 800 teachers, 40 labels, 600 queries, Algorithm 2 with Gaussian noise of
 {SIGMA_GAP:.0f} votes on the gaps (s1) and {SIGMA_TEST:.0f} in the test (s2), `delta_t` = {DELTA_TEST:g}, delta
-{DELTA:g}. Epsilons of printed curves are by the paper's Lemma 4 with delta 1e-6 - 600 x 1e-9. "Our bound" is that of
-`StableTopK` with Gaussian gaps, the smaller of Corollary 9 and `m a / (2 s1^2)`, m = {NUM_GAPS} gaps; "Gumbel" the same
-with `scale_gap={SCALE_GAP:.0f}`, a standard deviation of {SCALE_GAP * math.pi / math.sqrt(6):.1f}.
+{DELTA:g}. Epsilons of printed curves are by the paper's Lemma 4 with delta 1e-6 - 600 x 1e-9. "Our bound" is
+the bound of `StableTopK` with Gaussian gaps, the smaller of Corollary 9 and `m a / (2 s1^2)`, m = {NUM_GAPS} gaps;
+"Gumbel" the same with `scale_gap={SCALE_GAP:.0f}`, a standard deviation of {SCALE_GAP * math.pi / math.sqrt(6):.1f}.
 
-Algorithm 2 returns nothing when its test fails, and so hides the k that it chose. What neighbors need is computed for
-the law of what it does return, without an accountant: of some wide gaps, each moves by a vote, up and down in turn; a
-query returns a set above one that grew, a set above one that shrank, or nothing, and how often each happens in 600
+Algorithm 2 returns nothing when its test fails, and so hides the k that it chose. The epsilon of neighbors is
+computed for the law of its actual output, without an accountant: of some wide gaps, each moves by a vote,
+up and down in turn;
+a query returns a set above one that grew, a set above one that shrank, or nothing, and how often each happens in 600
 queries is multinomial on either neighbor. The widths are searched on a grid, gaps of one kind equally wide and the same
 in all queries, so that the true worst case may need more. One neighbor has the teachers that are named, the other one
 more.
@@ -339,5 +341,6 @@ def table_2_privacy(effort: Effort) -> Finding:
         claims=claims(numbers),
         rows=rows(numbers),
         picture=picture(numbers),
-        caption="Left, what neighbors need at least, by the number of teachers; right, epsilon by accounting",
+        caption="Left, the least epsilon of neighbors, by the number of teachers; right, epsilon by"
+        " accounting",
     )

@@ -177,8 +177,8 @@ def _gumbel_claim() -> Claim:
         f" {laplace:.1f} are proven",
         reason=Reason.NONE if gumbel < min(gaussian, laplace) else Reason.OTHER_SIZE,
         why=f"ADD_REMOVE_TEACHER, the noise of Table 2, Gumbel scale {SCALE_GAP:.0f}: bounded range of 2 / 39; Laplace"
-        f" scale {SIGMA_GAP / math.sqrt(2):.1f}: pure 2 / {SIGMA_GAP / math.sqrt(2):.1f}. What Gaussian noise really"
-        " costs is not known",
+        f" scale {SIGMA_GAP / math.sqrt(2):.1f}: pure 2 / {SIGMA_GAP / math.sqrt(2):.1f}. The real"
+        " cost of Gaussian noise is not known",
     )
 
 
@@ -196,7 +196,8 @@ def _theorem_11_claim(example: Counterexample, halves: Sequence[Counterexample])
         if example.excess <= 1
         else Reason.REFUTED,
         why="the proof has it 'by the composition of approximate zCDP and its conversion', which is rho + 2 sqrt(rho"
-        f" log(1/delta)) = {example.converted:.3f}: with that it holds. The printed root is that of rho / 2, the cost"
+        f" log(1/delta)) = {example.converted:.3f}: with that it holds. The printed root belongs to"
+        " rho / 2, the cost"
         f" of one of the two parts. Counts {example.first + example.second}, {example.second}, 0 and one user more,"
         f" who has the first and the last item: the set of the first is released with probability {before:.3e} and"
         f" {after:.3e}, and"

@@ -245,8 +245,8 @@ def claims(results: Numbers) -> tuple[Claim, ...]:
             published=f"85.0 +- 0.2% at epsilon {PUBLISHED}, 600 queries, 800 teachers; 89.5% without privacy",
             ours=f"at a proven {PUBLISHED}, of linear teachers and a linear student: {accuracies}",
             reason=Reason.NOT_AT_HAND,
-            why="CelebA's pictures may not be redistributed; other features, teachers and labels than the paper's: no "
-            "figure here is to be read beside Table 2's",
+            why="CelebA's pictures may not be redistributed; other features, teachers and labels than"
+            " the paper's: no figure here can be compared with Table 2's",
         )
     ]
     comparisons += [_comparison(results, task) for task in results.constants]
@@ -380,8 +380,9 @@ def table_2_utility(effort: Effort) -> Finding:
     method = f"""
 The same number of queries (600), epsilon ({PUBLISHED} at delta {DELTA:g}) and teachers ({TEACHERS}) as in the
 paper, on tasks that are at hand: {sizes}. A teacher is a ridge regression on its own records, the student the
-closed form of `pate.student.fit_linear`, trained on what was released of 600 public samples and judged on the test set.
-StableTopK (the paper's Algorithm 2, k in 1..m-1, and ours, where "no label" and "all labels" are answered by majority),
+closed form of `pate.student.fit_linear`, trained on the released labels of 600 public samples and judged on the
+test set. StableTopK (the paper's Algorithm 2, k in 1..m-1, and ours, where "no label" and "all labels" are answered by
+majority),
 PATE (hard Binary voting) and PATE-tau are calibrated to epsilon {PUBLISHED} under each relation at their proven cost;
 "noise as wide as published" is Gumbel noise of `scale_gap={SCALE_GAP:.0f}`, where the paper
 has normal noise of {SIGMA_GAP:.0f} votes, of the same deviation, with `sigma_test={SIGMA_TEST:.0f}` and
