@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from pate._runs import replacing
+from pate._files.writing import atomic_write
 
 _PLACES = ("dirpath", "best_model_path", "kth_best_model_path", "last_model_path")
 
@@ -28,7 +28,7 @@ class LocalCheckpoints(TorchCheckpointIO):
     ) -> None:
         """Write the checkpoint, whole or not at all."""
         folder = os.path.realpath(Path(path).parent)
-        with replacing(Path(path)) as file:
+        with atomic_write(Path(path)) as file:
             torch.save(_with_places(checkpoint, lambda place: os.path.relpath(place, folder)), file)
 
     def load_checkpoint(self, path: str | Path, *args: Any, **options: Any) -> dict[str, Any]:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, ClassVar, Protocol, get_args
 
 from pate._settings import plain
-from pate._validation import require, require_count
-from pate._votes.voters import MOST_VOTERS
+from pate._validation import MOST_VOTERS, require, require_count
 from pate.data._records import Unit
 
 CLOSED_FORM = "closed_form"
 """The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
 _LINEAR = ("pate.models.Linear", "models.Linear")
+
+
+class Plan(Protocol):
+    """How teachers are made: a `ClosedFormPlan`, or a `pate.TeacherPlan` of networks."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def unit(self) -> Unit:
+        """What privacy protects."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from pate._files.json import Json
 from pate._networks import make_network
-from pate._runs import Json
 from pate._settings import SettingsParser
 from pate._validation import require
 

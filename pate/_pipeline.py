@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pate._closed_form_plan import ClosedFormPlan
+from pate._closed_form_plan import ClosedFormPlan, Plan
 from pate._data_file import load_data, load_ledger, read_data, require_data_config
-from pate._json import read_json
+from pate._files.json import Json, read_json
+from pate._files.locks import locked
 from pate._planning.completion import resolve_settings
+from pate._registry import find
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
 from pate._release.ledger_file import choose_ledger, require_ledger
@@ -25,12 +27,9 @@ from pate._runs import (
     STUDENT,
     TEACHERS_FIT,
     VOTES_IMPORT,
-    Json,
     Run,
     first_stage,
 )
-from pate._runs.locks import locked
-from pate._silos.invitation import SiloSum
 from pate._stages.votes_import import (
     VotesFrom,
     import_votes,
@@ -39,17 +38,23 @@ from pate._stages.votes_import import (
     votes_from,
 )
 from pate._validation import require
+from pate._votes import NoisyTotal
 from pate._votes.named import NamedVotes
 from pate._votes.store import finished_votes
 from pate.data._source import DataSource
-from pate.teachers._jobs import Execution
+from pate.teachers._jobs import CurveFormat, Execution
 
 if TYPE_CHECKING:
-    from pate._stages.silos import InvitedSum
     from pate._stages.student_steps import StudentPlan
     from pate._votes import Voting
     from pate.student._carried import CarriedStudent
-    from pate.teachers._plan import CurveFormat, TeacherPlan
+
+
+class AwaitedTotal(NoisyTotal, Protocol):
+    """A sum of silos that send their shares while it is waited for."""
+
+    def collect(self) -> None:
+        """Wait until all shares are there, before the sum is paid for."""
 
 
 class Pipeline:
@@ -84,7 +89,7 @@ class Pipeline:
 
     def fit_teachers(
         self,
-        plan: TeacherPlan | ClosedFormPlan,
+        plan: Plan,
         execution: Execution | None = None,
         *,
         logger: CurveFormat = "csv",
@@ -95,7 +100,7 @@ class Pipeline:
         What they leave is PRIVATE.
 
         Args:
-            plan: how teachers are trained.
+            plan: how teachers are made, a `TeacherPlan` or a `ClosedFormPlan`.
             execution: where they are trained, which does not affect them; None for this process.
             logger: the format of the loss curves.
             dry_run: whether sizes, memory and time are printed, and nothing is written.
@@ -118,9 +123,8 @@ class Pipeline:
 
                 fit_closed_form(run, self.data, plan, dry_run=dry_run)
             else:
-                from pate._stages.teachers_fit import fit_teachers
-
-                fit_teachers(run, self.data, plan, chosen_execution, logger=logger, dry_run=dry_run)
+                train = find("fit_teachers")
+                train(run, self.data, plan, chosen_execution, logger=logger, dry_run=dry_run)
 
     def vote(
         self,
@@ -142,7 +146,7 @@ class Pipeline:
         Raises:
             ValueError: in one line, if there are no teachers, or the data are others.
         """
-        from pate._stages.teachers_plan import load_plan
+        from pate._stages.beginning import load_plan
 
         chosen_execution = execution or Execution()
         with self._opened(shared=chosen_execution.shared) as run, _own_threads():
@@ -159,9 +163,8 @@ class Pipeline:
 
                 seal_closed_form(run, data, plan, votes=votes, absent=absent)
             else:
-                from pate._stages.teachers_vote import vote_teachers
-
-                vote_teachers(run, data, plan, chosen_execution, voting=votes, absent=absent)
+                vote = find("vote_teachers")
+                vote(run, data, plan, chosen_execution, voting=votes, absent=absent)
 
     def forget(self, units: Sequence[str], execution: Execution | None = None) -> bool:
         """Make teachers and votes those of a run without some private records, bit for bit.
@@ -219,22 +222,8 @@ class Pipeline:
         """
         return self._released(settings, None if votes is None else votes_from(votes, unit=unit))
 
-    def _label_silos(
-        self, settings: LabelSettings, request: SiloSum, *, unit: str | None = None
-    ) -> StatedLabels:
-        """Release labels as `label` does, from silos that mask their votes on the data's public records.
-
-        Raises ``AwaitedError`` if they did not send in time what comes next.
-        """
-        from pate._silos.exchange import require_private  # with cryptography, an extra
-        from pate._stages.silos import invited
-
-        require_private(request.exchange, run=self.folder)
-        complete, silos, total = invited(request, settings, self.data)
-        return self._released(complete, VotesFrom(silos=silos, unit=unit), total)
-
     def _released(
-        self, settings: LabelSettings, source: VotesFrom | None, total: InvitedSum | None = None
+        self, settings: LabelSettings, source: VotesFrom | None, total: AwaitedTotal | None = None
     ) -> StatedLabels:
         if source is not None and not self.folder.exists():
             # the lock makes the folder, which a refusal is not to leave behind
@@ -314,15 +303,14 @@ class Pipeline:
         Raises:
             ValueError: in one line, if a stage is not finished.
         """
-        from pate._stages.references import make_references
-        from pate._stages.teachers_plan import load_plan
+        from pate._stages.beginning import load_plan
 
         with self._opened() as run, _own_threads():
             trained = first_stage(run) is TEACHERS_FIT
             wanted = "a run whose teachers were trained here, which references measure"
             require(trained, wanted, imported_votes=str(run.root))
             run.require(TEACHERS_FIT)
-            make_references(run, load_plan(run))
+            find("make_references")(run, load_plan(run))
             figures: Json = read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())
             return figures
 

@@ -14,9 +14,16 @@ from numpy.typing import ArrayLike
 
 from pate._typing import Float32Array
 
+MOST_VOTERS = 1 << 23
+"""How many voters sums are exact for: the nominal number where the number of records is private."""
+
 _MOST_LETTERS = 1000  # of a label's name
 _UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
 """Unicode's categories of control characters, surrogates, and separators of lines and paragraphs."""
+
+
+class AwaitedError(Exception):
+    """Others have to send something first, which the message names."""
 
 
 def require(condition: object, requirement: str, **got: Any) -> None:

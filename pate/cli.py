@@ -138,8 +138,8 @@ def _run(words: list[str], name: str | None) -> int:
         return _help(words)
     module, function, _ = _COMMANDS[name]
     with _stoppable():
+        from pate._files.locks import release_locks
         from pate._own_code import own_code
-        from pate._runs.locks import release_locks
 
         if os.path.lexists("matplotlibrc"):
             # matplotlib reads the one of the working directory where it is imported: elsewhere,
@@ -171,9 +171,9 @@ def _ending(stop: BaseException) -> tuple[str | None, int | None]:
     if isinstance(stop, BrokenPipeError) and any(map(_unread, (sys.stdout, sys.stderr))):
         return None, 128 + signal.SIGPIPE
 
-    from pate._faults import fault_behind
+    from pate._files.os_errors import explain_os_error
 
-    line = fault_behind(stop) or (str(stop) if isinstance(stop, ValueError) else None)
+    line = explain_os_error(stop) or (str(stop) if isinstance(stop, ValueError) else None)
     if isinstance(stop, RecursionError):
         line = "Expected settings and files that are nested less deeply"
     if line is None:

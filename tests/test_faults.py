@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate._faults import fault_behind
+from pate._files.os_errors import explain_os_error
 from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, Stage
 from pate.data._images import read_image
 from pate.teachers._saved import SavedChunk
@@ -229,7 +229,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "run/votes.npy")
 )
 def test_a_fault_is_told_with_what_to_do_wherever_it_is_found(error: Exception, line: str) -> None:
     for stop in (error, _behind(error)):
-        text = fault_behind(stop)
+        text = explain_os_error(stop)
         assert text is not None and text.startswith(line)
         assert (
             "Nothing that was finished is lost: free some" in text
@@ -242,8 +242,8 @@ def test_other_errors_of_the_system_are_told_by_their_file() -> None:
     line = (
         "Expected access to run/private, got: Permission denied. Nothing that was finished is lost"
     )
-    assert fault_behind(denied) == line
-    assert fault_behind(_behind(denied)) is None  # it has been put into words
+    assert explain_os_error(denied) == line
+    assert explain_os_error(_behind(denied)) is None  # it has been put into words
 
 
 def test_short_memory_makes_no_damaged_teachers(
@@ -269,7 +269,7 @@ def test_short_memory_makes_no_damaged_teachers(
     "error", [ValueError("Expected k > 0"), RuntimeError("size mismatch"), KeyError("a")]
 )
 def test_what_is_no_fault_of_the_machine_is_left_alone(error: Exception) -> None:
-    assert fault_behind(error) is None
+    assert explain_os_error(error) is None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -4,51 +4,207 @@ import ast
 import re
 import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
 import pate
 from pate import cli
+from pate._registry import HIGHER, find
 
 ROOT = Path(pate.__file__).parent
+DESIGN = ROOT.parent / "docs" / "design.md"
 
 
-HEAVY = (
-    "torch",
-    "pytorch_lightning",
-    "autodp",
-    "dp_accounting",
-    "jsonargparse",
-    "matplotlib",
-    "pytest",
-)
+ZONES = {
+    "core": """
+        _version _typing _lazy _registry _validation _files _progress _own_code _settings
+        accounting mechanisms _histogram _release.promise _release.pending _release.transaction
+        _release.top_k_settings _release.top_k testing""",
+    "pate": """
+        _linear _votes _runs data _data_file _votes.named _votes.store _votes.voter_store
+        aggregators _closed_form_plan teachers._jobs student._decisions student._average_precision
+        student._metrics student._targets _planning.gaps _planning.outlook _planning.proposals
+        _planning.tables _release _planning.completion _planning.unanswered _stages _pipeline
+        _estimator testing._aggregators testing._batches testing._sources _commands cli
+        __main__""",
+    "networks": """
+        _networks models data._datasets data._augmentation data.features._backbone
+        data.features._picture_transforms _network_settings data.features._modules _checkpoints
+        teachers student _stages.teachers_fit _stages.teachers_vote _stages.student
+        _stages.student_steps _stages.references _stages.choosing _commands.choose
+        _commands.export _commands.student""",
+    "lab": """
+        data.faces accounting._autodp _planning _silos _stages.silos _reporting _audit
+        _commands.account _commands.audit _commands.faces _commands.frontier _commands.plan
+        _commands.report _commands.silo""",
+}
+"""Rooms from the bottom to the top: each imports only what comes before it.
+
+A room is a module, or a package with all that has no entry of its own.
+"""
+RANKS = {
+    room: (zone, rank)
+    for zone, rooms in enumerate(ZONES.values())
+    for rank, room in enumerate(rooms.split())
+}
+
+STILL_UPWARD = {
+    "pate._commands.predict -> pate.student._carried",
+    "pate._commands.predict -> pate.student._predictions",
+    "pate._commands.run -> pate._stages.student_steps",
+    "pate._pipeline -> pate._stages.student_steps",
+    "pate._pipeline -> pate.student._carried",
+}
+"""Imports of a higher room that are yet to be cut: the linear student leaves Lightning."""
 
 
-def test_private_mathematics_imports_no_framework() -> None:
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {
+    module_of(file): file
+    for file in sorted(ROOT.rglob("*.py"))
+    if file.parent.name != "templates"  # which `pate init` writes for others
+}
+TREES = {module: ast.parse(file.read_text()) for module, file in FILES.items()}
+FACADES = {
+    module: {
+        alias.name: str(node.module)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for module, tree in TREES.items()
+    if FILES[module].name == "__init__.py" and "._" not in module
+}
+"""The home of each name of a public package, which may name what is above it."""
+
+
+def room_of(module: str) -> str:
+    words = module.split(".")[1:]
+    rooms = (".".join(words[:number]) for number in range(len(words), 0, -1))
+    return next(room for room in rooms if room in RANKS)
+
+
+def zone_of(module: str) -> str:
+    return [*ZONES][RANKS[room_of(module)][0]]
+
+
+def imported(module: str) -> set[str]:
+    """Return the modules of the package that a module imports anywhere in it, late or for types.
+
+    A name of a facade counts as its home, and a module as the packages around it.
+    """
+    found = set()
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                home = FACADES.get(str(node.module), {}).get(alias.name, str(node.module))
+                found.add(inside if inside in TREES else home)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    for name in sorted(found & TREES.keys()):
+        found |= {
+            package
+            for package in accumulate(name.split("."), "{}.{}".format)
+            if any_import(package)
+        }
+    return found & TREES.keys() - FACADES.keys() - {module}
+
+
+def any_import(module: str) -> bool:
+    return any(isinstance(node, ast.ImportFrom | ast.Import) for node in TREES[module].body)
+
+
+def test_every_module_has_a_room_and_every_room_a_module() -> None:
+    assert {room_of(module) for module in TREES if module != "pate"} == RANKS.keys()
+
+
+def test_imports_run_downward() -> None:
+    """What a higher zone has is found by name (`pate._registry`), or named by a facade."""
+    upward = {
+        f"{module} -> {name}"
+        for module in TREES.keys() - FACADES.keys()
+        for name in imported(module)
+        if room_of(module) != room_of(name) and RANKS[room_of(name)] > RANKS[room_of(module)]
+    }
+    assert upward == STILL_UPWARD
+
+
+@pytest.mark.parametrize("name", list(HIGHER))
+def test_a_name_of_a_higher_zone_is_found(name: str) -> None:
+    module = HIGHER[name].partition(":")[0]
+    assert zone_of(module) in ("networks", "lab")
+    assert find(name).__name__ == name
+
+
+WITHOUT_FRAMEWORKS = """
+import importlib, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        heavy = "torch torchvision pytorch_lightning lightning_fabric matplotlib autodp jinja2 Crypto"
+        if name.partition(".")[0] in heavy.split():
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def test_the_two_lower_zones_import_no_framework() -> None:
     """Imported one after the other: the first that imports one is named."""
-    script = (
-        f"HEAVY = {HEAVY}\n"
-        "import importlib, sys\n"
-        "for package in ('_votes', 'accounting', 'mechanisms', 'aggregators'):\n"
-        "    importlib.import_module('pate.' + package)\n"
-        "    found = {*HEAVY} & set(sys.modules)\n"
-        "    assert not found, (package, found)\n"
-    )
+    waiting = {module.partition(" -> ")[0] for module in STILL_UPWARD}
+    lower = [
+        module
+        for module in TREES
+        if module not in {"pate", "pate.__main__"} | waiting and zone_of(module) in ("core", "pate")
+    ]
+    assert len(lower) > 150
+    script = WITHOUT_FRAMEWORKS + f"for name in {lower}: importlib.import_module(name)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-WITHOUT_TORCH = """
-import sys
+def test_the_page_names_what_each_zone_needs() -> None:
+    page = DESIGN.read_text()
+    for zone in ZONES:
+        (row,) = re.findall(rf"^\| \*\*{zone}\*\* \|.*\| ([^|]*) \|$", page, flags=re.MULTILINE)
+        assert third_party(zone) == set(re.findall(r"\w+", row)), zone
 
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        heavy = ("torch", "torchvision", "pytorch_lightning", "lightning_fabric", "matplotlib", "autodp")
-        if name.partition(".")[0] in heavy:
-            raise ImportError(name)
 
-sys.meta_path.insert(0, Missing())
+def third_party(zone: str) -> set[str]:
+    """Return the packages that the modules of a zone import, late ones too."""
+    found = set()
+    for module in TREES.keys() - {"pate"}:
+        if zone_of(module) == zone:
+            for node in ast.walk(TREES[module]):
+                if isinstance(node, ast.ImportFrom):
+                    found.add(str(node.module).partition(".")[0])
+                elif isinstance(node, ast.Import):
+                    found |= {alias.name.partition(".")[0] for alias in node.names}
+    return found - {"pate"} - sys.stdlib_module_names
+
+
+def test_the_page_lists_every_module_in_its_zone() -> None:
+    """A row names a folder, and the modules in it by their files."""
+    listed, zone = set(), ""
+    for line in DESIGN.read_text().splitlines():
+        if heading := re.fullmatch(r"### (\w+)", line):
+            zone = heading[1]
+        elif row := re.fullmatch(r"\| `(pate/[a-z_/]*)` \| (.*) \|", line):
+            place = row[1].strip("/").replace("/", ".")
+            listed |= {(zone, f"{place}.{name}") for name in re.findall(r"`(\w+)`", row[2])}
+    modules = {(zone_of(module), module) for module in TREES if module != "pate"}
+    packages = {(zone, module) for zone, module in modules if FILES[module].stem == "__init__"}
+    assert modules - packages <= listed
+    assert {(zone, name) for zone, name in listed if name in TREES} <= modules
+
+
+WITHOUT_TORCH = f"""{WITHOUT_FRAMEWORKS}
 import numpy as np
 import pate
 from sklearn.tree import DecisionTreeClassifier
@@ -67,132 +223,6 @@ def test_records_vote_and_a_linear_student_learns_without_torch() -> None:
     pytest.importorskip("sklearn")
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-# what each part may import of the package
-EVERYWHERE = {
-    *(
-        "disk",
-        "drafts",
-        "faults",
-        "json",
-        "lazy",
-        "own_code",
-        "progress",
-        "settings",
-        "typing",
-        "validation",
-        "version",
-    )
-}
-ALLOWED = {
-    "accounting": set(),
-    "votes": {"data", "linear", "runs"},
-    "checkpoints": {"runs"},
-    "histogram": {"accounting", "runs"},
-    "networks": set(),
-    "closed_form_plan": {"data", "votes"},
-    "linear": set(),
-    "models": set(),
-    "mechanisms": {"accounting"},
-    "aggregators": {"accounting", "linear", "mechanisms", "votes"},
-    "runs": {"votes"},
-    "silos": {"accounting", "aggregators", "mechanisms", "runs", "votes"},
-    "network_settings": {"networks", "runs"},
-    "data": {"network_settings", "runs"},
-    "data_file": {"data", "runs"},
-    "teachers": {
-        "checkpoints",
-        "closed_form_plan",
-        "data",
-        "networks",
-        "runs",
-        "votes",
-    },
-    "student": {
-        "accounting",
-        "data",
-        "data_file",
-        "networks",
-        "linear",
-        "network_settings",
-        "runs",
-        "votes",
-    },
-    "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
-    "planning": {
-        "accounting",
-        "aggregators",
-        "data",
-        "data_file",
-        "linear",
-        "runs",
-        "student",
-        "votes",
-    },
-}
-ALLOWED["planning"] |= {"mechanisms", "release"}
-ALLOWED["testing"] |= {"planning"}
-ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "votes"}
-ALLOWED["release"] = set(ALLOWED) - {
-    "models",
-    "networks",
-    "planning",
-    "reporting",
-    "student",
-    "teachers",
-    "testing",
-}
-ALLOWED["stages"] = set(ALLOWED) - {"reporting", "testing"}
-ALLOWED["pipeline"] = set(ALLOWED) - {"reporting", "testing"}
-ALLOWED["audit"] = set(ALLOWED) - {"testing"}
-ALLOWED["commands"] = set(ALLOWED) - {"testing"}
-ALLOWED["estimator"] = {
-    "closed_form_plan",
-    "data",
-    "linear",
-    "pipeline",
-    "planning",
-    "release",
-    "student",
-    "teachers",
-    "votes",
-}
-ALLOWED["cli"] = {"runs"}
-ALLOWED["__main__"] = {"cli"}
-
-
-def test_every_part_has_its_place() -> None:
-    parts = {
-        path.stem
-        for path in ROOT.iterdir()
-        if path.suffix == ".py" or (path / "__init__.py").is_file()
-    }
-    assert {part_of(part) for part in parts - {"__init__"}} == ALLOWED.keys() | EVERYWHERE
-
-
-def part_of(name: str) -> str:
-    """Return the part that a module or folder is; an underscore says that it is nobody's business
-    but the package's."""
-    return name if name.startswith("__") else name.removeprefix("_")
-
-
-@pytest.mark.parametrize("part", sorted(ALLOWED))
-def test_imports_run_downward(part: str) -> None:
-    files = [
-        file
-        for pattern in (f"{part}.py", f"{part}/**/*.py")
-        for name in (pattern, f"_{pattern}")
-        for file in ROOT.glob(name)
-    ]
-    assert files
-    used = set()
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            used |= {part_of(name.split(".")[1]) for name in names if name.startswith("pate.")}
-    assert used - {part} <= ALLOWED[part] | EVERYWHERE
 
 
 def loaded(module: str) -> set[str]:

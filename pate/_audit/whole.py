@@ -18,12 +18,12 @@ from pate._audit.exact import Exact
 from pate._audit.laws import NotAtHandError
 from pate._audit.repeated import Moments, Repeated, Teachers, World
 from pate._data_file import load_data, load_ledger
+from pate._files.writing import make_once, write_text
 from pate._pipeline import Pipeline
 from pate._progress import stage_bar
 from pate._release.label_inputs import load_votes, queries_on
 from pate._release.label_settings import LabelSettings
-from pate._runs import LABEL, TEACHERS_FIT, Run, write_text
-from pate._runs.files import make_once
+from pate._runs import LABEL, TEACHERS_FIT, Run
 from pate._runs.key import read_key
 from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields

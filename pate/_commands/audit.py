@@ -15,8 +15,9 @@ from pate._audit.whole import audit
 from pate._commands.mistakes import CommandParser
 from pate._commands.recipes import find_recipe
 from pate._commands.run import by_part, data_of, main as run_recipe
-from pate._runs import TEACHERS_FIT, Run, StageChangedError, write_json, write_text
-from pate._runs.locks import locked
+from pate._files.locks import locked
+from pate._files.writing import write_json, write_text
+from pate._runs import TEACHERS_FIT, Run, StageChangedError
 from pate._settings import decode, path_of
 from pate._validation import require, require_count
 from pate.accounting._statement_words import AUDITED
@@ -118,9 +119,9 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate audit",
         description="Run a recipe on a copy of its records, with canaries among them, and bound epsilon from below by"
-        " how well they can be told. NOT PRIVATE: the output reveals which canaries were included."
-        "\n\nThe ledger of the records is neither read nor written: an audit has its own folder and ledger."
-        " After a kill, run the same command again to continue."
+        " what can be told of the canaries. NOT PRIVATE: what it writes tells who was there."
+        "\n\nThe records are read and the ledger beside them is neither read nor written: an audit has a folder and a"
+        " ledger of its own. Given again after it was killed, the same command goes on."
         "\n\nA setting of a stage is overridden as in `pate run`: --label.target_epsilon 4.",
         print_config=None,
     )

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from pate._commands.parsing import call
-from pate._planning.comparison import Comparison, Frontier
+from pate._files.writing import write_text
+from pate._planning.comparison import Comparison, Frontier, frontier_rows, frontier_table
 from pate._planning.evaluation import frontier
 from pate._planning.plots import draw_frontier, draw_variants
 from pate._planning.simulation import Simulation, simulated
-from pate._planning.tables import frontier_rows, frontier_table, write_csv
+from pate._planning.tables import write_csv
 from pate._planning.task import load_task
-from pate._runs import Run, write_text
+from pate._runs import Run
 from pate._validation import require
 from pate.aggregators import Aggregator
 
@@ -31,15 +32,15 @@ def compare(
 
     Args:
         comparison: the settings common to all aggregators.
-        run: the run with the votes.
+        run: the run whose teachers have voted.
         simulate: teachers to simulate in place of a run.
         aggregators: the aggregators to compare. Only the proportions of their noise matter: all of
-            it is scaled by one factor to meet each target. Aggregators that need a student come as
-            the last of two `Rounds`. None for the proposals of all aggregators of this package and of
+            it is scaled by one factor to meet each target. Those that need a student come as the
+            last of two `Rounds`. None for the proposals of all aggregators of this package and of
             installed ones.
         output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for
             ``private/frontier`` in the run, or ``frontier`` for simulated votes. With variants,
-            ``variants.png`` lies next to them.
+            ``variants.png`` lies beside them.
 
     Returns:
         The figures that are written.

@@ -13,11 +13,11 @@ from pate._commands.votes import HELP, add_votes, votes_from_where
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
 from pate._planning.unanswered import describe_unanswered
+from pate._registry import find
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
-from pate._silos.invitation import AwaitedError, SiloSum
-from pate._validation import require
+from pate._validation import AwaitedError, require
 from pate._votes import Ballots, VoteShape
 
 
@@ -61,7 +61,7 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
         "--public_keys of the silos and the server's --signing_key",
         **keys,
     )
-    request = SiloSum(
+    request = find("SiloSum")(
         exchange=options.silos,
         teachers=options.teachers,
         public_keys=options.public_keys,
@@ -69,7 +69,8 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
         without=options.without or (),
         wait=options.wait,
     )
-    return pipeline._label_silos(settings, request, unit=options.unit)
+    released: StatedLabels = find("label_silos")(pipeline, settings, request, unit=options.unit)
+    return released
 
 
 def settings_for(

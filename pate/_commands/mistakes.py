@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
@@ -22,14 +22,14 @@ class CommandParser(SettingsParser):
     """A parser that accepts no abbreviated options, and suggests the right name for an unknown one.
 
     Attributes:
-        elsewhere: options that it has only with another option, and the names of that one.
+        elsewhere: tells which other option an unknown one needs, if any.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         brief: dict[str, Any] = {"allow_abbrev": False, "formatter_class": BriefHelp}
         super().__init__(*args, **(brief | options))
         self._words: tuple[str, ...] = ()
-        self.elsewhere: dict[str, str] = {}
+        self.elsewhere: Callable[[str], str | None] = lambda option: None
         if self.epilog is None:
             self.epilog = example(self.prog.removeprefix("pate "))
 
@@ -74,8 +74,8 @@ class CommandParser(SettingsParser):
     def _refuse_elsewhere(self, option: str) -> None:
         """Raise ``ValueError`` if an option that is unknown here comes with another one."""
         name = "--" + option.removeprefix("--").partition(".")[0]
-        needed = self.elsewhere.get(name, "")
-        require(name not in self.elsewhere, f"{needed} with {name}", option=option)
+        needed = self.elsewhere(name)
+        require(needed is None, f"{needed} with {name}", option=option)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and the message; raise ``ArgumentError`` if the parser does not exit on errors."""

@@ -18,16 +18,16 @@ from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger
-from pate._disk import require_place
+from pate._files.json import Json
+from pate._files.locks import lock_run
+from pate._files.writing import require_place
 from pate._release.foresight import require_possible
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import choose_ledger
-from pate._runs import STUDENT, TEACHERS_VOTE, Json, Run
-from pate._runs.locks import lock_run
+from pate._runs import STUDENT, TEACHERS_VOTE, Run
 from pate._settings import decode
-from pate._validation import require
+from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, VoteShape, Voting
-from pate._votes.voters import MOST_VOTERS
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.data._records import Role
@@ -244,8 +244,8 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate run",
         description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml."
-        "\n\nFinished stages are skipped; a killed stage continues where it stopped."
-        "\n\nTo override a setting, write the stage and the setting: --teachers.num_teachers 200,"
+        "\n\nStages that are finished are skipped; one that was killed continues where it stopped."
+        "\n\nA setting of a stage is overridden by its name behind that of the stage: --teachers.num_teachers 200,"
         " --label.num_queries 100, --student.trainer.max_epochs 20, --data.init_args.root DIR.",
         print_config=None,
     )
@@ -256,12 +256,10 @@ def _parser() -> CommandParser:
         "--run", type=Path, help="folder of the run; by default runs/ and the recipe's name"
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="redo stages with changed settings"
+        "--overwrite", action="store_true", help="redo stages whose settings changed"
     )
     parser.add_argument(
-        "--ledger",
-        type=Path,
-        help="ledger of the private data, in place of the default next to them",
+        "--ledger", type=Path, help="ledger of the private data, in place of the one beside them"
     )
     parser.add_argument(
         "--votes", choices=get_args(Voting), help="how networks vote, as in `pate teachers vote`"
@@ -269,12 +267,12 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--references",
         action="store_true",
-        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that you may see",
+        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that may be seen",
     )
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="check all settings, print the resources of teachers (PRIVATE) and the cost of labels, and write nothing",
+        help="check all settings, print what teachers will take (PRIVATE) and labels will cost, and write nothing",
     )
     parser.add_argument(
         "--print_config", action="store_true", help="print the settings of all stages"

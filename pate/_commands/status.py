@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
-from pate._json import read_json
+from pate._files.json import read_json
+from pate._files.locks import lease
 from pate._runs import (
     LABEL,
     STUDENT,
@@ -17,7 +18,6 @@ from pate._runs import (
     Stage,
     first_stage,
 )
-from pate._runs.locks import lease
 from pate._validation import require
 
 _CHUNKS = {TEACHERS_FIT: "teachers_*.pt", TEACHERS_VOTE: "votes_*.json"}

@@ -11,21 +11,21 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pate._commands.help import BriefHelp, example
 from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import ALONE, Preset, run_folder, shows, with_saved
+from pate._files.locks import lock_run
 from pate._runs import STUDENT, Run
-from pate._runs.locks import lock_run
 from pate._runs.released import require_student
 from pate._stages.student import StudentCLI
 
 _DESCRIPTIONS = {
     "fit": "Train a student on the released labels of a run.\n\nA network that is one linear layer, such as"
-    " pate.models.Linear, is solved in closed form; any other is trained by descent and kept at the lowest loss on"
-    " held-out released labels. Training that was killed resumes from its last checkpoint.",
+    " pate.models.Linear, is solved in closed form; any other is trained by descent and kept where the loss on held-out"
+    " released labels is lowest. Training that was killed resumes from its last checkpoint.",
     "validate": "Evaluate the student of a run on released labels that were held out of its training.\n\nIts network"
-    " and all other settings come from the run.",
-    "test": "Evaluate the student of a run on the test set, and write metrics.json next to it.\n\nIts network and all"
-    " other settings come from the run.",
-    "predict": "Write the student's predictions for the test set, or for the public samples, to predictions.npz next"
-    " to it.\n\nIts network and all other settings come from the run.",
+    " and all other settings are those of the run.",
+    "test": "Evaluate the student of a run on the test set, and write metrics.json beside it.\n\nIts network and all"
+    " other settings are those of the run.",
+    "predict": "Write what the student of a run says of the test set, or of the public samples, to predictions.npz"
+    " beside it.\n\nIts network and all other settings are those of the run.",
 }
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pate._json import read_json
+from pate._files.json import Json, read_json
 from pate._planning.tables import text_table
-from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, Json, Run
+from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, Run
 
 _ROWS = {
     "all_majority": "best constant answer",

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from jsonargparse import ArgumentParser, Namespace
 
 from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan
+from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import (
     ALONE,
     Preset,
@@ -25,25 +26,16 @@ from pate._commands.parsing import (
     with_saved_data,
 )
 from pate._pipeline import Pipeline
-from pate._validation import require
+from pate._registry import find
 from pate._votes import Voting
-from pate.teachers._jobs import Execution
-from pate.teachers._plan import CurveFormat, TeacherPlan
+from pate.teachers._jobs import CurveFormat, Execution
 
-Settings = TypeVar("Settings", TeacherPlan, ClosedFormPlan, Execution)
+Settings = TypeVar("Settings")
 
 
 def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers fit`."""
     in_closed_form = named_before("fit", args, preset) == CLOSED_FORM
-    if in_closed_form:
-        closed, training = (
-            {field.name for field in fields(kind)} for kind in (ClosedFormPlan, TeacherPlan)
-        )
-        others = sorted(
-            name for name in training - closed if named_before(name, args, preset) is not None
-        )
-        require(not others, "no settings of training with fit: closed_form", training=others)
     parser = _fit_parser(in_closed_form)
     parsed = parse(parser, args, with_saved_data(args, preset))
     options = parser.instantiate(parsed)
@@ -53,7 +45,7 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     if in_closed_form:
         pipeline.fit_teachers(_from_options(ClosedFormPlan, options), dry_run=options.dry_run)
         return
-    plan, execution = _from_options(TeacherPlan, options), _from_options(Execution, options)
+    plan, execution = _from_options(find("TeacherPlan"), options), _from_options(Execution, options)
     pipeline.fit_teachers(plan, execution, logger=options.logger, dry_run=options.dry_run)
 
 
@@ -87,15 +79,15 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     pipeline.vote(_from_options(Execution, parsed), votes=parsed.votes, absent=parsed.absent)
 
 
-def _fit_parser(in_closed_form: bool) -> ArgumentParser:
+def _fit_parser(in_closed_form: bool) -> CommandParser:
     """Return the parser of networks that are trained, or of teachers in closed form, who have other settings."""
     parser = new_parser(
         "teachers fit",
         "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and started again, the"
-        " stage continues where it stopped, with the same result bit for bit. The place of training (threads,"
-        " workers, executor, gpus, shared) does not affect the result, and may change in between. With"
-        " --fit closed_form each record, group or part is a linear teacher without training; --fit closed_form"
-        " --help lists its settings.",
+        " stage continues where it stopped, and its result is bit for bit that of an uninterrupted one. Where it runs"
+        " (threads, workers, executor, gpus, shared) does not affect the result, and may change in between. With"
+        " --fit closed_form each record, group or part is a linear teacher for which nothing is trained: that has"
+        " other settings, which --fit closed_form --help lists.",
     )
     parser.add_argument(
         "--fit",
@@ -105,6 +97,7 @@ def _fit_parser(in_closed_form: bool) -> ArgumentParser:
     )
     if in_closed_form:
         parser.add_class_arguments(ClosedFormPlan, as_group=False)
+        parser.elsewhere = _needs_training
     else:
         _add_training(parser)
     add_run(parser)
@@ -118,9 +111,14 @@ def _fit_parser(in_closed_form: bool) -> ArgumentParser:
     return parser
 
 
+def _needs_training(option: str) -> str | None:
+    names = {f"--{field.name}" for field in fields(find("TeacherPlan"))}
+    return "--fit steps" if option in names else None
+
+
 def _add_training(parser: ArgumentParser) -> None:
     """Add the settings of networks that are trained."""
-    parser.add_class_arguments(TeacherPlan, as_group=False)
+    parser.add_class_arguments(find("TeacherPlan"), as_group=False)
     parser.add_class_arguments(Execution, as_group=False)
     parser.add_argument(
         "--logger",
@@ -133,5 +131,5 @@ def _add_training(parser: ArgumentParser) -> None:
 
 def _from_options(kind: type[Settings], options: Namespace) -> Settings:
     """Return the dataclass ``kind`` made from the options of a command."""
-    settings: dict[str, Any] = {field.name: options[field.name] for field in fields(kind)}
+    settings: dict[str, Any] = {field.name: options[field.name] for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**settings)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from pate._planning.tables import text_table
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
@@ -161,3 +163,36 @@ def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
         ):
             best[point.target_epsilon] = point
     return dict(sorted(best.items()))
+
+
+def frontier_table(frontier: Frontier) -> str:
+    """Return all points and references as text, and the best aggregator at each epsilon."""
+    points, comparison = frontier.points, frontier.comparison
+    names = comparison.figures
+    rows = [("aggregator", "epsilon", "realised", *names)]
+    for point in points:
+        epsilons = f"{point.epsilon:.3f}", f"{point.realised_epsilon:.3f}"
+        rows.append(
+            (point.aggregator, *epsilons, *(f"{getattr(point, name):.4f}" for name in names))
+        )
+    for reference, figures in frontier.references.items():
+        rows.append((reference, "", "", *(f"{figures[name]:.4f}" for name in names)))
+    table = text_table(rows)
+    lines = [frontier.notice, comparison.title, "", *table]
+    for measured in STUDENT_FIGURES if comparison.student else ("label_accuracy",):
+        lines += ["", f"Best by {measured}:"]
+        for target, point in best_at(points, measured).items():
+            lines.append(
+                f"    epsilon {target:g}: {point.aggregator} ({getattr(point, measured):.4f})"
+            )
+    if not comparison.student:
+        lines.append(
+            "An aggregator can be right on the few queries that it answers: look at `answered` too."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def frontier_rows(frontier: Frontier) -> Iterable[Mapping[str, Any]]:
+    """Yield all points, then the references, without epsilons, as rows of a file."""
+    yield from map(asdict, frontier.points)
+    yield from ({"aggregator": name, **figures} for name, figures in frontier.references.items())

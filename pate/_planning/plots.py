@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pate._files.writing import atomic_write
 from pate._planning.comparison import (
     LABEL_FIGURES,
     STUDENT_FIGURES,
@@ -16,7 +17,6 @@ from pate._planning.comparison import (
     best_of_families,
     ranked,
 )
-from pate._runs import replacing
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
@@ -51,7 +51,7 @@ def draw_variants(path: Path, frontier: Frontier) -> None:
 
 def _save(path: Path, figure: Figure, *, dpi: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         figure.savefig(file, format="png", dpi=dpi)
 
 

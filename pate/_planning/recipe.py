@@ -7,8 +7,9 @@ from pathlib import Path
 
 import yaml
 
+from pate._files.json import Json
+from pate._files.writing import atomic_write, write_text
 from pate._planning.sweep import SweepResult, Trial
-from pate._runs import Json, replacing, write_text
 from pate.accounting._relation import NeighboringRelation
 
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
@@ -89,7 +90,7 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
 
 def write_sweep(path: Path, result: SweepResult) -> None:
     """Write all trials as comma-separated values, below a comment that nothing private was touched."""
-    with replacing(path, "w") as file:
+    with atomic_write(path, "w") as file:
         file.write(f"# {NOTICE}\n")
         writer = csv.writer(file)
         fields = (
@@ -201,5 +202,5 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
         fontsize=9,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         figure.savefig(file, format="png", dpi=110)

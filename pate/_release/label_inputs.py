@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import load_data, public_digest
+from pate._files.arrays import read_arrays
+from pate._files.hashing import code_version, digest
+from pate._files.json import Json
 from pate._release.label_settings import LabelSettings
-from pate._runs import VOTES_IMPORT, Inputs, Json, Run, digest, first_stage
-from pate._runs.files import code_version, read_arrays
+from pate._runs import VOTES_IMPORT, Inputs, Run, first_stage
 from pate._runs.released import Queries
 from pate._settings import encode, encode_fields
 from pate._typing import FloatArray, StrArray

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pate._data_file import load_ledger
-from pate._runs import LABEL, Json, Run, first_stage, labels_file
+from pate._files.json import Json
+from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._validation import require
 from pate.accounting._ledger import Ledger
 from pate.accounting._place import is_ledger_of, one_ledger

@@ -7,9 +7,10 @@ from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
 from pate._data_file import load_ledger, require_data_config
+from pate._files.locks import locked
+from pate._files.writing import atomic_write
 from pate._release.stating import require_stated
-from pate._runs import LABEL, Run, replacing
-from pate._runs.locks import locked
+from pate._runs import LABEL, Run
 from pate._runs.published import published_files, unpublishable
 from pate._validation import require
 
@@ -34,7 +35,7 @@ def pack(root: Path, output: Path) -> None:
         require_stated(run)
         for problem in unpublishable(run):
             raise ValueError(problem)
-        with replacing(output) as file, ZipFile(file, "w") as archive:
+        with atomic_write(output) as file, ZipFile(file, "w") as archive:
             for name in published_files(run):
                 # neither times nor modes, in which copies of a run differ
                 entry = ZipInfo(name.as_posix())

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pate._json import read_json
-from pate._runs import replacing
+from pate._files.json import read_json
+from pate._files.writing import atomic_write
 from pate._validation import require
 from pate.accounting._ledger import read_ledger
 from pate.accounting._log import LedgerHead
@@ -52,7 +52,7 @@ class PendingRelease:
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.file.parent.chmod(0o700)  # one that was there, too
-            with replacing(self.file, "w") as file:
+            with atomic_write(self.file, "w") as file:
                 os.fchmod(file.fileno(), 0o600)
                 json.dump({"token": self.token, "key": f"{self.key:x}"}, file)
             # a reservation must never outlive the only way to find it

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pate._validation import require, require_in_open_unit_interval
-from pate._votes.voters import MOST_VOTERS
+from pate._validation import MOST_VOTERS, require, require_in_open_unit_interval
 
 LARGEST_DELTA = 1e-3
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO
 
-from pate._runs import LABEL, Run, labels_file, replacing
+from pate._files.writing import atomic_write
+from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries
 
 _STATEMENT_BYTES = 1 << 20
@@ -40,7 +41,9 @@ def room_for_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
                     probe.unlink()
             # labels that nobody has stated yet are not public: a killed command leaves them where
             # they belong
-            file: IO[bytes] = stack.enter_context(replacing(labels_file(run), folder=run.private))
+            file: IO[bytes] = stack.enter_context(
+                atomic_write(labels_file(run), folder=run.private)
+            )
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:

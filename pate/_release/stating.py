@@ -1,19 +1,15 @@
-"""What statements say of labels and of a top k, and whether they say it of the files beside them."""
+"""What statements say of labels, and whether they say it of the files beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pate._histogram import Histogram
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import ledger_scope
-from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Settlement
 from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._runs.released import ReleasedLabels
@@ -21,11 +17,6 @@ from pate._validation import require
 from pate._version import __version__
 from pate.accounting._statement import Statement, sha256
 from pate.aggregators._base import Release
-from pate.mechanisms._base import TopKMechanism
-from pate.mechanisms._limited_domain import LimitedDomain
-from pate.mechanisms._success import gap_for_top_k
-
-_LIKELY = 0.9  # the probability for which the gap of a top k is told
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,28 +65,6 @@ def settlement_of_labels(
         "versions": settled.get("versions", versions),
     }
     return Settlement(published=published, realised=realised)
-
-
-def facts_of_top_k(
-    settings: TopKSettings, mechanism: TopKMechanism | LimitedDomain, histogram: Histogram
-) -> dict[str, Any]:
-    """Return what is published of a top k and its mechanism, by the keys of their statement."""
-    # of a limited domain the number of items does not matter
-    num_ranks = mechanism.kbar + 1 if isinstance(mechanism, LimitedDomain) else len(histogram.items)
-    gap = gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks)
-    return {
-        "kind": "topk",
-        "neighboring_relation": settings.relation.value,
-        "delta": settings.delta,
-        "contributions": histogram.bound,
-        "max_teachers_per_unit": settings.max_teachers_per_unit,
-        "mechanism": {"class": type(mechanism).__name__}
-        | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
-        "num_items": len(histogram.items) if histogram.public else None,
-        "ordered": settings.ordered,
-        "gap": {"counts": gap, "probability": _LIKELY},
-        "versions": {"pate": __version__, "numpy": np.__version__},
-    }
 
 
 def require_stated(run: Run) -> None:

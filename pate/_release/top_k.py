@@ -9,25 +9,30 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pate._files.hashing import code_version, digest
+from pate._files.locks import locked_output
+from pate._files.writing import cell, remove_drafts, write_text
 from pate._histogram import Histogram, HistogramSource
 from pate._release.pending import PendingRelease, pending_release
-from pate._release.stating import facts_of_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication, Settlement, Terms, release
-from pate._runs.files import cell, code_version, digest, remove_drafts, write_text
-from pate._runs.locks import locked_output
 from pate._validation import require
+from pate._version import __version__
 from pate.accounting._history import LedgerEntry
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._statement import Statement
 from pate.mechanisms._base import TopKMechanism
 from pate.mechanisms._limited_domain import LimitedDomain
 from pate.mechanisms._noise import draw_key, private_generator
+from pate.mechanisms._success import gap_for_top_k
+
+_LIKELY = 0.9  # the probability for which the gap of a top k is told
 
 
 def release_top_k(
@@ -76,6 +81,28 @@ def release_top_k(
         return publication.finished() or release(publication)
 
 
+def top_k_statement_fields(
+    settings: TopKSettings, mechanism: TopKMechanism | LimitedDomain, histogram: Histogram
+) -> dict[str, Any]:
+    """Return what is published of a top k and its mechanism, by the keys of their statement."""
+    # of a limited domain the number of items does not matter
+    num_ranks = mechanism.kbar + 1 if isinstance(mechanism, LimitedDomain) else len(histogram.items)
+    gap = gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks)
+    return {
+        "kind": "topk",
+        "neighboring_relation": settings.relation.value,
+        "delta": settings.delta,
+        "contributions": histogram.bound,
+        "max_teachers_per_unit": settings.max_teachers_per_unit,
+        "mechanism": {"class": type(mechanism).__name__}
+        | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
+        "num_items": len(histogram.items) if histogram.public else None,
+        "ordered": settings.ordered,
+        "gap": {"counts": gap, "probability": _LIKELY},
+        "versions": {"pate": __version__, "numpy": np.__version__},
+    }
+
+
 class _TopK(Publication):
     """A list of items."""
 
@@ -115,7 +142,7 @@ class _TopK(Publication):
         )
         self._mechanism = settings.mechanism_for(self._histogram)
         # a list that could not be stated must not be paid for
-        self._facts = facts_of_top_k(settings, self._mechanism, self._histogram)
+        self._facts = top_k_statement_fields(settings, self._mechanism, self._histogram)
         yield Terms(
             ledger=Ledger(
                 self._ledger,
@@ -150,7 +177,7 @@ class _TopK(Publication):
         mechanism = self._settings.mechanism_for(histogram)
         try:
             statement = Statement.read(self.statement_file)
-            facts = facts_of_top_k(self._settings, mechanism, histogram)
+            facts = top_k_statement_fields(self._settings, mechanism, histogram)
             statement.verify(ledger=self._ledger, released=self.file, facts=facts)
         except ValueError:
             return None  # of another call

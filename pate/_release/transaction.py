@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pate._files.writing import output_errors, write_json, write_text
 from pate._progress import step_bar
 from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
-from pate._runs.files import naming_output, write_json, write_text
 from pate.accounting._budget import Budget, BudgetExceededError
 from pate.accounting._charges import Charge, Events, for_group_size, require_delta_beyond_tests
 from pate.accounting._filters import affordable
@@ -157,7 +157,7 @@ def state(publication: Publication, ledger: Ledger, release: int) -> Statement:
         else read_ledger(ledger.path, rows=head.rows)
     )
     statement = Statement.of(book, release)
-    with naming_output(publication.file):
+    with output_errors(publication.file):
         write_json(publication.statement_file, statement.content)
         write_text(publication.statement_file.with_suffix(".txt"), statement.text)
         publication.reveal()

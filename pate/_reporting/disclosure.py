@@ -16,11 +16,11 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from pate._files.writing import write_text
 from pate._reporting.findings import Findings, Learned, Released, read_findings
 from pate._reporting.page import shown
 from pate._reporting.sections import SUMMARY
 from pate._runs import DISCLOSURE
-from pate._runs.files import write_text
 from pate._validation import require
 from pate.accounting._formatting import format_epsilon, format_exact, format_guess
 from pate.accounting._statement import Statement

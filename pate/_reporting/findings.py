@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import read_locations
-from pate._json import read_json
-from pate._runs import LABEL, METRICS, STUDENT, Json, Run, labels_file
-from pate._runs.files import read_arrays
+from pate._files.arrays import read_arrays
+from pate._files.json import Json, read_json
+from pate._runs import LABEL, METRICS, STUDENT, Run, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._typing import IntArray, StrArray
 from pate._validation import require

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._json import read_json
+from pate._files.json import Json, read_json
 from pate._reporting.charts import histogram, line_chart
 from pate._reporting.findings import Findings, Released, read_frontier, read_log
 from pate._reporting.page import (
@@ -24,7 +24,7 @@ from pate._reporting.page import (
     shown,
 )
 from pate._reporting.sections import frontier_blocks, summary_blocks
-from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Json, Run
+from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run
 from pate._typing import FloatArray
 from pate._votes import rows_of
 from pate._votes.store import finished_votes

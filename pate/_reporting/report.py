@@ -7,11 +7,12 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pate._files.writing import atomic_write
 from pate._reporting.findings import Findings, read_findings
 from pate._reporting.page import Bar, Page
 from pate._reporting.private import private_sections
 from pate._reporting.sections import public_sections
-from pate._runs import REPORT, replacing
+from pate._runs import REPORT
 from pate._validation import require, require_count
 from pate._version import __version__
 
@@ -59,7 +60,7 @@ def write_report(
         output=str(path),
     )
     text = render(make_page(root, private=private, num_samples=num_samples))
-    with replacing(path, "w") as file:
+    with atomic_write(path, "w") as file:
         if private:
             os.fchmod(file.fileno(), 0o600)
         file.write(text)

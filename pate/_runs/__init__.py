@@ -1,17 +1,5 @@
-"""A run on disk: its stages, files and lock, and the labels that leave it."""
+"""A run on disk: its stages, its key, and the labels that leave it."""
 
-from pate._runs.files import (
-    Json as Json,
-    Stream as Stream,
-    code_version as code_version,
-    digest as digest,
-    make_once as make_once,
-    remove_drafts as remove_drafts,
-    replacing as replacing,
-    write_arrays as write_arrays,
-    write_json as write_json,
-    write_text as write_text,
-)
 from pate._runs.key import KEY_BYTES as KEY_BYTES, ensure_key as ensure_key, read_key as read_key
 from pate._runs.run import (
     Run as Run,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from pate._json import read_json
-from pate._runs.files import make_once
+from pate._files.json import read_json
+from pate._files.writing import make_once
 from pate._runs.run import Run
 from pate._runs.stage import TEACHERS_FIT, Stage
 from pate._validation import require

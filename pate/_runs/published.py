@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from pate._runs.files import digest
+from pate._files.hashing import digest
 from pate._runs.key import read_key
 from pate._runs.run import Run
 from pate._runs.stage import DISCLOSURE, LABEL, METRICS, MODEL, REPORT, STUDENT

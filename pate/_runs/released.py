@@ -17,15 +17,15 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._json import read_json
-from pate._runs.files import Json, digest, read_arrays
+from pate._files.arrays import read_arrays
+from pate._files.hashing import digest
+from pate._files.json import Json, read_json
 from pate._runs.key import KEY_FILE, read_key
 from pate._runs.run import Run, first_stage, labels_file
 from pate._runs.stage import STUDENT, TEACHERS_FIT
 from pate._typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import require
+from pate._validation import MOST_VOTERS, require
 from pate._votes import VoteShape
-from pate._votes.voters import MOST_VOTERS
 
 _SEAL = "seal"
 _NEEDED = (

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import yaml
 
-from pate._json import read_json
-from pate._runs.files import digest, write_json, write_text
+from pate._files.hashing import digest
+from pate._files.json import read_json
+from pate._files.writing import write_json, write_text
 from pate._runs.stage import (
     DISCLOSURE,
     FORMAT,

@@ -18,16 +18,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from pate._drafts import remove_abandoned
-from pate._json import read_json
-from pate._runs import Json
-from pate._runs.files import naming_output, read_arrays, write_once
-from pate._silos.invitation import AwaitedError as AwaitedError, Invitation, sha256
+from pate._files.arrays import read_arrays
+from pate._files.json import Json, read_json
+from pate._files.writing import output_errors, remove_abandoned, write_once
+from pate._silos.invitation import Invitation, sha256
 from pate._silos.masks import WordArray
 from pate._silos.secrets import PublicKeys
 from pate._silos.shares import SCALAR_BYTES
 from pate._silos.signing import SigningKey, is_signed
-from pate._validation import require, require_known
+from pate._validation import AwaitedError as AwaitedError, require, require_known
 
 INVITATION, SURVIVORS = "invitation.json", "survivors.json"
 SERVER = "the server"
@@ -144,7 +143,7 @@ class Exchange:
 
         Raises ``ValueError`` if another is in its place, which is never overwritten.
         """
-        with naming_output(path):
+        with output_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             remove_abandoned(path)
             if not path.is_file():

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pate._json import read_json
+from pate._files.json import read_json
 from pate._validation import (
     require,
     require_count,
@@ -35,10 +35,6 @@ _FIELDS = (
     "dropouts",
     "delta",
 )
-
-
-class AwaitedError(Exception):
-    """Others have to send something first, which the message names."""
 
 
 @dataclass(frozen=True, kw_only=True)

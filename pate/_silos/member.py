@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._drafts import remove_abandoned
-from pate._json import read_json
-from pate._runs import digest
-from pate._runs.files import naming_output, write_once
+from pate._files.hashing import digest
+from pate._files.json import read_json
+from pate._files.writing import output_errors, remove_abandoned, write_once
 from pate._silos.exchange import SERVER, Exchange, require_private
 from pate._silos.invitation import Invitation
 from pate._silos.masks import masked
@@ -339,7 +338,7 @@ class Member:
         self.exchange.send(place, kept.read_bytes())
 
     def _keep(self, path: Path, content: bytes) -> None:
-        with naming_output(path):
+        with output_errors(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.parent.chmod(0o700)  # one that was there, too
             write_once(path, content, mode=0o600)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pate._runs.files import naming_output, write_once
+from pate._files.writing import output_errors, write_once
 from pate._validation import require
 
 try:
@@ -65,14 +65,14 @@ def make_key(private: Path, public: Path) -> str:
         ValueError: if a file cannot be written, or there is another public key.
     """
     require(private.resolve() != public.resolve(), "two files", public=str(public))
-    with naming_output(private):
+    with output_errors(private):
         private.parent.mkdir(parents=True, exist_ok=True)
         if not private.is_file():
             write_once(
                 private, ECC.generate(curve=_CURVE).export_key(format="PEM").encode(), mode=0o600
             )
     line = SigningKey.read(private).line
-    with naming_output(public):
+    with output_errors(public):
         public.parent.mkdir(parents=True, exist_ok=True)
         write_once(public, f"{line}\n".encode())
     same = (

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan
+from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan, Plan
 from pate._data_file import describe_data
-from pate._disk import make_folder
+from pate._files.hashing import digest
+from pate._files.json import read_json
+from pate._files.writing import make_folder
+from pate._registry import find
 from pate._release.ledger_file import ledger_setting, open_ledger
-from pate._runs import TEACHERS_FIT, Inputs, Run, digest, ensure_key
-from pate._settings import encode_fields
+from pate._runs import TEACHERS_FIT, Inputs, Run, ensure_key
+from pate._settings import decode_fields, encode_fields
 from pate._validation import require
 from pate.data._records import Role
 from pate.data._source import DataSource
-
-if TYPE_CHECKING:
-    from pate.teachers._plan import TeacherPlan
+from pate.teachers._jobs import CHUNK_SIZE
 
 _ONE_OF_MANY = (
     "Note: the data say whose record each is, but `unit: record` protects one record alone, not the person;"
@@ -40,7 +42,7 @@ class Beginning(NamedTuple):
 def begin_fit(
     run: Run,
     data: DataSource,
-    plan: TeacherPlan | ClosedFormPlan,
+    plan: Plan,
     foreign: Callable[[Path, str], Sequence[str]],
 ) -> Beginning | None:
     """Begin the stage, or go on with it; return None if it is finished.
@@ -81,14 +83,14 @@ def origin_of(inputs: Inputs) -> str:
     ).digest
 
 
-def training_inputs(data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> dict[str, str]:
+def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
     """Return hashes of what teachers are made of: private records, and public ones if anything is fitted on them."""
     private_alone = data.feature_map is None and not isinstance(plan, ClosedFormPlan)
     roles = (Role.PRIVATE,) if private_alone else (Role.PRIVATE, Role.PUBLIC)
     return {role.value: data.fingerprint(role) for role in roles}
 
 
-def require_same_data(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> None:
+def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
     """Raise ``ValueError`` unless teachers are asked about the data that they were made of."""
     trained = run.begun(TEACHERS_FIT).digests
     changed = [
@@ -100,3 +102,19 @@ def require_same_data(run: Run, data: DataSource, plan: TeacherPlan | ClosedForm
         not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed
     )
     data.require_distinct()
+
+
+def load_plan(run: Run) -> Any:
+    """Return the `TeacherPlan` or `ClosedFormPlan` of a run with finished teachers.
+
+    Raises ``ValueError`` if a class that it names cannot be imported.
+    """
+    # read from the state, because the file for readers may have been edited
+    settings = run.begun(TEACHERS_FIT).settings
+    if settings.get("fit") == CLOSED_FORM:
+        return decode_fields(ClosedFormPlan, settings)
+    plan = decode_fields(find("TeacherPlan"), settings)
+    path = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
+    if not path.is_file():
+        run.require(TEACHERS_FIT)
+    return replace(plan, **read_json(path.read_text()))

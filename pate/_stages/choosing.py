@@ -16,8 +16,7 @@ from pate._release.ledger_file import ledger_scope
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
-from pate._stages.beginning import require_same_data
-from pate._stages.teachers_plan import load_plan
+from pate._stages.beginning import load_plan, require_same_data
 from pate._typing import BoolArray, IntArray, UInt8Array
 from pate._validation import require, require_distinct
 from pate.accounting._ledger import read_ledger

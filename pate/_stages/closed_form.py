@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from pate._closed_form_plan import ClosedFormPlan
+from pate._files.hashing import code_version, digest
 from pate._linear import flat, linear_student_of
-from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run
 from pate._stages.beginning import begin_fit, require_same_data
 from pate._typing import FloatArray, IntArray, StrArray
-from pate._validation import require
+from pate._validation import MOST_VOTERS, require
 from pate._votes import Voting
 from pate._votes.store import VoteManifest, VoteStore
 from pate._votes.voter_store import VoterStore, fingerprint_of_voters, load_voters
-from pate._votes.voters import MOST_VOTERS, Geometry
+from pate._votes.voters import Geometry
 from pate.aggregators._score_votes import learned_without_noise
 from pate.data._partition import assign_teachers
 from pate.data._records import Features, Role

@@ -12,20 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from pate._closed_form_plan import ClosedFormPlan
-from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
+from pate._registry import find
+from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run
 from pate._runs.key import KEY_FILE
-from pate._stages.beginning import origin_of, training_inputs
+from pate._stages.beginning import load_plan, origin_of, training_inputs
 from pate._stages.closed_form import fit_closed_form, seal_closed_form
-from pate._stages.teachers_fit import fit_teachers
-from pate._stages.teachers_plan import load_plan
-from pate._stages.teachers_vote import vote_teachers
 from pate._validation import require
-from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.teachers._jobs import Execution
-from pate.teachers._plan import TeacherPlan
-from pate.teachers._saved import SavedChunk, chunk_file, read_origin
 
 
 def forget(run: Run, data: DataSource, units: Sequence[str], execution: Execution) -> bool:
@@ -91,8 +86,8 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     else:
         if not missing:
             old = origin_of(replace(begun, digests={**begun.digests, **before}))
-            _drop_chunks(run, plan, units, old=old)
-        fit_teachers(run, rest, plan, execution)
+            find("drop_chunks")(run, plan, units, old=old)
+        find("fit_teachers")(run, rest, plan, execution)
     run.clear(REFERENCES)
     (run.private / "report.html").unlink(missing_ok=True)
     state = run.state(TEACHERS_FIT)
@@ -103,34 +98,10 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
             seal_closed_form(overwriting, rest, plan)
         else:
             voting, absent = settings["votes"], settings["absent"]
-            vote_teachers(overwriting, rest, plan, execution, voting=voting, absent=absent)
+            vote = find("vote_teachers")
+            vote(overwriting, rest, plan, execution, voting=voting, absent=absent)
         run.record(TEACHERS_FIT, replace(state, again={}))
     return True
-
-
-def _drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
-    """Delete the chunks of the teachers of some units, and mark the others as made from the data without them."""
-    folder, new, key = (
-        run.root / TEACHERS_FIT.outputs[0],
-        origin_of(run.begun(TEACHERS_FIT)),
-        read_key(run),
-    )
-    assert key is not None, "the key of finished teachers"
-    touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
-    files = {
-        chunk_file(folder, teachers): bool(touched & set(teachers)) for teachers in plan.chunks()
-    }
-    # what saw them goes first
-    for path in sorted(files, key=lambda path: not files[path]):
-        if not path.is_file() or (origin := read_origin(path)) == new:
-            continue
-        if files[path]:
-            path.unlink()
-        else:
-            require(
-                origin == old, "chunks of teachers that were made of these data", path=str(path)
-            )
-            replace(SavedChunk.read(path), made_from=new).write(path)
 
 
 def remains(run: Run, data: DataSource) -> list[Path]:

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from pate._closed_form_plan import ClosedFormPlan
 from pate._data_file import load_data, public_digest
-from pate._runs import (
-    LABEL,
-    METRICS,
-    REFERENCES,
-    STUDENT,
-    TEACHERS_FIT,
-    Inputs,
-    Run,
-    digest,
-    labels_file,
-    write_json,
-)
+from pate._files.hashing import digest
+from pate._files.writing import write_json
+from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Inputs, Run, labels_file
 from pate._runs.released import require_student
 from pate._stages.closed_form import predicted_without_noise
 from pate._stages.student import student_of_truth

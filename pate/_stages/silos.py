@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
 from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
+from pate._release.stating import StatedLabels
 from pate._silos.exchange import Exchange, require_private, waiting
 from pate._silos.invitation import Invitation, SiloSum
 from pate._silos.server import Server, invite
 from pate._silos.signing import SigningKey, read_public_keys
+from pate._stages.votes_import import VotesFrom
 from pate._validation import require
 from pate._votes import Ballots, VoteShape
 from pate._votes.named import Silos
@@ -78,6 +81,18 @@ class InvitedSum:
     def open(self) -> tuple[NDArray[np.uint64], int]:
         """Return the sum ``[Q, C]`` and the number of silos in it, as `Server.open` does, once it can be unmasked."""
         return waiting(self.server.open, self.wait)
+
+
+def label_silos(
+    pipeline: Pipeline, settings: LabelSettings, request: SiloSum, *, unit: str | None = None
+) -> StatedLabels:
+    """Release labels as `Pipeline.label` does, from silos that mask their votes on public records.
+
+    Raises ``AwaitedError`` if they did not send in time what comes next.
+    """
+    require_private(request.exchange, run=pipeline.folder)
+    complete, silos, total = invited(request, settings, pipeline.data)
+    return pipeline._released(complete, VotesFrom(silos=silos, unit=unit), total)
 
 
 def invited(

@@ -25,19 +25,10 @@ from pytorch_lightning.strategies.launchers.subprocess_script import _Subprocess
 
 from pate._checkpoints import LocalCheckpoints
 from pate._data_file import public_digest
-from pate._runs import (
-    LABEL,
-    METRICS,
-    MODEL,
-    STUDENT,
-    Inputs,
-    Json,
-    Run,
-    digest,
-    labels_file,
-    write_arrays,
-    write_json,
-)
+from pate._files.hashing import digest
+from pate._files.json import Json
+from pate._files.writing import write_arrays, write_json
+from pate._runs import LABEL, METRICS, MODEL, STUDENT, Inputs, Run, labels_file
 from pate._runs.released import require_student
 from pate._settings import canonical
 from pate._validation import require

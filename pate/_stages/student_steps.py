@@ -16,9 +16,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pate._json import read_json
+from pate._files.json import Json, read_json
 from pate._networks import require_factory
-from pate._runs import METRICS, STUDENT, Json, Run
+from pate._runs import METRICS, STUDENT, Run
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import encode, plain
 from pate._validation import require_known

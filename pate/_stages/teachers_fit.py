@@ -6,37 +6,32 @@ All of it is PRIVATE.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 
 import torch
 
-from pate._disk import require_disk
+from pate._files.hashing import digest
+from pate._files.json import Json
+from pate._files.locks import FINISH, lease
+from pate._files.writing import make_once, require_disk, write_text
 from pate._progress import stage_bar
-from pate._runs import (
-    KEY_BYTES,
-    TEACHERS_FIT,
-    Json,
-    Run,
-    digest,
-    make_once,
-    read_key,
-    write_text,
-)
-from pate._runs.locks import FINISH, lease
-from pate._stages.beginning import begin_fit
+from pate._runs import KEY_BYTES, TEACHERS_FIT, Run, read_key
+from pate._stages.beginning import begin_fit, origin_of
 from pate._validation import require
 from pate.data._augmentation import require_pictures
+from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.teachers._chunk import make_networks
 from pate.teachers._devices import available_bytes, root_device
 from pate.teachers._executors import run_jobs
-from pate.teachers._jobs import Execution
+from pate.teachers._jobs import CHUNK_SIZE, CurveFormat, Execution
 from pate.teachers._log import log_curves, read_losses, teachers_table
 from pate.teachers._partitions import PartitionedRecords
-from pate.teachers._plan import CurveFormat, TeacherPlan
-from pate.teachers._saved import CHUNK_SIZE, chunk_file, foreign_files
+from pate.teachers._plan import TeacherPlan
+from pate.teachers._saved import SavedChunk, chunk_file, foreign_files, read_origin
 from pate.teachers._sizing import choose_size, describe_training, disk_bytes
 from pate.teachers._training import TrainJob
 
@@ -126,3 +121,28 @@ def fit_teachers(
         run.finish(
             TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path
         )
+
+
+def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
+    """Delete the chunks of the teachers of some units, and mark the others as made from the data without them."""
+    folder, new, key = (
+        run.root / TEACHERS_FIT.outputs[0],
+        origin_of(run.begun(TEACHERS_FIT)),
+        read_key(run),
+    )
+    assert key is not None, "the key of finished teachers"
+    touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
+    files = {
+        chunk_file(folder, teachers): bool(touched & set(teachers)) for teachers in plan.chunks()
+    }
+    # what saw them goes first
+    for path in sorted(files, key=lambda path: not files[path]):
+        if not path.is_file() or (origin := read_origin(path)) == new:
+            continue
+        if files[path]:
+            path.unlink()
+        else:
+            require(
+                origin == old, "chunks of teachers that were made of these data", path=str(path)
+            )
+            replace(SavedChunk.read(path), made_from=new).write(path)

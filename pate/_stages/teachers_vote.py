@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pate._files.hashing import code_version, digest
+from pate._files.locks import FINISH, lease
 from pate._progress import stage_bar
-from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
-from pate._runs.locks import FINISH, lease
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run
 from pate._stages.beginning import require_same_data
 from pate._typing import IntArray
 from pate._validation import require

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import describe_data, load_ledger
+from pate._files.hashing import digest
+from pate._files.json import Json
 from pate._planning.completion import resolve_settings
 from pate._progress import step_bar
 from pate._release.label_inputs import require_features
@@ -25,17 +27,7 @@ from pate._release.ledger_file import (
     open_ledger,
     require_ledger,
 )
-from pate._runs import (
-    LABEL,
-    TEACHERS_FIT,
-    VOTES_IMPORT,
-    Inputs,
-    Json,
-    Run,
-    digest,
-    ensure_key,
-    read_key,
-)
+from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Run, ensure_key, read_key
 from pate._validation import require
 from pate._votes import Ballots
 from pate._votes.named import NamedVotes, Silos

@@ -11,9 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pate._files.arrays import Blocks, read_arrays
+from pate._files.hashing import Stream, digest
+from pate._files.writing import write_arrays
 from pate._progress import step_bar
-from pate._runs import digest, write_arrays
-from pate._runs.files import Blocks, Stream, read_arrays
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import require, require_count, require_distinct, require_label_names
 from pate._votes.kinds import Ballots, Votes, VoteShape, pack_ballots, unpack_ballots

@@ -10,17 +10,10 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._json import read_json
-from pate._runs import (
-    TEACHERS_VOTE,
-    VOTES_IMPORT,
-    Json,
-    Run,
-    digest,
-    first_stage,
-    replacing,
-    write_json,
-)
+from pate._files.hashing import digest
+from pate._files.json import Json, read_json
+from pate._files.writing import atomic_write, write_json
+from pate._runs import TEACHERS_VOTE, VOTES_IMPORT, Run, first_stage
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_distinct, require_known
 from pate._votes.kinds import Ballots, Votes, VoteShape, teacher_blocks, unpack_ballots
@@ -125,7 +118,7 @@ class VoteStore:
     def save_features(self, features: FloatArray) -> dict[Path, str]:
         """Write the features ``[N, F]`` that came with votes, in the order of their ids; return the file's digest."""
         path = self._features_file
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             np.save(file, features)
         return {path: digest(path)}
 
@@ -143,7 +136,7 @@ class VoteStore:
         return self.folder / "features.npy"
 
     def _save(self, path: Path, array: NDArray[Any], made_from: str) -> None:
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             np.save(file, array)
         write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
 

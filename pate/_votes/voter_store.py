@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._runs import TEACHERS_FIT, Run, digest, replacing, write_arrays
-from pate._runs.files import read_arrays
-from pate._votes.voters import MOST_VOTERS, Geometry, GroupVoters, RecordVoters, Voters, blocks
+from pate._files.arrays import read_arrays
+from pate._files.hashing import digest
+from pate._files.writing import atomic_write, write_arrays
+from pate._runs import TEACHERS_FIT, Run
+from pate._validation import MOST_VOTERS
+from pate._votes.voters import Geometry, GroupVoters, RecordVoters, Voters, blocks
 from pate.data._records import Records
 
 _GEOMETRY = tuple(field.name for field in fields(Geometry))
@@ -53,7 +56,7 @@ class VoterStore:
         )
         write_arrays(geometry_file, **{name: getattr(geometry, name) for name in _GEOMETRY})
         shape = (len(records), geometry.num_directions)
-        with replacing(coordinates_file) as file:
+        with atomic_write(coordinates_file) as file:
             np.lib.format.write_array_header_1_0(
                 file, {"descr": "<i4", "fortran_order": False, "shape": shape}
             )
@@ -64,7 +67,7 @@ class VoterStore:
         files = [geometry_file, coordinates_file]
         for name, array in arrays.items():
             files.append(self.folder / f"{name}.npy")
-            with replacing(files[-1]) as file:
+            with atomic_write(files[-1]) as file:
                 np.save(file, array)
         return {path: digest(path) for path in files}
 

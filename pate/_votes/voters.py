@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate._linear import Directions, flat
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import require, require_count
+from pate._validation import MOST_VOTERS, require, require_count
 
 Int32Array = NDArray[np.int32]
 
@@ -34,8 +34,7 @@ _SPARE = 4  # a coordinate may be so many times as large as the largest public o
 _BASIS = 12  # fractional bits of an entry of the basis, whose norm is about 2
 _WIDEST = 2.0  # the norm to which coordinates are clipped; the mean square is 1
 _LARGEST = 17  # bits of an entry before that: sums of squares over all directions are exact
-_RESIDUAL = 16  # fractional bits of a residual: sums of products over 2^23 voters are exact
-MOST_VOTERS = 1 << 23
+_RESIDUAL = 16  # fractional bits of a residual: sums of products over MOST_VOTERS are exact
 _SHORT = 1 - 2.0**-30  # rounding of norms and factors is far less than that
 SCORE_STEPS = 254  # between scores of 0 and of 1
 _ENTRIES = 1 << 22  # numbers worked on at once

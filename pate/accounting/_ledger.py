@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pate._drafts import remove_abandoned
+from pate._files.writing import remove_abandoned
 from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pate._json import read_json
+from pate._files.json import read_json
 from pate._validation import require
 from pate.accounting._budget import Budget
 from pate.accounting._charges import (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._runs.files import read_arrays
+from pate._files.arrays import read_arrays
 from pate._typing import Float32Array, IntArray
 from pate._validation import as_float32, require, require_distinct
 from pate.data._checks import as_text, check_labels, select_labels

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from pate._runs import Stream
+from pate._files.hashing import Stream
 from pate._settings import Described
 from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
 from pate._validation import as_float32, require, require_distinct

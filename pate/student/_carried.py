@@ -13,9 +13,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pate._json import read_json
+from pate._files.json import Json, read_json
 from pate._network_settings import restored_network
-from pate._runs import Json
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import require, require_count, require_known, require_label_names
 from pate.accounting._statement import Statement

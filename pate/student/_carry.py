@@ -9,9 +9,9 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from pate._files.json import Json
+from pate._files.writing import atomic_folder
 from pate._network_settings import without_weights
-from pate._runs import Json
-from pate._runs.files import replacing_folder
 from pate._validation import require
 from pate._version import __version__
 from pate.data._records import Role
@@ -101,7 +101,7 @@ def write_student(
     weights = save(
         {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     )
-    with replacing_folder(folder) as new:
+    with atomic_folder(folder) as new:
         (new / WEIGHTS).write_bytes(weights)
         (new / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n")
         (new / STATEMENT).write_bytes(statement.read_bytes())

@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from pate._runs.files import naming_output, replacing
+from pate._files.writing import atomic_write, output_errors
 from pate._validation import require
 from pate.student._carried import CarriedStudent
 
@@ -95,7 +95,7 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
         assert converted is not None
         converted.model.metadata_props[METADATA] = metadata
         content.write(converted.model_proto.SerializeToString())
-    with naming_output(output), replacing(output) as file:
+    with output_errors(output), atomic_write(output) as file:
         file.write(content.getbuffer())
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from pate._files.arrays import read_arrays
+from pate._files.writing import atomic_write, cell, output_errors, write_arrays
 from pate._progress import stage_bar
-from pate._runs.files import cell, naming_output, read_arrays, replacing, write_arrays
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import require, require_count
 from pate.data._arrays import OPTIONAL
@@ -96,7 +97,7 @@ def predict_files(
         )
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
-    with naming_output(output), stage_bar(total, "predictions", unit="sample") as bar:
+    with output_errors(output), stage_bar(total, "predictions", unit="sample") as bar:
 
         def answered() -> Iterator[tuple[list[str], Float32Array, UInt8Array]]:
             for batch in batches:
@@ -197,7 +198,7 @@ def _write_table(
     output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool
 ) -> int:
     num = 0
-    with replacing(output, "w") as file:
+    with atomic_write(output, "w") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["id", *map(cell, names)])
         for ids, batch_probabilities, labels in answers:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from pate._runs import Json
+from pate._files.json import Json
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import as_float32, require
 from pate.data._images import Pictures, read_image, squared

@@ -15,6 +15,10 @@ from pate._validation import require, require_count
 Report = Callable[[int], object]
 """Called with the number of further steps that are done."""
 Kind = Literal["serial", "loky", "ray"]
+CurveFormat = Literal["csv", "tensorboard"]
+
+CHUNK_SIZE = "chunk_size.json"
+"""File in the teachers' folder with the final chunk size, after `auto` and the memory guard."""
 
 
 class ChunkJob(ABC):

@@ -11,10 +11,11 @@ import numpy as np
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
-from pate._disk import make_folder
+from pate._files.writing import make_folder
 from pate._typing import Float32Array
+from pate.teachers._jobs import CurveFormat
 from pate.teachers._partitions import PartitionedRecords
-from pate.teachers._plan import CurveFormat, TeacherPlan
+from pate.teachers._plan import TeacherPlan
 from pate.teachers._saved import SavedChunk, chunk_file
 
 

@@ -12,8 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate._networks import require_factory
-from pate._validation import require, require_count, require_positive
-from pate._votes.voters import MOST_VOTERS
+from pate._validation import MOST_VOTERS, require, require_count, require_positive
 from pate.data._records import Unit
 from pate.teachers._losses import EntryLoss
 
@@ -28,7 +27,6 @@ It must work entry by entry, as SGD, Adam and AdamW do.
 SchedulerFactory = Callable[[Optimizer], LRScheduler]
 """Makes a learning-rate schedule for an optimizer, stepped once per optimizer step."""
 Precision = Literal["32-true", "bf16-mixed"]
-CurveFormat = Literal["csv", "tensorboard"]
 
 
 @dataclass(frozen=True, kw_only=True)

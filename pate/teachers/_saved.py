@@ -9,12 +9,10 @@ from pickle import UnpicklingError
 import torch
 from torch import Tensor
 
-from pate._faults import shortage_behind
-from pate._runs import replacing
+from pate._files.os_errors import explain_shortage
+from pate._files.writing import atomic_write
 from pate._validation import require
 
-CHUNK_SIZE = "chunk_size.json"
-"""File in the teachers' folder with the final chunk size, after `auto` and the memory guard."""
 ORIGIN = "made_from"
 """Key in files and checkpoints of chunks: the digest of the key, the plan and the data that they were made from."""
 
@@ -37,7 +35,7 @@ class SavedChunk:
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             content = {
                 "state": self.state,
                 "label_shares": self.label_shares,
@@ -97,7 +95,7 @@ def _load(path: Path) -> dict[str, object]:
         )
     # the exception that torch raises depends on where the file is truncated
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
-        if shortage_behind(error) is not None:
+        if explain_shortage(error) is not None:
             raise  # it is the machine that fails, not the file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(

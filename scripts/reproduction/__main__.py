@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from pate._runs.files import replacing
+from pate._files.writing import atomic_write
 from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
 from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
 from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept
@@ -127,7 +127,7 @@ def main(
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output.with_suffix(".md")
     path.write_text(page(findings, options.output.name, never_made))
-    with replacing(options.output / CLAIMS, "w") as file:
+    with atomic_write(options.output / CLAIMS, "w") as file:
         file.write(claims_table(findings))
     print(path)
 

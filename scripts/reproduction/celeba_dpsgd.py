@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape, for_target
+from pate._files.arrays import read_arrays
 from pate._progress import stage_bar
-from pate._runs.files import read_arrays
 from pate._validation import require
 from pate.accounting import Target
 from pate.aggregators import Rounds

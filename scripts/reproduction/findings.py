@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pate._runs.files import replacing, write_json
+from pate._files.writing import atomic_write, write_json
 from pate._validation import require, require_count
 
 Row = Mapping[str, str | int | float]
@@ -212,12 +212,12 @@ class Kept:
 def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: float) -> None:
     """Write a finding to ``folder``: what was found, its numbers and its picture."""
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / f"{name}.csv", "w") as file:
+    with atomic_write(folder / f"{name}.csv", "w") as file:
         writer = csv.DictWriter(file, fieldnames=list(finding.rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows({key: _short(value) for key, value in row.items()} for row in finding.rows)
     if finding.picture is not None:
-        with replacing(folder / f"{name}.png") as file:
+        with atomic_write(folder / f"{name}.png") as file:
             _save_picture(finding.picture, file)
     claims = [asdict(claim) for claim in finding.claims]
     known = {

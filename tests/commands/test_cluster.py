@@ -13,7 +13,7 @@ import pytest
 
 from pate import cli
 from pate._commands.submit import submitted
-from pate._runs.locks import lease
+from pate._files.locks import lease
 from tests.conftest import make_arrays, recipe
 from tests.processes import Start
 from tests.stages.test_teachers import begin, same_partition

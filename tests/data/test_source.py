@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._runs import digest
+from pate._files.hashing import digest
 from pate._typing import Float32Array
 from pate.data import (
     ArrayFeatures,

@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 
 from pate._commands.frontier import compare
-from pate._planning.comparison import Comparison, Frontier, Point, best_at, best_of_families, ranked
+from pate._planning.comparison import (
+    Comparison,
+    Frontier,
+    Point,
+    best_at,
+    best_of_families,
+    frontier_table,
+    ranked,
+)
 from pate._planning.plots import frontier_figure, variants_figure
 from pate._planning.simulation import Simulation
-from pate._planning.tables import frontier_table
-from pate.accounting import NeighboringRelation
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 
 RELATION = NeighboringRelation.REPLACE_RECORD

@@ -8,7 +8,7 @@ import pytest
 
 from pate._histogram import Histogram
 from pate._release import top_k_settings
-from pate._release.stating import facts_of_top_k
+from pate._release.top_k import top_k_statement_fields
 from pate._release.top_k_settings import TopKSettings
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.mechanisms import LimitedDomain, gap_for_top_k
@@ -124,7 +124,7 @@ def test_what_is_published_of_a_limited_domain_follows_from_it_alone(histogram: 
     settings = TopKSettings(k=2, kbar=5, scale=3.0, mechanism="limited_domain")
     mechanism = settings.mechanism_for(histogram)
     assert isinstance(mechanism, LimitedDomain)
-    facts = facts_of_top_k(settings, mechanism, histogram)
+    facts = top_k_statement_fields(settings, mechanism, histogram)
     # five that may be named, and the one below them
     assert facts["gap"] == {
         "counts": gap_for_top_k(mechanism, probability=0.9, num_items=6),
@@ -139,5 +139,5 @@ def test_what_is_published_of_a_limited_domain_follows_from_it_alone(histogram: 
 def test_what_is_published_of_a_choice_among_all_items_counts_them() -> None:
     settings = TopKSettings(k=2, scale=3.0)
     mechanism = settings.mechanism_for(ITEMS)
-    facts = facts_of_top_k(settings, mechanism, ITEMS)
+    facts = top_k_statement_fields(settings, mechanism, ITEMS)
     assert facts["gap"]["counts"] == gap_for_top_k(mechanism, probability=0.9, num_items=8)

@@ -6,20 +6,9 @@ from typing import Any
 
 import pytest
 
-from pate._runs import (
-    LABEL,
-    STUDENT,
-    TEACHERS_FIT,
-    TEACHERS_VOTE,
-    Inputs,
-    Run,
-    Stage,
-    StageChangedError,
-    code_version,
-    digest,
-    replacing,
-    write_json,
-)
+from pate._runs import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, Stage, StageChangedError
+from pate._files.hashing import code_version, digest
+from pate._files.writing import atomic_write, write_json
 
 
 def test_a_stage_from_begin_to_finish(tmp_path: Path) -> None:
@@ -233,7 +222,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
     write_json(path, {"a": 1})
 
     def write_half() -> None:
-        with replacing(path, "w") as file:
+        with atomic_write(path, "w") as file:
             file.write("half")
             raise RuntimeError
 

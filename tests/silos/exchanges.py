@@ -1,11 +1,8 @@
 """Small exchanges for tests."""
 
-import copy
 import json
-import shutil
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,9 +20,6 @@ from pate.mechanisms._noise_shares import summand
 
 LABELS = ("effusion", "nodule")
 TEACHERS = {"north": 5, "south": 7, "west": 4, "east": 3, "mercy": 2}
-
-# exchanges as far as several tests begin with them, made once by each process
-_KEPT: dict[object, "tuple[TemporaryDirectory[str], Hospitals]"] = {}
 
 
 class Hospitals:
@@ -66,25 +60,6 @@ class Hospitals:
             delta=1e-6,
         )
         invite(self.exchange, self.terms)
-
-    @classmethod
-    def after(
-        cls, folder: Path, *, rounds: int = 0, revealed: bool = False, **sizes: int
-    ) -> "Hospitals":
-        """Return silos after some rounds, or after all revealed their shares, in ``folder``."""
-        key = (rounds, revealed, *sizes.items())
-        if key not in _KEPT:
-            place = TemporaryDirectory()
-            made = cls(Path(place.name) / "kept", **sizes)
-            if revealed:
-                made.reveal()
-            else:
-                made.advance(rounds=rounds)
-            _KEPT[key] = place, made
-        hospitals = copy.copy(_KEPT[key][1])
-        shutil.copytree(hospitals.folder, folder, dirs_exist_ok=True)
-        hospitals.folder = folder
-        return hospitals
 
     @property
     def exchange(self) -> Exchange:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pate
-from pate._runs import files
+from pate._files import writing
 from pate._silos.exchange import SERVER, AwaitedError, Exchange, waiting
 from pate._silos.invitation import Invitation
 from pate._silos.masks import WordArray
@@ -53,7 +53,8 @@ def test_what_is_released_is_the_curators_sum_to_the_bit(tmp_path: Path) -> None
 def test_the_server_sees_the_sum_alone(tmp_path: Path) -> None:
     """What silos send before they are masked fits any votes: with other votes, all files but one
     are the same."""
-    hospitals = Hospitals.after(tmp_path, rounds=3)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
     sent = {path for path in hospitals.exchange.folder.rglob("*") if path.is_file()}
     masked = [hospitals.exchange.masked(name) for name in hospitals.teachers]
     assert len(sent) == 1 + 3 * 3
@@ -76,9 +77,10 @@ CASES = [
 def test_every_silo_may_drop_out(tmp_path: Path, silos: int, gone: int, quiet: int) -> None:
     """Before its masked vector comes, or, where another is quiet, after it: the sum is that of all
     who are listed."""
-    hospitals = Hospitals.after(tmp_path, rounds=2, silos=silos)
+    hospitals = Hospitals(tmp_path, silos=silos)
     names = [*hospitals.teachers]
     survivors = names if quiet != gone else [name for name in names if name != names[gone]]
+    hospitals.advance(rounds=2)
     hospitals.exchange.place("masked", names[gone]).unlink(missing_ok=True)
     hospitals.advance(*survivors)
     server = hospitals.server(names[gone])
@@ -93,10 +95,11 @@ def test_every_silo_may_drop_out(tmp_path: Path, silos: int, gone: int, quiet: i
     "dropped", [dropped for size in range(3) for dropped in combinations(range(5), size)]
 )
 def test_every_two_of_five_may_drop_out(tmp_path: Path, dropped: tuple[int, ...]) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=2, silos=5, dropouts=2, colluding=2)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
     names = [*hospitals.teachers]
     gone = [names[place] for place in dropped]
     survivors = [name for name in names if name not in gone]
+    hospitals.advance(rounds=2)
     for name in gone:
         hospitals.exchange.place("masked", name).unlink(missing_ok=True)
     hospitals.advance(*survivors)
@@ -110,7 +113,8 @@ def test_every_two_of_five_may_drop_out(tmp_path: Path, dropped: tuple[int, ...]
 def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^Expected dropouts <= 1 of 4 silos, got dropouts=2$"):
         Hospitals(tmp_path / "four", silos=4, dropouts=2)
-    hospitals = Hospitals.after(tmp_path / "three", rounds=3, silos=3, dropouts=1)
+    hospitals = Hospitals(tmp_path / "three", silos=3, dropouts=1)
+    hospitals.advance(rounds=3)
     for name in ("north", "west"):
         hospitals.exchange.place("masked", name).unlink()
     with pytest.raises(ValueError, match=r"^Expected 1 silos at most to be left out, got without="):
@@ -123,7 +127,8 @@ def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_silo_that_comes_late_reveals_nothing(tmp_path: Path) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=2)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=2)
     hospitals.exchange.place("masked", "west").unlink()
     hospitals.advance("north")
     server = hospitals.server("west")
@@ -149,17 +154,13 @@ class _KilledError(BaseException):
     """What ends a process."""
 
 
-# in the fast suite before one file and after another
-@pytest.mark.parametrize(
-    "when",
-    [when if when in (4, 9) else pytest.param(when, marks=pytest.mark.slow) for when in range(12)],
-)
+@pytest.mark.parametrize("when", range(12))
 def test_a_silo_that_is_killed_sends_the_same_again(
     tmp_path: Path, when: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before and after each of the files that it writes: nine, and a step for none."""
     hospitals = Hospitals(tmp_path)
-    written, real = [0], files.write_once
+    written, real = [0], writing.write_once
 
     def dying(path: Path, content: bytes, *, mode: int = 0o666) -> None:
         step, written[0] = written[0], written[0] + 1
@@ -198,7 +199,8 @@ def test_a_silo_that_is_killed_sends_the_same_again(
 
 
 def test_a_server_that_is_killed_lists_the_same(tmp_path: Path) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=3)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
     hospitals.exchange.place("masked", "west").unlink()
     with pytest.raises(AwaitedError):
         hospitals.server("west").open()
@@ -209,7 +211,8 @@ def test_a_server_that_is_killed_lists_the_same(tmp_path: Path) -> None:
 
 
 def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=3, silos=4)
+    hospitals = Hospitals(tmp_path, silos=4)
+    hospitals.advance(rounds=3)
     with pytest.raises(AwaitedError):
         hospitals.server().open()
     hospitals.advance("north")
@@ -238,16 +241,19 @@ def test_a_file_that_was_changed_is_refused(
     tmp_path: Path, kind: str, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By whoever reads it: the server, or a silo other than the one that wrote it."""
-    rounds = {"keys": 2, "shares": 2, "masked": 3, "unmasking": 0}[kind]
-    revealed = kind == "unmasking"
-    hospitals = Hospitals.after(tmp_path / "ours", rounds=rounds, revealed=revealed)
+    hospitals, strangers = Hospitals(tmp_path / "ours"), Hospitals(tmp_path / "theirs", queries=5)
+    kinds = ["keys", "shares", "masked", "unmasking"]
+    rounds = max(kinds.index(kind) + 1, 2)
+    for each in (hospitals, strangers):
+        each.advance(rounds=min(rounds, 3))
+        if kind == "unmasking":
+            with pytest.raises(AwaitedError):
+                each.server().open()
+            each.advance()
     path = hospitals.exchange.place(kind, "south")
     if how == "cut":
         path.write_bytes(path.read_bytes()[:-40])
     elif how == "another's":
-        strangers = Hospitals.after(
-            tmp_path / "theirs", rounds=rounds, revealed=revealed, queries=5
-        )
         shutil.copyfile(strangers.exchange.place(kind, "south"), path)
     elif path.suffix == ".json":
         content = json.loads(path.read_text())
@@ -307,7 +313,8 @@ def read(exchange: Exchange, kind: str) -> object:
 @pytest.mark.parametrize("kind", ["keys", "shares", "masked", "unmasking", "survivors"])
 def test_what_another_signed_is_refused(tmp_path: Path, kind: str) -> None:
     """Of the right form, in the place of another; the list of those in the sum is the server's."""
-    hospitals = Hospitals.after(tmp_path, revealed=True)
+    hospitals = Hospitals(tmp_path)
+    hospitals.reveal()
     exchange, key = hospitals.exchange, SigningKey.read(hospitals.signing_key("west"))
     if kind == "masked":
         path = exchange.place("masked", "south")
@@ -327,7 +334,8 @@ def test_what_another_signed_is_refused(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["keys", "shares", "unmasking"])
 def test_what_one_signed_serves_in_its_place_alone(tmp_path: Path, kind: str) -> None:
-    hospitals = Hospitals.after(tmp_path, revealed=True)
+    hospitals = Hospitals(tmp_path)
+    hospitals.reveal()
     place = hospitals.exchange.place
     place(kind, "south").write_bytes(place(kind, "west").read_bytes())
     with pytest.raises(
@@ -338,7 +346,8 @@ def test_what_one_signed_serves_in_its_place_alone(tmp_path: Path, kind: str) ->
 
 @pytest.mark.parametrize("content", [b"", b"null", b"[1]", b"{}", b'{"invitation":', b"\xff\xfe"])
 def test_damaged_secrets_are_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=1)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
     path = tmp_path / "north" / "private" / "secrets.json"
     path.write_bytes(content)
     with pytest.raises(
@@ -352,7 +361,8 @@ def test_damaged_secrets_are_refused_in_one_line(tmp_path: Path, content: bytes)
 def test_a_key_with_which_all_agree_on_the_same_is_refused(
     tmp_path: Path, kind: str, key: bytes
 ) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=1)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
     points = json.loads(hospitals.exchange.place("keys", "south").read_text())["pairs"]
     changes: dict[str, Any] = {kind: key.hex() if kind == "sealing" else [key.hex(), *points[1:]]}
     hospitals.forge("keys", "south", **changes)
@@ -367,7 +377,8 @@ def test_a_key_with_which_all_agree_on_the_same_is_refused(
 def test_a_share_that_is_none_is_refused(
     tmp_path: Path, share: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=3)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
     with pytest.raises(AwaitedError):
         hospitals.server().open()
     hospitals.advance()
@@ -413,7 +424,8 @@ def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
     tmp_path: Path, liars: tuple[int, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wherever they stand: three shares that fit what their dealers committed to are enough."""
-    hospitals = Hospitals.after(tmp_path, revealed=True, silos=5, dropouts=2, colluding=2)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    hospitals.reveal()
     names = [[*hospitals.teachers][place] for place in liars]
     lie(hospitals, *names)
     require_same(hospitals.server().open(), hospitals.curators())
@@ -443,7 +455,8 @@ def test_one_share_that_does_not_fit_is_enough_to_be_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also of a silo whose other shares are right, and which those that are enough do not need."""
-    hospitals = Hospitals.after(tmp_path, revealed=True, silos=5, dropouts=2, colluding=2)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    hospitals.reveal()
     shares = json.loads(hospitals.exchange.place("unmasking", "mercy").read_text())["shares"]
     hospitals.forge("unmasking", "mercy", shares=shares | {"south": shares["north"]})
     require_same(hospitals.server().open(), hospitals.curators())
@@ -454,7 +467,8 @@ def test_one_share_that_does_not_fit_is_enough_to_be_named(
 def test_rubbish_shares_are_found_before_anybody_has_paid(tmp_path: Path, which: str) -> None:
     """A silo that seals one share of another secret to another is refused by that one, and nothing
     of votes is sent."""
-    hospitals = Hospitals.after(tmp_path, rounds=1, silos=5, dropouts=2, colluding=2)
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    hospitals.advance()
     exchange, south = hospitals.exchange, hospitals.member("south")._secrets
     dealer = replace(south)
     public = dealer.public
@@ -486,7 +500,8 @@ def test_rubbish_shares_are_found_before_anybody_has_paid(tmp_path: Path, which:
 
 
 def test_another_invitation_is_refused(tmp_path: Path) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=1)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
     other = replace(hospitals.terms, sigma_silos=0.1)
     with pytest.raises(ValueError, match=r"^Expected .*invitation.json as this command writes it"):
         invite(hospitals.exchange, other)
@@ -582,7 +597,8 @@ def test_known_keys_are_those_of_the_server_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"[]", b"{}", b"null", b"7"])
 def test_a_file_that_is_no_object_is_one_line(content: bytes, tmp_path: Path) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=1)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
     hospitals.exchange.place("keys", "south").write_bytes(content)
     with pytest.raises(
         ValueError, match=r"^Expected what `pate` sends in [^\n]*, got a damaged file"
@@ -591,7 +607,8 @@ def test_a_file_that_is_no_object_is_one_line(content: bytes, tmp_path: Path) ->
 
 
 def test_a_damaged_vector_may_be_left_out(tmp_path: Path) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=3)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
     hospitals.exchange.place("masked", "west").write_bytes(b"PK")
     with pytest.raises(ValueError, match="west"):
         hospitals.server().survivors()
@@ -635,7 +652,8 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
 
 
 def test_lost_secrets_are_refused(tmp_path: Path) -> None:
-    hospitals = Hospitals.after(tmp_path, rounds=1)
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
     shutil.rmtree(tmp_path / "north" / "private")
     with pytest.raises(
         ValueError, match=r"^Expected .*keys/north.json as this command writes it. Each sum needs"

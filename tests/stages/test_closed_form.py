@@ -12,10 +12,11 @@ import pytest
 from pate import ReleasedLabels, Votes, cli
 from pate._runs import Run, read_key
 from pate._stages.closed_form import predicted_without_noise
+from pate._validation import MOST_VOTERS
 from pate._votes.voter_store import load_voters
-from pate._votes.voters import MOST_VOTERS
-from pate.accounting import read_ledger
-from pate.aggregators import Geometry, GroupVoters, RecordVoters, ScoreVotes, Voters
+from pate._votes.voters import Geometry, GroupVoters, RecordVoters, Voters
+from pate.accounting._ledger import read_ledger
+from pate.aggregators import ScoreVotes
 from pate.data import Arrays
 from pate.data._partition import assign_teachers
 from tests.conftest import make_arrays
@@ -298,12 +299,12 @@ def test_a_dry_run_says_what_will_be_written_and_writes_nothing(
         (
             RECORDS,
             ["--num_steps=5"],
-            "no settings of training with fit: closed_form, got training=['num_steps']",
+            "Expected --fit steps with --num_steps",
         ),
         (
             f"{RECORDS}\nbatch_size: 5\noptimizer: torch.optim.Adam",
             [],
-            "got training=['batch_size', 'optimizer']",
+            "Expected --fit steps with --batch_size",
         ),
         (
             f"{RECORDS}\nnetwork: models.MLP",

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from pate import cli
-from pate._runs import make_once
+from pate._files.writing import make_once
 from pate.teachers import TrainJob, VoteManifest, VoteStore
 from pate.teachers._jobs import Report
 from tests.conftest import make_arrays, recipe

@@ -21,8 +21,8 @@ from torchvision.transforms import v2
 import models
 import pate
 from pate import ReleasedLabels, cli
+from pate._files.writing import atomic_folder
 from pate._network_settings import restored_network
-from pate._runs.files import replacing_folder
 from pate._votes import rows_of
 from pate.data import (
     Arrays,
@@ -731,7 +731,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     place = tmp_path / "model"
 
     def fill(content: str) -> None:
-        with replacing_folder(place) as new:
+        with atomic_folder(place) as new:
             (new / "a").write_text(content)
             assert content != "killed"
 
@@ -739,7 +739,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         fill("killed")
     assert (place / "a").read_text() == "old" and list(tmp_path.iterdir()) == [place]
-    with replacing_folder(place) as new:
+    with atomic_folder(place) as new:
         (new / "b").write_text("new")
     assert [path.name for path in place.iterdir()] == ["b"] and list(tmp_path.iterdir()) == [place]
 

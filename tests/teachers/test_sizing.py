@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from models import MLP, Linear, SmallCNN
-from pate._disk import require_disk
+from pate._files.writing import require_disk
 from pate.teachers import Execution, _sizing as sizing
 from pate.teachers._sizing import (
     choose_size,

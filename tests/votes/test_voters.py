@@ -14,8 +14,18 @@ from numpy.typing import NDArray
 import pate._votes.voters
 from pate._linear import Directions
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._votes.voters import MOST_VOTERS, blocks, encode_scores, factors
-from pate.aggregators import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters
+from pate._validation import MOST_VOTERS
+from pate._votes.voters import (
+    Geometry,
+    GroupVoters,
+    Question,
+    RecordVoters,
+    ScoreVoters,
+    Voters,
+    blocks,
+    encode_scores,
+    factors,
+)
 
 NUM_LABELS, NUM_FEATURES = 3, 5
 GENERATOR = np.random.default_rng(0)

@@ -8,10 +8,9 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed
 from PIL import Image
 
-from pate._disk import require_disk
-from pate._json import read_json
+from pate._files.json import Json, read_json
+from pate._files.writing import require_disk, write_json, write_text
 from pate._progress import stage_bar
-from pate._runs import Json, write_json, write_text
 from pate._validation import require
 from pate.data.faces._rendering import iter_faces, require_request
 from pate.data.faces._traits import FACE_ATTRIBUTES

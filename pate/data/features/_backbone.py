@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pate._files.hashing import Stream, digest
+from pate._files.writing import write_text
 from pate._progress import stage_bar
-from pate._runs import Stream, digest, write_text
 from pate._typing import Float32Array as FloatArray
 from pate._validation import require, require_count
 from pate.data._records import FeatureMap, Features, values_of

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pate._files.json import Json
 from pate._network_settings import restored_network, without_weights
-from pate._runs import Json
 from pate._settings import path_of, plain
 from pate._validation import require
 from pate.data._records import ArrayFeatures, FeatureMap

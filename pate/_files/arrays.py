@@ -1,19 +1,13 @@
-"""Files that appear whole or not at all, digests of what is in them, and archives that are read with care."""
+"""Archives of arrays that others may have written, read with care."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import os
-import secrets
-import shutil
 import sys
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from struct import Struct
 from tokenize import TokenError
@@ -23,177 +17,13 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._disk import make_folder
-from pate._drafts import DRAFT, draft_of
-from pate._json import read_json
 from pate._validation import require, require_known
-from pate._version import __version__
 
-Json = dict[str, Any]
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BLOCK = 1 << 22  # bytes read at once
 _LOCAL_HEADER = Struct(
     "<26xHH"
 )  # of a zip's member, with the lengths of the name and of the extra fields after it
 _Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
-
-
-@contextmanager
-def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
-    """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
-
-    It lies beside ``path``, or in another ``folder`` of the same file system. Drafts of killed
-    commands are deleted.
-    """
-    make_folder(path.parent)
-    try:
-        with draft_of(path, mode, folder=folder) as file:
-            yield file
-    except OSError as error:
-        # what is written has no name in errors of a full disk, and a draft has one that nobody
-        # knows
-        error.filename, error.filename2 = str(path), None
-        raise
-
-
-def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:
-    """Delete those of ``files`` that killed commands left half-written, where nobody else is writing.
-
-    Args:
-        files: hidden files and folders.
-        names: the names of the files that are meant, without hidden parts; None for all.
-    """
-    for path in list(files):
-        draft = DRAFT.fullmatch(path.name)
-        if draft is not None and (names is None or draft[1] in names):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-@contextmanager
-def naming_output(path: Path) -> Iterator[None]:
-    """Turn an error of the system while the output ``path`` is written into a ``ValueError`` in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise ValueError(
-            f"Expected an output that can be written, got {path} ({error.strerror})"
-        ) from None
-
-
-@contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
-    """Make a new folder beside ``path``, to be filled with files, and rename it to ``path`` once they are on disk.
-
-    An older folder of that name is moved aside and deleted. A process that is killed between the
-    two renames leaves neither. Nobody else may write ``path`` meanwhile: what an earlier process
-    left half-written is deleted.
-    """
-    make_folder(path.parent)
-    remove_drafts(path.parent.glob(".*"), (path.name,))
-    beside, aside = (path.with_name(f".{path.name}.{secrets.token_hex(8)}") for _ in range(2))
-    make_folder(beside)
-    try:
-        yield beside
-        for file in beside.iterdir():
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
-        if path.exists():
-            path.rename(aside)
-        beside.rename(path)
-    finally:
-        for folder in (beside, aside):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def write_json(path: Path, content: Json) -> None:
-    """Write ``content`` as JSON, completely or not at all."""
-    write_text(path, json.dumps(content, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write ``text``, completely or not at all."""
-    with replacing(path, "w") as file:
-        file.write(text)
-
-
-def cell(text: str) -> str:
-    """Return the text of a cell of a CSV file, with an apostrophe before what spreadsheets take for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def write_arrays(path: Path, **arrays: Any) -> None:
-    """Write an ``.npz``, completely or not at all."""
-    with replacing(path) as file:
-        np.savez_compressed(file, **arrays)
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Bytes that are read while they are hashed.
-
-    Attributes:
-        size: number of bytes.
-        blocks: the bytes, in blocks.
-    """
-
-    size: int
-    blocks: Iterable[bytes | memoryview]
-
-
-def digest(*parts: bytes | str | Path | Stream) -> str:
-    """Return one hash of bytes, texts, the contents of files, and streams, in order.
-
-    Files and streams may be larger than memory. A stream has the hash of its bytes.
-    """
-    total = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, Path):
-            with part.open("rb") as file:
-                total.update(os.fstat(file.fileno()).st_size.to_bytes(8, "big"))
-                while block := file.read(_BLOCK):
-                    total.update(block)
-        elif isinstance(part, Stream):
-            total.update(part.size.to_bytes(8, "big"))
-            for piece in part.blocks:
-                total.update(piece)
-        else:
-            content = part.encode() if isinstance(part, str) else part
-            total.update(len(content).to_bytes(8, "big") + content)
-    return total.hexdigest()
-
-
-@cache
-def code_version() -> str:
-    """Return the package's version and a hash of its source."""
-    root = Path(__file__).parents[1]
-    return f"{__version__}+{digest(*sorted(root.rglob('*.py')))}"
-
-
-def make_once(path: Path, make: Callable[[], Json]) -> Json:
-    """Return the JSON content of ``path``, which is created by ``make`` if it is missing.
-
-    If several processes create it at the same time, on one machine or on many, all return the
-    content of the first.
-    """
-    if not path.is_file():
-        write_once(path, json.dumps(make()).encode())
-    content: Json = read_json(path.read_text())
-    return content
-
-
-def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Create a file with ``content``, whole or not at all; one that is there stays as it is."""
-    with draft_of(path, once=True, permissions=mode) as file:
-        file.write(content)
 
 
 def read_arrays(

@@ -23,7 +23,7 @@ _KEPT = "Nothing that was finished is lost"
 _AGAIN = "and the same command goes on"
 
 
-def fault_behind(error: BaseException) -> str | None:
+def explain_os_error(error: BaseException) -> str | None:
     """Return in one line the fault of the machine that ``error`` tells of, and what to do; None if it tells of none.
 
     Errors of the system other than a shortage are faults only where nobody has put them into other
@@ -33,13 +33,13 @@ def fault_behind(error: BaseException) -> str | None:
         return f"Expected a path that leads somewhere, got: {_line(error)}. {_KEPT}"
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):
         return (
-            shortage_behind(error)
+            explain_shortage(error)
             or f"Expected access to {error.filename or 'a file'}, got: {_line(error)}. {_KEPT}"
         )
-    return shortage_behind(error)
+    return explain_shortage(error)
 
 
-def shortage_behind(error: BaseException) -> str | None:
+def explain_shortage(error: BaseException) -> str | None:
     """Return the line on a full disk or short memory; None if ``error`` tells of neither.
 
     It is also found behind an error that was raised while it was handled: it explains a file that

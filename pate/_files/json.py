@@ -7,6 +7,8 @@ from typing import Any
 
 from pate._validation import require, require_distinct
 
+Json = dict[str, Any]
+
 _DEEPEST = 100  # objects and lists within each other
 _MOST_DIGITS = 308  # of a whole number that a float holds
 

@@ -11,7 +11,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 import pytest
 
-from pate._runs.files import cell, read_arrays, replacing, write_text
+from pate._files.arrays import read_arrays
+from pate._files.writing import atomic_write, cell, write_text
 
 
 def peak_of_reading(path: Path, *, unread: tuple[str, ...]) -> int:
@@ -54,9 +55,15 @@ HEADERS = {
     "deep": npy(b"(" * 5000 + b"\n"),
     "objects": npy(b"{'descr': '|O', 'fortran_order': False, 'shape': (3,)}\n"),
     "complex": npy(b"{'descr': '<c8', 'fortran_order': False, 'shape': (3,)}\n"),
-    "columns": npy(b"{'descr': [('a', '<i4'), ('b', '<i4')], 'fortran_order': False, 'shape': (3,)}\n"),
-    "no_letters": npy(b"{'descr': '<U2', 'fortran_order': False, 'shape': (3,)}\n", content=b"\0\0\x11\0" * 6),
-    "version": npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}\n", version=b"\x09\x00"),
+    "columns": npy(
+        b"{'descr': [('a', '<i4'), ('b', '<i4')], 'fortran_order': False, 'shape': (3,)}\n"
+    ),
+    "no_letters": npy(
+        b"{'descr': '<U2', 'fortran_order': False, 'shape': (3,)}\n", content=b"\0\0\x11\0" * 6
+    ),
+    "version": npy(
+        b"{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}\n", version=b"\x09\x00"
+    ),
     "cut": npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}\n")[:40],
     "empty": b"",
     "no_magic": b"GIF89a" * 9,
@@ -71,7 +78,10 @@ def test_a_header_that_cannot_be_true_is_refused(name: str, tmp_path: Path) -> N
     with pytest.raises(ValueError) as raised:
         read_arrays(path, ("a",))
     text = str(raised.value)
-    assert text.startswith(f"Expected an .npz file of plain arrays in {path}, got a") and "\n" not in text, text
+    assert (
+        text.startswith(f"Expected an .npz file of plain arrays in {path}, got a")
+        and "\n" not in text
+    ), text
 
 
 def test_arrays_of_all_kinds_come_back(tmp_path: Path) -> None:
@@ -111,7 +121,7 @@ def test_drafts_of_killed_commands_go_when_the_file_is_written(tmp_path: Path) -
     others = {tmp_path / f".answers.csv.npz.{'0' * 16}", tmp_path / ".answers.csv.mine"}
     for path in (left, *others):
         path.write_text("half")
-    with replacing(answers, "w") as slow:
+    with atomic_write(answers, "w") as slow:
         assert not left.exists()
         # another command writes the same file meanwhile: neither takes the other's draft
         write_text(answers, "quick")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._runs.locks import LOCK, lock_run, release_locks
+from pate._files.locks import LOCK, lock_run, release_locks
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +22,14 @@ class Other:
 
     def __init__(self, root: Path, *, shared: bool = False) -> None:
         script = (
-            "import sys\nfrom pathlib import Path\nfrom pate._runs.locks import lock_run, release_locks\n"
+            "import sys\nfrom pathlib import Path\nfrom pate._files.locks import lock_run, release_locks\n"
             f"lock_run(Path({str(root)!r}), shared={shared})\nprint('locked', flush=True)\n"
             "sys.stdin.read()\nrelease_locks()\n"
         )
         words = [sys.executable, "-c", script, "run", "configs/faces"]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
         if said != "locked\n":
@@ -104,13 +106,21 @@ def test_a_process_may_ask_again(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ValueError, match=r"a run's folder that can be written, got .*file/run \(Not a directory\)"):
+    with pytest.raises(
+        ValueError, match=r"a run's folder that can be written, got .*file/run \(Not a directory\)"
+    ):
         lock_run(tmp_path / "file" / "run")
 
 
 def test_drafts_of_a_command_that_was_killed_go(tmp_path: Path) -> None:
-    drafts = [tmp_path / name for name in ("private/label/.5e.json.0123456789abcdef", "public/.probe.0123456789abcdef")]
-    kept = [tmp_path / name for name in ("private/.labels.npz.trash-0123456789abcdef", "public/.hidden", "a.b")]
+    drafts = [
+        tmp_path / name
+        for name in ("private/label/.5e.json.0123456789abcdef", "public/.probe.0123456789abcdef")
+    ]
+    kept = [
+        tmp_path / name
+        for name in ("private/.labels.npz.trash-0123456789abcdef", "public/.hidden", "a.b")
+    ]
     for path in drafts + kept:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("half")
@@ -119,5 +129,7 @@ def test_drafts_of_a_command_that_was_killed_go(tmp_path: Path) -> None:
     assert all(path.exists() for path in drafts)  # another share may be writing them
     release_locks()
     lock_run(tmp_path)
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file() and path.name != LOCK) == sorted(kept)
+    assert sorted(
+        path for path in tmp_path.rglob("*") if path.is_file() and path.name != LOCK
+    ) == sorted(kept)
     assert not (tmp_path / "public/.model.0123456789abcdef").exists()

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
-from pate._disk import make_folder
-from pate._runs.files import remove_drafts
+from pate._files.writing import make_folder, remove_drafts
 
 LOCK = ".lock"
 """Name of the file that is in a run's folder while a command works on it; it names the process."""

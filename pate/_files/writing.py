@@ -1,0 +1,243 @@
+"""Files that appear whole or not at all: drafts that get their names once they are on disk.
+
+With the folders around them, and free space, which is checked before work is begun that fills it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from glob import escape
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from pate._files.json import Json, read_json
+from pate._validation import require
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}")
+"""The name of a draft, which has that of its file in it."""
+
+
+@contextmanager
+def draft_of(
+    path: Path,
+    mode: str = "wb",
+    *,
+    folder: Path | None = None,
+    once: bool = False,
+    permissions: int = 0o666,
+) -> Iterator[IO[Any]]:
+    """Open a draft for writing, and give it the name ``path`` once it is complete and on disk.
+
+    Nobody else takes it for abandoned meanwhile. Drafts that killed commands left of ``path`` are
+    deleted.
+
+    Args:
+        path: the file.
+        mode: the mode for writing, as of `open`.
+        folder: where the draft lies, on the same file system; None for the folder of the file.
+        once: whether a file that is there stays as it is.
+        permissions: those of the file, less what the system masks.
+    """
+    place = folder or path.parent
+    remove_abandoned(path, place)
+    beside = place / f".{path.name}.{secrets.token_hex(8)}"
+    try:
+        with _locked(beside, mode, permissions) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if not once:
+                beside.replace(path)
+            else:
+                with suppress(FileExistsError):
+                    os.link(beside, path)  # unlike a rename, a link fails if the file exists
+    finally:
+        with suppress(OSError):  # what could not be made
+            beside.unlink()
+
+
+def remove_abandoned(path: Path, folder: Path | None = None) -> None:
+    """Delete the drafts of ``path`` that killed commands left in ``folder``, by default that of the file."""
+    for draft in (folder or path.parent).glob(f".{escape(path.name)}.*"):
+        if (named := DRAFT.fullmatch(draft.name)) and named[1] == path.name:
+            with suppress(OSError), draft.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                draft.unlink()
+
+
+def _locked(draft: Path, mode: str, permissions: int) -> IO[Any]:
+    """Open a draft that nobody takes for abandoned until it is closed."""
+    while True:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions)
+        file: IO[Any] = os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8")
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # somebody deleted it before it was locked
+
+
+@contextmanager
+def atomic_write(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
+    """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
+
+    It lies beside ``path``, or in another ``folder`` of the same file system. Drafts of killed
+    commands are deleted.
+    """
+    make_folder(path.parent)
+    try:
+        with draft_of(path, mode, folder=folder) as file:
+            yield file
+    except OSError as error:
+        # what is written has no name in errors of a full disk, and a draft has one that nobody
+        # knows
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:
+    """Delete those of ``files`` that killed commands left half-written, where nobody else is writing.
+
+    Args:
+        files: hidden files and folders.
+        names: the names of the files that are meant, without hidden parts; None for all.
+    """
+    for path in list(files):
+        draft = DRAFT.fullmatch(path.name)
+        if draft is not None and (names is None or draft[1] in names):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Turn an error of the system while the output ``path`` is written into a ``ValueError`` in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"Expected an output that can be written, got {path} ({error.strerror})"
+        ) from None
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Make a new folder beside ``path``, to be filled with files, and rename it to ``path`` once they are on disk.
+
+    An older folder of that name is moved aside and deleted. A process that is killed between the
+    two renames leaves neither. Nobody else may write ``path`` meanwhile: what an earlier process
+    left half-written is deleted.
+    """
+    make_folder(path.parent)
+    remove_drafts(path.parent.glob(".*"), (path.name,))
+    beside, aside = (path.with_name(f".{path.name}.{secrets.token_hex(8)}") for _ in range(2))
+    make_folder(beside)
+    try:
+        yield beside
+        for file in beside.iterdir():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+        if path.exists():
+            path.rename(aside)
+        beside.rename(path)
+    finally:
+        for folder in (beside, aside):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_json(path: Path, content: Json) -> None:
+    """Write ``content`` as JSON, completely or not at all."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text``, completely or not at all."""
+    with atomic_write(path, "w") as file:
+        file.write(text)
+
+
+def write_arrays(path: Path, **arrays: Any) -> None:
+    """Write an ``.npz``, completely or not at all."""
+    with atomic_write(path) as file:
+        np.savez_compressed(file, **arrays)
+
+
+def make_once(path: Path, make: Callable[[], Json]) -> Json:
+    """Return the JSON content of ``path``, which is created by ``make`` if it is missing.
+
+    If several processes create it at the same time, on one machine or on many, all return the
+    content of the first.
+    """
+    if not path.is_file():
+        write_once(path, json.dumps(make()).encode())
+    content: Json = read_json(path.read_text())
+    return content
+
+
+def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Create a file with ``content``, whole or not at all; one that is there stays as it is."""
+    with draft_of(path, once=True, permissions=mode) as file:
+        file.write(content)
+
+
+def cell(text: str) -> str:
+    """Return the text of a cell of a CSV file, with an apostrophe before what spreadsheets take for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder if it is missing, and its parents; one below a folder ``private`` is open to its owner alone."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(mode=0o700 if "private" in path.parts else 0o777, exist_ok=True)
+
+
+def require_place(folder: Path) -> None:
+    """Raise ``ValueError`` unless a folder is writable, or can be made where its nearest parent is."""
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    writable = place.is_dir() and os.access(place, os.W_OK)
+    require(writable, f"a folder {folder} that can be written", nearest=str(place))
+
+
+def gigabytes(size: int) -> str:
+    """Return a number of bytes as GB, with three digits."""
+    return f"{size / 1e9:.3g}"
+
+
+def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> None:
+    """Raise ``ValueError`` if the disk of a folder, or of its nearest parent, has no room for so many bytes.
+
+    Args:
+        needed: the bytes.
+        folder: the folder, which may be yet to be made.
+        what: what they are of, a plural.
+        files: in how many files of equal size they lie; 0 for few.
+    """
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if files:
+        block = os.statvfs(place).f_frsize  # a file takes whole blocks
+        needed = files * block * -(-needed // (files * block))
+    free = shutil.disk_usage(place).free
+    require(
+        needed <= free,
+        f"{gigabytes(needed)} GB of free disk for the {what} in {folder}",
+        free_gb=gigabytes(free),
+    )
