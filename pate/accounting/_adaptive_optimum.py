@@ -1,4 +1,4 @@
-"""A certified upper bound on what the best adaptive adversary achieves against rounds of two-outcome releases.
+"""A certified bound on the best adaptive adversary against rounds of two-outcome releases.
 
 In each round, after seeing all earlier releases, an adversary picks a pair of laws ``(P, Q)`` from
 the family that a mechanism allows. Let ``V_n(gamma)`` be the largest ``P(S) - gamma Q(S)`` over n
@@ -14,9 +14,9 @@ computation from above:
    between two nodes, or the value at a smaller gamma, bounds it from above.
 2. The value of Bernoulli laws, ``F(q, p) = p V(gamma q / p) + (1 - p) V(gamma (1 - q) / (1 - p))``,
    is a sum of perspectives of a convex function: jointly convex, and smallest, ``V(gamma)``, where
-   p = q. So a family whose points ``(q, p)``, p >= q, lie below a concave arc is bounded by the
-   corners of any polygon around the arc. Here its sides are tangents, and its excess falls with the
-   square of their spacing.
+   p = q. So the corners of any polygon around a concave arc bound a family with all points
+   ``(q, p)``, p >= q, below the arc. Here the sides of the polygon are tangents, and its excess
+   falls with the square of their spacing.
 3. Where p < q, exchanging the two outcomes gives ``(1 - q, 1 - p)``, the reflection of ``(p, q)``.
    The arcs here are their own reflections, so the corners of the lower half, played in both
    directions, suffice.
@@ -34,57 +34,34 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, ndtr, ndtri
+from scipy.special import gammaln
 
 from pate._typing import FloatArray, IntArray
-from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting._base import leaves
 from pate.accounting._conversion import convert, remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._events import (
-    BoundedRangeEvent,
-    ComposedEvent,
-    Event,
-    FailureEvent,
-    PureDPEvent,
-    RepeatedEvent,
-    StabilityTestEvent,
-    total_cost,
-)
+from pate.accounting._events import BoundedRangeEvent, Event, FailureEvent, PureDPEvent, total_cost
+from pate.accounting._pairs import Pairs, bounded_range_pairs
 
-# Bounds on the relative errors of a corner, of half a round (a dozen roundings) and of reading off
-# the result; on the error, in cells of the grid, of the position of a loss; and on what underflow
-# and probabilities beyond _MAX_QUANTILE lose.
-_CORNER_SLACK = 1e-12
-_ROUND_SLACK = 1e-13
-_INTERPOLATION_SLACK = 1e-12
-_POSITION_SLACK = 1e-9
-_UNDERFLOW_SLACK = 1e-100
-# Phi(-25) = 3e-138: a pair with an outcome rarer than this gains less than (1 + gamma) times as
-# much over V(gamma)
-_MAX_QUANTILE = 25.0
-# Of rounds that are all equal, so many are computed within half a second; more hardly gain by it.
+_ROUND_SLACK = 1e-13  # above the relative error of one round: a dozen roundings
+_INTERPOLATION_SLACK = 1e-12  # above the relative error of a value on a chord
+_POSITION_SLACK = 1e-9  # above the error of the position of a loss, in cells of the grid
+_UNDERFLOW_SLACK = 1e-100  # above the loss by underflow and by outcomes rarer than Phi(-25)
+_BINOMIAL_SLACK = 1e-9  # above the relative error of a sum of binomial probabilities
+# The bound on so many equal rounds takes half a second; for more of them it gains little.
 _MAX_EQUAL_CHOICES = 128
 _MAX_EQUAL_PURE = 10_000
-_BINOMIAL_ERROR = 1e-9  # on the relative error of a sum of binomial probabilities
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
-
-
-class Pairs(NamedTuple):
-    """Bernoulli laws ``p`` against ``q``, both ``[M]`` with ``0 < q < p < 1``, to be played in both directions."""
-
-    p: FloatArray
-    q: FloatArray
 
 
 class Profile(NamedTuple):
-    """``delta[j]`` bounds ``V_n`` at ``gamma = exp(epsilon[j])``; both ``[J]``, ``epsilon`` ascending."""
+    """Bounds ``delta[j]`` on ``V_n`` at ``gamma = exp(epsilon[j])``; both ``[J]``, epsilon ascending."""
 
     epsilon: FloatArray
     delta: FloatArray
 
     def at(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 proven at ``delta``; infinite if it lies beyond the grid."""
+        """Return the smallest epsilon >= 0 proven at ``delta``; infinite beyond the grid."""
         require_in_open_unit_interval(delta=delta)
         proven = np.flatnonzero((self.delta <= delta) & (self.epsilon >= 0))
         if not proven.size:
@@ -112,17 +89,19 @@ class Profile(NamedTuple):
 
 
 def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
-    """Return an epsilon for which ``count`` rounds of ``event`` are (epsilon, ``delta``)-DP against any adversary.
+    """Return an epsilon at ``delta`` of ``count`` rounds of ``event`` against any adaptive adversary.
 
     ``event`` consists of bounded-range choices, pure releases, stability tests and failures, in the
-    order in which they happen. Failures have a probability ``delta0`` that is fixed beforehand;
-    both laws are then mixtures of a failure and of the game above, and ``P(S) - gamma Q(S) <=
-    delta0 + (1 - delta0) V(gamma)``. The result is never more than the Renyi curves prove, and
-    infinite if ``delta <= delta0``. Hundreds of rounds take seconds. Raises ``ValueError`` on other
-    events.
+    order in which they happen (`Event.pairs`). Failures have a probability ``delta0`` that is fixed
+    beforehand. Both laws are then mixtures of a failure and of the game above, so that
+    ``P(S) - gamma Q(S) <= delta0 + (1 - delta0) V(gamma)``. The result is at most the epsilon of
+    the Renyi curves, and infinite if ``delta <= delta0``. Hundreds of rounds take seconds.
+
+    Raises:
+        ValueError: if ``event`` has no known pairs of laws.
     """
     require_count(1, count=count)
-    rounds = list(_pairs_of(event))
+    rounds = event.pairs()
     cost = total_cost([event], count)
     # a valid bound as well, and hence the range that the grid has to cover
     renyi = float(convert(cost, DEFAULT_ORDERS, delta=delta).min())
@@ -140,7 +119,7 @@ def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
 def adaptive_profile(
     rounds: Sequence[Pairs], count: int, *, low: float, high: float, step: float
 ) -> Profile:
-    """Bound ``V`` of ``count`` rounds, each of which plays one pair from every entry of ``rounds``, in this order.
+    """Bound ``V`` of ``count`` rounds, each with one pair from every entry of ``rounds`` in order.
 
     The grid runs over epsilon from ``low`` to ``high`` by ``step``. Below the grid V is bounded by
     1, above it by the last value.
@@ -160,9 +139,10 @@ def adaptive_profile(
 
 
 def equal_rounds(events: Iterable[tuple[Event, int]]) -> tuple[int, Profile] | None:
-    """Return how many rounds ``events``, each with its number, consist of but for failures, and what bounds them.
+    """Return the number of equal rounds in ``events``, pairs (event, count), and a bound on their ``V``.
 
-    None unless they are all one choice, or all one pure release, and few and narrow enough.
+    Failures are not counted. None unless all rounds are one choice, or all one pure release, and
+    few and narrow enough.
     """
     kind: Event | None = None
     total = 0
@@ -189,8 +169,8 @@ def _equal_profile(event: Event, count: int) -> Profile | None:
     if isinstance(event, PureDPEvent):
         return pure_profile(event.epsilon, count) if event.epsilon <= 10 else None
     assert isinstance(event, BoundedRangeEvent)
-    eta = max(event.eta, 1e-3)  # what has a smaller range has this one too
-    # eight standard deviations of the sum of losses, or all that it can be
+    eta = max(event.eta, 1e-3)  # a release of a smaller range has this one too
+    # eight standard deviations of the sum of losses, or its largest value
     high = min(count * eta, 4 * eta * np.sqrt(count) + count * eta**2 / 8) + eta
     if eta > 4.8 or high > 100:  # for nodes 0.1 apart at most
         return None
@@ -203,10 +183,10 @@ def _equal_profile(event: Event, count: int) -> Profile | None:
 def pure_profile(epsilon: float, count: int) -> Profile:
     """Return ``V`` of ``count`` pure releases at ``gamma >= 1``, exactly but for roundings.
 
-    Each is, given the past, a post-processing of randomised response, whose n-fold composition is a
-    pair of binomial laws (Kairouz, Oh & Viswanath (2017), Theorem 3.3). With k answers against it
-    the loss is ``(n - 2 k) epsilon``; between two losses ``V`` is a line in gamma, whose slope is
-    minus the probability under Q of fewer such answers.
+    Each release is, given the past, a post-processing of randomized response. The n-fold
+    composition of the latter is a pair of binomial laws (Kairouz, Oh & Viswanath (2017), Theorem
+    3.3). With k answers against it the loss is ``(n - 2 k) epsilon``. Between two losses ``V`` is a
+    line in gamma; its slope is minus the probability under Q of fewer such answers.
     """
     against = np.arange((count + 1) // 2)
     losses = (count - 2 * against) * epsilon
@@ -214,82 +194,12 @@ def pure_profile(epsilon: float, count: int) -> Profile:
     log_law += against * epsilon - count * np.logaddexp(0, epsilon)
     ends = np.append(losses[1:], 0.0)
     rises = np.logaddexp.accumulate(log_law) + losses + np.log(-np.expm1(ends - losses))
-    delta = np.exp(np.logaddexp.accumulate(rises)) * (1 + _BINOMIAL_ERROR) + _UNDERFLOW_SLACK
+    delta = np.exp(np.logaddexp.accumulate(rises)) * (1 + _BINOMIAL_SLACK) + _UNDERFLOW_SLACK
     return Profile(np.append(losses, 0.0)[::-1], np.minimum(1.0, np.append(0.0, delta))[::-1])
 
 
-def bounded_range_pairs(eta: float, *, sides: int = 64) -> Pairs:
-    """Return corners around all ``eta``-bounded-range releases.
-
-    One with largest loss ``t`` is a post-processing of randomised response with losses ``t`` and
-    ``t - eta``, for which ``p = (e^eta - e^t) / (e^eta - 1)`` and ``q = p e^-t``
-    (docs/accounting.md). These lie on a hyperbola with coordinates ``e^t`` and ``e^(eta - t)``, on
-    which two tangents meet at the harmonic means of the coordinates.
-    """
-    require_positive(eta=eta)
-    require(eta <= 20, "eta <= 20", eta=eta)
-    require_count(2, sides=sides)
-    sides += sides % 2
-    width = eta / sides
-    middle = eta * (np.arange(sides // 2, sides) + 0.5) / sides
-    # the harmonic mean of e^(t - width / 2) and e^(t + width / 2) is e^t (1 - bend)
-    bend = 2 * np.sinh(width / 4) ** 2 / np.cosh(width / 2)
-    p = np.exp(middle) * (np.expm1(eta - middle) + bend) / np.expm1(eta)
-    q = (np.expm1(eta - middle) - np.exp(eta - middle) * bend) / np.expm1(eta)
-    return _moved_outwards(p, q)
-
-
-def gaussian_bit_pairs(mu: float, reach: float, *, spacing: float = 0.1) -> Pairs:
-    """Return corners around all ``Bernoulli(Phi(a))`` against ``Bernoulli(Phi(b))`` with ``|a - b| <= mu``.
-
-    ``reach`` bounds ``|a|`` and ``|b|``. These are the released bits of a Gaussian stability test:
-    ``mu`` is its window over sigma. Those with ``b - a = mu`` lie on the arc ``(Phi(c - mu/2),
-    Phi(c + mu/2))``, of slope ``exp(-c mu)``.
-    """
-    require_positive(mu=mu, reach=reach, spacing=spacing)
-    require(mu <= 8, "mu <= 8", mu=mu)
-    require(spacing <= 0.5, "spacing <= 0.5", spacing=spacing)
-    end = min(reach, _MAX_QUANTILE) + mu
-    centers = np.linspace(-end, 0.0, int(np.ceil(end / spacing)) + 1)
-    p, q, slope = ndtr(centers + mu / 2), ndtr(centers - mu / 2), np.exp(-mu * centers)
-    # two tangents meet at q + (dp - s' dq) / (s - s'); as an integral of positive terms this keeps
-    # its digits
-    width = float(centers[1] - centers[0])
-    at = width * (_NODES + 1) / 2
-    density = np.exp(-((centers[:-1, None] + at - mu / 2) ** 2) / 2) / np.sqrt(2 * np.pi)
-    run = width / 2 * (density * np.expm1(mu * (width - at)) / np.expm1(mu * width)) @ _WEIGHTS
-    corners_q, corners_p = q[:-1] + run, p[:-1] + slope[:-1] * run
-    return _moved_outwards(np.append(p[0], corners_p), np.append(q[0], corners_q))
-
-
-def _pairs_of(event: Event) -> Sequence[Pairs]:
-    if isinstance(event, ComposedEvent):
-        return [pairs for part in event.events for pairs in _pairs_of(part)]
-    if isinstance(event, RepeatedEvent):
-        return list(_pairs_of(event.event)) * event.count
-    if isinstance(event, BoundedRangeEvent):
-        return [bounded_range_pairs(event.eta)]
-    if isinstance(event, PureDPEvent):
-        # randomised response: any pair with losses in [-epsilon, epsilon] is a post-processing of
-        # it
-        require(event.epsilon <= 10, "epsilon <= 10", epsilon=event.epsilon)
-        high = 1 / (1 + np.exp(-event.epsilon))
-        return [_moved_outwards(np.array([high]), np.array([high * np.exp(-event.epsilon)]))]
-    if isinstance(event, StabilityTestEvent):
-        lowest = float(ndtri(event.delta_test))
-        highest = lowest + max(0, event.num_teachers - event.shift) / event.sigma
-        return [gaussian_bit_pairs(event.gap_window / event.sigma, max(abs(lowest), abs(highest)))]
-    require(isinstance(event, FailureEvent), "an event of two outcomes", event=event)
-    return []
-
-
-def _moved_outwards(p: FloatArray, q: FloatArray) -> Pairs:
-    # up and to the left: the triangle with (0, 0) and (1, 1) then covers the corner
-    return Pairs(p * (1 + _CORNER_SLACK), q * (1 - _CORNER_SLACK))
-
-
 def _stencils(pairs: Pairs, step: float) -> tuple[IntArray, FloatArray]:
-    """Return, for each pair and direction, four nodes ``[2 M, 4]`` relative to one's own, and their weights."""
+    """Return four nodes ``[2 M, 4]``, relative to one's own, and their weights for each pair."""
     p, q = pairs
     yes, no = np.log(p / q), np.log1p((q - p) / (1 - q))
     mass = np.concatenate([np.stack([p, 1 - p], 1), np.stack([q, 1 - q], 1)])
@@ -304,7 +214,7 @@ def _stencils(pairs: Pairs, step: float) -> tuple[IntArray, FloatArray]:
 
 
 def _chord(place: FloatArray, step: float) -> FloatArray:
-    """Return the weight of the lower node, on a chord in gamma, at ``place`` in [0, 1] of a cell of width ``step``."""
+    """Return the weight of the lower node on a chord in gamma, at ``place`` in [0, 1] of a cell."""
     return np.asarray(
         np.exp(place * step) * np.expm1((1 - place) * step) / np.expm1(step), dtype=np.float64
     )
@@ -327,5 +237,5 @@ def _backward(value: FloatArray, taps: IntArray, weights: FloatArray) -> FloatAr
 
 
 def _monotone(value: FloatArray) -> FloatArray:
-    # V does not increase, which roundings may have broken: raise what lies below a later node
+    # V does not increase, but roundings may: raise each value to the largest one at a later node
     return np.asarray(np.maximum.accumulate(value[::-1])[::-1], dtype=np.float64)

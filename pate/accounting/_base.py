@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike
 from pate._typing import FloatArray
 from pate._validation import require, require_count
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._pairs import Pairs
 from pate.accounting._relation import NeighboringRelation
 
 ENTRY_POINTS = "pate.events"
@@ -41,15 +42,14 @@ ENTRY_POINTS = "pate.events"
 
 @dataclass(frozen=True, kw_only=True)
 class Event(ABC):
-    """One release, described by the parameters that determine its cost, under one neighboring relation.
+    """One release under one neighboring relation, described by the parameters of its cost.
 
     Subclasses are frozen, keyword-only dataclasses, validated on construction. Their fields hold
     JSON values (tuples in place of lists) and events. Ledgers record the name of the class, so it
     must never change.
 
-    A kind has no kinds below it: the costs of many events are summed by formulas that know nothing
-        of what a subclass
-    adds.
+    A kind has no kinds below it: the costs of many events are summed by the formulas of one class,
+    which would ignore the fields of a subclass.
 
     Raises:
         ValueError: if a class is defined under a name that another one already has, or below a
@@ -76,7 +76,7 @@ class Event(ABC):
         # `dataclass(slots=True)` and a reloaded module define the same class twice
         same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
         require(
-            same, f"one event {cls.__name__}, that of {other.__module__}", another=cls.__module__
+            same, f"one event {cls.__name__}, defined in {other.__module__}", another=cls.__module__
         )
         Event._kinds[cls.__name__] = cls
 
@@ -91,10 +91,10 @@ class Event(ABC):
 
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
-        """Return the cost of N events of this very class, composed ``weights`` ``[N] > 0`` times each.
+        """Return the cost of N events of this class, composed ``weights`` ``[N] > 0`` times each.
 
-        Every distinct event is evaluated once. Classes whose curves broadcast may override this to
-        be faster.
+        Every distinct event is evaluated once. Classes with curves that broadcast may override this
+        to be faster.
         """
         often: dict[Self, float] = {}
         for event, weight in zip(events, weights.tolist(), strict=True):
@@ -105,23 +105,34 @@ class Event(ABC):
         return total
 
     def for_group_size(self, teachers: int) -> Event:
-        """Return the event of the same release for a unit that reaches ``teachers`` teachers, where one reaches one.
+        """Return the event of the same release for a group of ``teachers`` teachers that one unit reaches.
 
-        Every window and sensitivity is that many times as wide. Epsilons are never multiplied or
-        added up for it.
+        Every window and sensitivity is that many times as wide. Epsilons are neither multiplied nor
+        added up.
         """
         require_count(1, teachers=teachers)
         return self if teachers == 1 else self._for_group_size(teachers)
 
     def _for_group_size(self, teachers: int) -> Event:
-        """Return the event for two teachers or more; a kind that knows its windows overrides what holds for any."""
+        """Return the event for two teachers or more; kinds with known windows override it."""
         return GroupEvent(
             event=self, teachers=teachers, neighboring_relation=self.neighboring_relation
         )
 
     def to_world(self) -> Event:
-        """Return the event of the same release for those who know nothing of its noise: the event itself, mostly."""
+        """Return the event of the release for observers who know nothing of its noise."""
         return self
+
+    def pairs(self) -> Sequence[Pairs]:
+        """Return the rounds of two-outcome laws that the release plays, for `adaptive_epsilon`.
+
+        A kind that overrides this states its price twice, here and in `cost`: whoever changes one
+        changes the other.
+
+        Raises:
+            ValueError: if the kind has no known pairs of laws.
+        """
+        raise ValueError(f"Expected an event of two outcomes, got event={self}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; `event_from_dict` is the inverse."""
@@ -132,11 +143,11 @@ class Event(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupEvent(Event):
-    """``event`` for a unit that reaches ``teachers`` teachers, by what holds for any release of known ``mu``.
+    """``event`` for a group of ``teachers`` teachers, by the rule for any release of known ``mu``.
 
-    Its ``mu`` is that many times as large (Dong, Roth & Su (2022), Theorem 2.14), and its curve is
-    that of a Gaussian mechanism of this ``mu``. Nothing is known of a release without a ``mu``, or
-    whose curve leaves out a probability.
+    The ``mu`` of a group is that many times as large (Dong, Roth & Su (2022), Theorem 2.14), and
+    the curve follows from the Gaussian mechanism of this ``mu``. Nothing is known of a release
+    without a ``mu``, or with a curve that leaves out a probability.
     """
 
     event: Event
@@ -186,7 +197,7 @@ class CompositeEvent(Event):
 
     @abstractmethod
     def parts(self) -> Iterable[tuple[Event, int]]:
-        """Return the events that it consists of, at least one, each with the number of times it happens."""
+        """Return the parts, at least one, as pairs (event, number of times it happens)."""
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         return total_cost((self,), 1, orders)
@@ -197,6 +208,9 @@ class CompositeEvent(Event):
             for event, count in self.parts()
         )
         return ComposedEvent(events=tuple(wider))
+
+    def pairs(self) -> Sequence[Pairs]:
+        return [p for event, count in self.parts() for p in list(event.pairs()) * count]
 
     def to_world(self) -> Event:
         parts = tuple(self.parts())
@@ -212,7 +226,7 @@ class CompositeEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedEvent(CompositeEvent):
-    """``event`` repeated ``count`` times; each repetition may be chosen in view of all earlier releases."""
+    """``event`` repeated ``count`` times, each time in view of all earlier releases."""
 
     event: Event
     count: int
@@ -228,7 +242,7 @@ class RepeatedEvent(CompositeEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ComposedEvent(CompositeEvent):
-    """Several events on the same data; each may be chosen in view of what the earlier ones released."""
+    """Several events on the same data; each may be chosen in view of the earlier releases."""
 
     events: tuple[Event, ...]
 
@@ -246,11 +260,10 @@ class ComposedEvent(CompositeEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class PartiesEvent(CompositeEvent):
-    """A release to whose noise several parties contribute, so that each knows its own contribution.
+    """A release with noise from several parties, each of which knows its own contribution.
 
     Attributes:
-        parties: the release as the parties see it, who know some of the noise. It is what the
-            release costs.
+        parties: the release as the parties see it, who know some of the noise. It sets the cost.
         world: the release as everybody else sees it. It costs no more.
     """
 
@@ -290,7 +303,7 @@ class PartiesEvent(CompositeEvent):
 
 
 def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
-    """Yield the basic events of ``count`` repetitions of ``event``, each with the number of times it happens.
+    """Yield the basic events of ``count`` repetitions of ``event``, with the number of each.
 
     >>> from pate.accounting._events import PureDPEvent
     >>> choice = PureDPEvent(epsilon=0.1, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
@@ -307,7 +320,7 @@ def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
 def total_cost(
     events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS
 ) -> Cost:
-    """Return the cost of N events on ``orders`` ``[K]``, repeated ``counts`` times (one number for all, or ``[N]``).
+    """Return the cost of N events on ``orders`` ``[K]``, repeated ``counts`` (a number or ``[N]``) times.
 
     Events of one class are evaluated together.
     """

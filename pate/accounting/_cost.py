@@ -1,4 +1,4 @@
-"""The cost of a release: a Renyi curve, the probability that it leaves out, and a Gaussian that dominates it."""
+"""The cost of a release: a Renyi curve, the probability it leaves out, and a dominating Gaussian."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Orders(np.ndarray[Any, Any]):
 
 
 DEFAULT_ORDERS: FloatArray = np.append(1 + np.geomspace(1e-2, 1e5, 256), 1e9).view(_Orders)
-"""Orders on which curves are evaluated: within 0.05% of the best order for zCDP-like curves of rho from 1e-6 to 1e3.
+"""Renyi orders ``[257]`` for curves: within 0.05% of the best order for rho-zCDP, rho 1e-6 to 1e3.
 
 The last one stands for pure DP: at it the conversion adds next to nothing.
 """
@@ -27,7 +27,9 @@ DEFAULT_ORDERS.setflags(write=False)
 
 
 class Cost(NamedTuple):
-    """The cost of one or more releases; each part adds up under (adaptive) composition.
+    """The cost of one or more releases; each part adds up under adaptive composition.
+
+    ``a + b`` is the cost of both, ``a * n`` the cost of n such releases.
 
     Attributes:
         rdp: the Renyi-DP curve on a grid of orders, ``[K]``.
@@ -37,7 +39,7 @@ class Cost(NamedTuple):
             delta0, is ``mu``-GDP (Dong, Roth & Su (2022)); infinite if none is known.
         weights: the same for releases among many, at each of the widths ``[W]`` that these may
             have; ``mu_squared`` at all of them if None (docs/accounting.md, "Many bits").
-        rounds: the number of releases whose weights are less than their ``mu_squared``.
+        rounds: the number of releases with a weight less than their ``mu_squared``.
     """
 
     rdp: FloatArray
@@ -77,7 +79,7 @@ class Cost(NamedTuple):
 
     @property
     def narrow_weights(self) -> FloatArray:
-        """`weights`, ``[W]``, also where they are `mu_squared`."""
+        """The `weights` ``[W]``, filled in with `mu_squared` if there are none."""
         return np.full(WIDTHS.shape, self.mu_squared) if self.weights is None else self.weights
 
     @property

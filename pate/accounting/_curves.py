@@ -1,9 +1,8 @@
 """Renyi-DP curves, and the Gaussian mechanisms that dominate them, as pure functions.
 
-They broadcast: ``orders`` of shape ``[K]`` against parameters of shape ``[..., 1]`` give ``[...,
-    K]``. Where a formula
-loses digits, the value is raised by a bound on the rounding error, so that it is never below the
-true curve.
+They broadcast: ``orders`` of shape ``[K]`` against parameters of shape ``[..., 1]`` give
+``[..., K]``. Where a formula loses digits, the value is raised by a bound on the rounding error, so
+that it is never below the true curve.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _LOOSE = 1e-12  # above the relative error of a normal quantile, twice
 
 
 def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
-    """Curve ``alpha / (2 noise_multiplier^2)`` of the Gaussian mechanism (Mironov (2017), Proposition 7)."""
+    """Curve ``alpha / (2 noise_multiplier^2)`` of Gaussian noise (Mironov (2017), Proposition 7)."""
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)
     with np.errstate(over="ignore"):
         # dividing twice keeps a multiplier near 1e-160 from underflowing in its square
@@ -33,12 +32,12 @@ def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
 def gaussian_noisy_max_rdp(
     orders: ArrayLike, noise_multiplier: ArrayLike, num_candidates: ArrayLike
 ) -> FloatArray:
-    """Curve of the largest of m scores with Gaussian noise: Zhu & Wang (2022), Corollary 9, or our bound if smaller.
+    """Curve of the largest of m scores with Gaussian noise: the smaller of two bounds.
 
     ``min(alpha / (2 s^2) + log(m) / (alpha - 1), m alpha / (8 s^2))`` for a standard deviation of
-    ``s`` times the window of the scores. The first is theirs: it bounds each outcome by a move of
-    its own score through the window, and adds up over the m outcomes. The second, ours, releases
-    all noisy scores, each moved by half the window.
+    ``s`` times the window of the scores. The first is Corollary 9 of Zhu & Wang (2022): it bounds
+    each outcome by a move of its own score through the window, and adds up over the m outcomes. The
+    second, ours, releases all noisy scores, each moved by half the window.
     """
     alpha, m = np.asarray(orders, dtype=np.float64), np.asarray(num_candidates, dtype=np.float64)
     vector = gaussian_rdp(alpha, noise_multiplier)
@@ -48,8 +47,8 @@ def gaussian_noisy_max_rdp(
 def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
     """Tight curve of an ``eta``-bounded-range mechanism, for adaptive composition.
 
-    The supremum over generalised randomised response with losses in ``{t - eta, t}`` (Dong, Durfee
-    & Rogers (2020)), never more than ``eta`` (pure DP) nor ``alpha eta^2 / 8`` (Cesar & Rogers
+    The supremum over generalized randomized response with losses in ``{t - eta, t}`` (Dong, Durfee
+    & Rogers (2020)), at most ``eta`` (pure DP) and at most ``alpha eta^2 / 8`` (Cesar & Rogers
     (2021), Lemma 3.2).
     """
     alpha, eta = np.asarray(orders, dtype=np.float64), np.asarray(eta, dtype=np.float64)
@@ -69,7 +68,7 @@ def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
 
 
 def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
-    """Tight curve of a pure ``epsilon``-DP mechanism: that of randomised response (Mironov (2017), Proposition 5).
+    """Tight curve of pure ``epsilon``-DP: randomized response (Mironov (2017), Proposition 5).
 
     Written as ``log(1 + (e^((alpha - 1) epsilon) - 1) (1 - e^(-alpha epsilon)) / (1 + e^-epsilon))
     / (alpha - 1)``, no factor of which cancels.
@@ -86,7 +85,7 @@ def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
 
 
 def gaussian_mu_squared(noise_multiplier: ArrayLike) -> FloatArray:
-    """Return ``1 / noise_multiplier^2``: the Gaussian mechanism is ``mu``-GDP (Dong, Roth & Su (2022), Theorem 2.7)."""
+    """Return ``mu^2 = 1 / noise_multiplier^2`` (Dong, Roth & Su (2022), Theorem 2.7)."""
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)
     with np.errstate(over="ignore"):
         squared: FloatArray = 1 / multiplier / multiplier
@@ -96,16 +95,16 @@ def gaussian_mu_squared(noise_multiplier: ArrayLike) -> FloatArray:
 def gaussian_noisy_max_mu_squared(
     noise_multiplier: ArrayLike, num_candidates: ArrayLike
 ) -> FloatArray:
-    """Return ``m / (4 s^2)``: all m noisy scores are released, each moved by half the window of width 1."""
+    """Return ``m / (4 s^2)``: all m noisy scores are released, each moved by half the window."""
     return gaussian_mu_squared(noise_multiplier) * np.asarray(num_candidates, dtype=np.float64) / 4
 
 
 def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
     """Return ``mu^2`` of any pure ``epsilon``-DP mechanism, ``mu = 2 Phi^-1(1 / (1 + e^-epsilon))``.
 
-    Its trade-off function is at least that of randomised response: two chords that meet where both
-    errors are ``1 / (1 + e^epsilon)``. ``G_mu`` is convex and passes through the same three points,
-    so that it lies below.
+    Its trade-off function is at least the one of randomized response: two chords that meet where
+    both errors are ``1 / (1 + e^epsilon)``. ``G_mu`` is convex and passes through the same three
+    points, so that it lies below.
     """
     eps = np.asarray(epsilon, dtype=np.float64)
     mu = 2 * ndtri(expit(-eps))  # but for the sign
@@ -115,14 +114,14 @@ def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
 
 
 def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
-    """Return ``mu^2`` of an ``eta``-bounded-range mechanism, ``mu = 2 Phi^-1(1 / (1 + e^(-eta / 2)))``.
+    """Return ``mu^2`` of an ``eta``-bounded-range release, ``mu = 2 Phi^-1(1 / (1 + e^(-eta / 2)))``.
 
-    Its worst pairs are generalised randomised response: Bernoulli laws of ``p`` and ``q`` whose
-        logits differ by
-    ``eta`` (Dong, Durfee & Rogers (2020)). ``G_mu`` lies below these if ``mu >= Phi^-1(p) -
-    Phi^-1(q)``, the rise of ``g(x) = Phi^-1(1 / (1 + e^-x))`` over an interval of length ``eta``.
-    It is largest around 0, as g' falls with ``abs(x)``: with ``z = g(x) > 0`` this says ``(2 Phi(z)
-    - 1) phi(z) >= z Phi(z) Phi(-z)``. Both sides agree at 0 and at infinity, and the slope of their
+    Its worst pairs are generalized randomized response: Bernoulli laws of ``p`` and ``q`` with
+    logits that differ by ``eta`` (Dong, Durfee & Rogers (2020)). ``G_mu`` lies below these if ``mu
+    >= Phi^-1(p) - Phi^-1(q)``, the rise of ``g(x) = Phi^-1(1 / (1 + e^-x))`` over an interval of
+    length ``eta``. It is largest around 0, as g' falls with ``abs(x)``: with ``z = g(x) > 0`` this
+    says ``(2 Phi(z) - 1) phi(z) >= z Phi(z) Phi(-z)``. Both sides agree at 0 and at infinity, and
+    the slope of their
     difference, ``2 phi^2 - Phi(z) Phi(-z)``, changes its sign once, because ``phi^2 / (Phi(z)
     Phi(-z))`` falls (the slope of the hazard rate is below 1; Sampford (1953)).
     """
@@ -130,7 +129,7 @@ def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
 
 
 def renyi_curve_rdp(orders: ArrayLike, known_orders: ArrayLike, known_rdp: ArrayLike) -> FloatArray:
-    """Bound ``[K]`` at ``orders`` on a curve known at ascending ``known_orders``; infinite beyond the last of them."""
+    """Bound ``[K]`` at ``orders`` on a curve known at ascending ``known_orders``; infinite beyond."""
     alpha, nodes, values = (
         np.asarray(array, dtype=np.float64) for array in (orders, known_orders, known_rdp)
     )

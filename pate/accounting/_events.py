@@ -1,4 +1,4 @@
-"""The kinds of events: what was released, with the parameters that determine its cost.
+"""The kinds of events: releases, with the parameters that determine their cost.
 
 `pate.accounting._base` defines events and explains how to add a kind.
 """
@@ -42,6 +42,12 @@ from pate.accounting._curves import (
     renyi_curve_rdp,
 )
 from pate.accounting._many_bits import CHOICE, TEST, WIDTHS, Bits, bit_weights
+from pate.accounting._pairs import (
+    Pairs,
+    bounded_range_pairs,
+    gaussian_bit_pairs,
+    randomized_response_pairs,
+)
 from pate.accounting._stability_curve import stability_test_rdp
 from pate.accounting._threshold_curve import threshold_bit_rdp
 
@@ -50,7 +56,7 @@ _ROWS = 512  # parameters worked on at once, so that the intermediate arrays sta
 
 @dataclass(frozen=True, kw_only=True)
 class CurveEvent(Event):
-    """An event without delta0, all of whose parameters are positive numbers that its formulas broadcast over."""
+    """An event without delta0, given by positive numbers over which its formulas broadcast."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,16 +70,16 @@ class CurveEvent(Event):
     @staticmethod
     @abstractmethod
     def rdp(*arguments: Any, **named: Any) -> FloatArray:
-        """Return curves ``[N, K]`` for orders ``[K]`` and the fields in their order, each an array ``[N, 1]``."""
+        """Return curves ``[N, K]`` from orders ``[K]`` and the fields in order, arrays ``[N, 1]``."""
 
     @staticmethod
     def mu_squared(*arguments: Any, **named: Any) -> FloatArray:
-        """Return ``mu^2`` ``[N]`` of Gaussians that dominate N events, from the fields in order, arrays ``[N]``."""
+        """Return ``mu^2`` ``[N]`` of dominating Gaussians from the fields in order, arrays ``[N]``."""
         return np.full(arguments[0].shape, np.inf)
 
     @staticmethod
     def _bits(*arguments: Any) -> tuple[Bits, FloatArray] | None:
-        """Return the kind of bit that N events are functions of, and its scales ``[N]``; None if they are of none."""
+        """Return the kind of bit behind N events, and its scales ``[N]``; None if there is none."""
         return None
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
@@ -113,7 +119,7 @@ class GaussianEvent(CurveEvent):
 
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
-        """Return the cost of many events, ``weights`` ``[N]`` times each: that of one whose ``mu^2`` is their sum."""
+        """Return the cost of events, ``weights`` ``[N]`` times each: their ``mu^2`` add up."""
         with np.errstate(over="ignore"):
             mu_squared = float(
                 np.sum(weights * gaussian_mu_squared(_values(events, "noise_multiplier")))
@@ -126,10 +132,10 @@ class GaussianEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianThresholdEvent(CurveEvent):
-    """One bit: whether a real statistic with Gaussian noise reaches a public threshold, at its exact cost.
+    """One bit, at its exact cost: whether a statistic with Gaussian noise reaches a public threshold.
 
     ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. The bit is
-    a function of what a `GaussianEvent` releases, so it never costs more.
+    a function of the noisy statistic, so it never costs more than a `GaussianEvent`.
     """
 
     noise_multiplier: float
@@ -147,7 +153,7 @@ class GaussianThresholdEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedRangeEvent(CurveEvent):
-    """An ``eta``-bounded-range choice, such as the exponential mechanism (Dong, Durfee & Rogers (2020), Lemma 2.4).
+    """An ``eta``-bounded-range choice (Dong, Durfee & Rogers (2020)), as by the exponential mechanism.
 
     Gumbel noise of scale ``beta`` on scores that move within a window of width ``w`` gives ``eta =
     w / beta``.
@@ -162,16 +168,19 @@ class BoundedRangeEvent(CurveEvent):
     def _bits(eta: FloatArray) -> tuple[Bits, FloatArray]:
         return CHOICE, eta
 
+    def pairs(self) -> Sequence[Pairs]:
+        return [bounded_range_pairs(self.eta)]
+
     def _for_group_size(self, teachers: int) -> Event:
         return replace(self, eta=self.eta * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RootPeelingEvent(CurveEvent):
-    """``count`` choices of range ``eta``, or fewer, say r, of range ``eta sqrt(count / r)``, as what is shown decides.
+    """``count`` choices of range ``eta``, or r < ``count`` of range ``eta sqrt(count / r)``.
 
-    Neither the curve nor the ``mu`` of fewer choices is larger. But they are wider, so that they
-    are not among as many bits as they would have to be.
+    Earlier releases may decide r. Neither the curve nor the ``mu`` of fewer choices is larger. But
+    fewer choices are wider, so that they do not count as bits among many.
     """
 
     eta: float
@@ -195,7 +204,7 @@ class RootPeelingEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
-    """Any ``epsilon``-differentially private release (the curve of randomised response; Mironov (2017), Section IV)."""
+    """Any ``epsilon``-DP release, by the curve of randomized response (Mironov (2017), Section IV)."""
 
     epsilon: float
 
@@ -206,13 +215,16 @@ class PureDPEvent(CurveEvent):
     def _bits(epsilon: FloatArray) -> tuple[Bits, FloatArray]:
         return CHOICE, 2 * epsilon
 
+    def pairs(self) -> Sequence[Pairs]:
+        return [randomized_response_pairs(self.epsilon)]
+
     def _for_group_size(self, teachers: int) -> Event:
         return replace(self, epsilon=self.epsilon * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianNoisyMaxEvent(CurveEvent):
-    """The largest of ``num_candidates`` scores with Gaussian noise (Zhu & Wang (2022), Corollary 9, or our bound).
+    """The largest of ``num_candidates`` scores with Gaussian noise (`gaussian_noisy_max_rdp`).
 
     ``noise_multiplier`` is the standard deviation over the width of the window in which the scores
     move together.
@@ -234,15 +246,18 @@ class GaussianNoisyMaxEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class StabilityTestEvent(Event):
-    """A propose-test-release with Gaussian noise on a gap (Zhu & Wang (2022), Algorithm 2), at its exact cost.
+    """A propose-test-release with Gaussian noise on a gap, at its exact cost.
 
-    The test passes with probability ``Phi((max(shift, q) - shift) / sigma - z)``, ``z = Phi^-1(1 -
-    delta_test)``, for a gap of ``q`` votes. ``shift`` is the one that the mechanism was run with.
-    ``neighboring_relation`` is the relation under which the cost is stated: under it the gap moves
-    by at most ``window`` votes, and the released set may differ between neighbors only while the
-    gap is at most ``window``. Unless given, ``window`` is `NeighboringRelation.score_range`, which
-    may differ from ``shift``. Gaps are multiples of 1/2; the narrower gap of two neighbors is at
-    most ``num_teachers`` votes.
+    The test is Algorithm 2 of Zhu & Wang (2022). It passes with probability
+    ``Phi((max(shift, q) - shift) / sigma - z)``, ``z = Phi^-1(1 - delta_test)``, for a gap of ``q``
+    votes; ``shift`` is a setting of the mechanism. Under ``neighboring_relation`` the gap moves by
+    at most ``window`` votes, and the released set differs between neighbors only while the gap is
+    at most ``window``. Unless given, ``window`` is `NeighboringRelation.score_range`, which may
+    differ from ``shift``. Gaps are multiples of 1/2; the narrower gap of two neighbors is at most
+    ``num_teachers`` votes.
+
+    This class owns the price of the test: `cost` and `pairs` follow from `mu`, `gap_window` and the
+    fields. Mechanisms and `adaptive_epsilon` state no price of their own.
     """
 
     sigma: float
@@ -264,9 +279,19 @@ class StabilityTestEvent(Event):
         """The largest change of the gap between neighbors, in votes."""
         return self.neighboring_relation.score_range if self.window is None else self.window
 
+    @property
+    def mu(self) -> float:
+        """The largest change of the gap between neighbors, in standard deviations of its noise."""
+        return self.gap_window / self.sigma
+
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the cost on ``orders`` ``[K]``; cached, because the curve is slow to compute."""
         return _stability_cost(self, orders.tobytes())
+
+    def pairs(self) -> Sequence[Pairs]:
+        lowest = float(ndtri(self.delta_test))
+        highest = lowest + max(0, self.num_teachers - self.shift) / self.sigma
+        return [gaussian_bit_pairs(self.mu, max(abs(lowest), abs(highest)))]
 
     def _for_group_size(self, teachers: int) -> Event:
         # the widest gap that is not stable passes with the probability that becomes delta0
@@ -292,10 +317,9 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
         log_delta0 = float(log_ndtr((window - event.shift) / event.sigma + ndtri(event.delta_test)))
     else:
         log_delta0 = float(np.log(event.delta_test))
-    # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by
-    # `window`
+    # the released bit is the side of a threshold on which a Gaussian lies; its mean moves by `mu`
     mu_squared = gaussian_mu_squared([event.sigma / window])
-    (weights,), (lighter,) = bit_weights(TEST, np.array([window / event.sigma]), mu_squared)
+    (weights,), (lighter,) = bit_weights(TEST, np.array([event.mu]), mu_squared)
     with np.errstate(divide="ignore"):  # a test that every gap passes costs all of delta
         log_survival = float(np.log1p(-np.exp(log_delta0)))
     return Cost(rdp, log_survival, float(mu_squared[0]), weights, float(lighter))
@@ -303,13 +327,12 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureEvent(Event):
-    """A probability ``delta`` that the guarantee of the events composed with this one fails; it costs only delta.
+    """A probability ``delta`` that the guarantee of the composed events fails; it costs only delta.
 
-    ``tail`` and ``step`` say what it is for a unit that reaches more teachers, if that is known:
-    ``delta`` bounds the probability that noise with this tail exceeds a threshold, which each
-    further teacher brings nearer by ``step`` standard scales of that noise. A ``constant`` one
-    bounds a probability that is the same for all data. Without them nothing is known for two
-    teachers.
+    ``tail`` and ``step`` determine it for units that reach more teachers: ``delta`` bounds the
+    probability that noise of this tail exceeds a threshold, and each further teacher brings the
+    threshold nearer by ``step`` scales of the noise. A ``constant`` failure has the same
+    probability for all data. Without a tail nothing is known for two teachers.
     """
 
     delta: float
@@ -332,6 +355,9 @@ class FailureEvent(Event):
         """Return ``delta`` and a curve of zeros on ``orders`` ``[K]``."""
         return Cost(np.zeros(orders.shape), float(np.log1p(-self.delta)), 0.0)
 
+    def pairs(self) -> Sequence[Pairs]:
+        return []
+
     def _for_group_size(self, teachers: int) -> Event:
         if self.tail == "constant":
             return self
@@ -350,7 +376,7 @@ class FailureEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RenyiCurveEvent(Event):
-    """A release known by its Renyi-DP curve ``rdp`` on ascending ``orders``, for example from another library.
+    """A release known by its Renyi-DP curve ``rdp`` on ascending ``orders``, as from another library.
 
     Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve
     from above. Below the first order the first value does; above the last one nothing is known.
@@ -379,7 +405,7 @@ class RenyiCurveEvent(Event):
             require(0 <= value < float("inf"), f"finite rdp[{i}] >= 0", **{f"rdp[{i}]": value})
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        """Return a bound on the curve at ``orders`` ``[K]``; no Gaussian is known to dominate the release."""
+        """Return a bound on the curve at ``orders`` ``[K]``, with no dominating Gaussian."""
         return Cost(renyi_curve_rdp(orders, self.orders, self.rdp), 0.0)
 
 

@@ -27,15 +27,9 @@ from pate.accounting import (
     _adaptive_optimum as adaptive_optimum,
     adaptive_epsilon,
 )
-from pate.accounting._adaptive_optimum import (
-    Pairs,
-    adaptive_profile,
-    bounded_range_pairs,
-    equal_rounds,
-    gaussian_bit_pairs,
-    pure_profile,
-)
+from pate.accounting._adaptive_optimum import adaptive_profile, equal_rounds, pure_profile
 from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._pairs import Pairs, _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]
@@ -633,7 +627,7 @@ def test_corners_of_bits_are_where_neighboring_tangents_meet(
             corners.append((at, p0 + s0 * (at - q0)))
     np.testing.assert_allclose(q, [float(corner[0]) for corner in corners], rtol=1e-9)
     np.testing.assert_allclose(p, [float(corner[1]) for corner in corners], rtol=1e-9)
-    outwards = adaptive_optimum._moved_outwards(np.array([0.5]), np.array([0.25]))
+    outwards = _moved_outwards(np.array([0.5]), np.array([0.25]))
     assert outwards.p / 0.5 - 1 == pytest.approx(
         1e-12, rel=1e-3, abs=0
     ) and 1 - outwards.q / 0.25 == pytest.approx(1e-12, rel=1e-3)
@@ -670,7 +664,7 @@ def test_bits_of_a_test_reach_as_far_as_its_gaps(
         num_teachers=num_teachers,
         neighboring_relation=REPLACE,
     )
-    (pairs,) = adaptive_optimum._pairs_of(test)
+    (pairs,) = test.pairs()
     np.testing.assert_array_equal(pairs, gaussian_bit_pairs(2 / 5, float(reach)))
 
 
