@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pate
 from pate.accounting import GaussianEvent, Ledger, NeighboringRelation, Statement
 
 PUBLISHED: dict[str, Any] = {
@@ -18,7 +19,7 @@ PUBLISHED: dict[str, Any] = {
     "ledger": "private data",
     "num_answered": 31,
     "sha256": "0" * 64,
-    "versions": {"pate": "0"},
+    "versions": {"pate": pate.__version__},
 }
 
 

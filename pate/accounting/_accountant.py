@@ -27,16 +27,20 @@ from pate.accounting._events import GaussianEvent
 from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon
 from pate.accounting._relation import NeighboringRelation
 
-_GAUSSIANS = "Gaussian events alone, for their exact epsilon"
+_GAUSSIANS = "only Gaussian events, for their exact epsilon"
 
 
 class RDPAccountant:
-    """Adds up the costs of events under one neighboring relation and converts the sum to (epsilon, delta)-DP.
+    """Adds up the costs of events under one neighboring relation and states them as (epsilon, delta).
 
-    The conversions are ``"tightest"``, that of `guarantee`; ``"optimal"``, that of the curve alone,
-    Canonne, Kamath & Steinke (2020), Proposition 12; ``"classic"``, Mironov (2017), Proposition 3,
-    for the reproduction of published figures only; and ``"exact"``, the trade-off of composed
-    Gaussian mechanisms (Balle & Wang (2018)), which takes Gaussian events alone.
+    Conversions:
+
+    - ``"tightest"``: the best proof known, as in `guarantee`.
+    - ``"optimal"``: the Renyi curve only, by Canonne, Kamath & Steinke (2020), Proposition 12.
+    - ``"classic"``: the Renyi curve only, by Mironov (2017), Proposition 3, to reproduce published
+      figures.
+    - ``"exact"``: the trade-off of composed Gaussian mechanisms (Balle & Wang (2018)), for Gaussian
+      events only.
 
     Args:
         relation: the neighboring relation that every event must be stated under.
@@ -79,7 +83,7 @@ class RDPAccountant:
         return self._cost._replace(rdp=self.rdp)
 
     def compose(self, event: Event | Sequence[Event], count: int | ArrayLike = 1) -> RDPAccountant:
-        """Add one event or several, each ``count`` times (one count for all, or one each), and return the accountant.
+        """Add events, each ``count`` (one number for all, or one each) times; return the accountant.
 
         Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative
         count, or an event stated under another relation.
@@ -104,9 +108,10 @@ class RDPAccountant:
         return self
 
     def guarantee(self, *, delta: float) -> Guarantee:
-        """Return the smallest proven epsilon at ``delta``, and what proves it.
+        """Return the smallest proven epsilon at ``delta``, with the figures of its proof.
 
-        That of `tightest_guarantee`, or of the optimum of rounds that are all equal.
+        The proof is the best of a Renyi order, a dominating Gaussian mechanism, and the optimum of
+        equal rounds.
         """
         tightest = tightest_guarantee(self._cost, self.orders, delta=delta)
         left, equal = remaining_delta(delta, self._cost.log_survival), equal_rounds(self._parts())
@@ -115,7 +120,7 @@ class RDPAccountant:
         return Guarantee(epsilon=epsilon, delta=delta, delta0=self.delta0, rounds=equal[0])
 
     def get_epsilon(self, *, delta: float, conversion: Conversion = "tightest") -> float:
-        """Return the smallest epsilon that the conversion finds for which the sum is (epsilon, ``delta``)-DP.
+        """Return the smallest epsilon at ``delta`` that the conversion proves of the sum.
 
         Infinite if ``delta <= delta0``.
         """
@@ -128,7 +133,7 @@ class RDPAccountant:
     def get_epsilon_and_order(
         self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
     ) -> tuple[float, float]:
-        """Return epsilon from the Renyi curve alone, and the order at which it is reached."""
+        """Return the smallest epsilon that the Renyi curve proves, and its order."""
         require_in_open_unit_interval(delta=delta)
         _require_renyi(conversion)
         if not self._batches:
@@ -140,7 +145,7 @@ class RDPAccountant:
         )
 
     def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
-        """Return the smallest delta, at most 1, for which the conversion finds the sum (``epsilon``, delta)-DP."""
+        """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves of the sum."""
         require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
         if conversion == "exact":
             return gaussian_delta(epsilon, self._mu())
@@ -163,7 +168,7 @@ class RDPAccountant:
         if conversion == "optimal":
             exponent = exponent + far * np.log1p(-1 / self.orders) - np.log(self.orders)
         log_delta = min(float(exponent.min()), 0.0)
-        # delta0 + (1 - delta0) delta without losing a small one of the two
+        # delta0 + (1 - delta0) delta, where either may be far smaller than the other
         return min(1.0, self.delta0 + math.exp(self._cost.log_survival + log_delta))
 
     def _parts(self) -> Iterator[tuple[Event, int]]:
@@ -199,8 +204,7 @@ def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:
         require_count(0, count=counts)  # type: ignore[arg-type]
         values = np.full(size, values)
     require(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
-    # beyond 2**53 a float does not hold every integer, and int64 soon none; numpy takes no counts
-    # for floats
+    # beyond 2**53 a float does not hold every integer; floats are no counts
     inside = values.size == 0 or (
         values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all())
     )

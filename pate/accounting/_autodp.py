@@ -1,4 +1,4 @@
-"""Conversion of autodp mechanisms to events and of accountants to autodp; autodp is imported only when needed."""
+"""Conversion of autodp mechanisms to events, and of accountants to autodp, imported when needed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pate.accounting._relation import NeighboringRelation
 def from_autodp(
     mechanism: Any, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
 ) -> RenyiCurveEvent:
-    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve at those ``orders`` at which it is finite.
+    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve at the ``orders`` where finite.
 
     Args:
         mechanism: an ``autodp.autodp_core.Mechanism``.
-        relation: the relation for which the noise of the mechanism was chosen; autodp does not
+        relation: the relation for which the noise of the mechanism was chosen. autodp does not
             record it.
         orders: Renyi orders above 1, ascending, ``[K]``.
 
@@ -46,7 +46,7 @@ def from_autodp(
 
 
 def to_autodp(accountant: RDPAccountant) -> Any:
-    """Return the accountant's sum as one ``autodp`` mechanism, whose ``get_approxDP(delta)`` cross-checks epsilon.
+    """Return the accountant's sum as one ``autodp`` mechanism, to cross-check epsilon.
 
     autodp 0.2.3 evaluates the curve at any order and ignores ``delta0``, which is therefore
     subtracted from ``delta`` before autodp sees it. Raises ``ImportError`` if autodp is not

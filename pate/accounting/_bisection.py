@@ -8,7 +8,7 @@ from collections.abc import Callable
 def smallest_where(
     holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-13
 ) -> float:
-    """Return the smallest x in ``low..high`` at which ``holds(x)``, which turns from false to true as x grows.
+    """Return the smallest x in ``low..high`` where ``holds(x)``, which turns true as x grows.
 
     The condition is assumed to hold at ``high``. The result is never too small, and too large by a
     relative ``tolerance`` at most.
@@ -23,7 +23,7 @@ def smallest_where(
 
 
 def largest_count_where(holds: Callable[[int], bool], *, limit: int = 2**53) -> int:
-    """Return the largest n in ``0..limit`` at which ``holds(n)``, which is true at 0 and turns false as n grows."""
+    """Return the largest n in ``0..limit`` where ``holds(n)``: true at 0, it turns false as n grows."""
     low, high = 0, 1  # doubled until the condition fails, then bisected
     while high <= limit and holds(high):
         low, high = high, 2 * high

@@ -1,4 +1,4 @@
-"""A privacy budget: what all releases from one private data set may cost together."""
+"""A privacy budget: the limit on the total cost of all releases from one private data set."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ FilterName = Literal["renyi", "gaussian", "mixed"]
 
 
 class BudgetExceededError(ValueError):
-    """A release and all earlier ones together would cost more than a budget, or more than can be stated."""
+    """A release would take the total cost beyond a budget, or beyond a delta that can be stated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The limit on what all releases from one private data set may cost together.
+    """The limit on the total cost of all releases from one private data set.
 
     Args:
         max_epsilon: the largest total epsilon.
         delta: the delta at which ``max_epsilon`` holds.
         neighboring_relation: the relation under which it holds.
-        max_delta0: the part of ``delta`` set aside for failures, such as those of stability tests.
-            None for a tenth of it, or for what the first release would need if it were repeated
-            until the budget is spent, if that is more.
-        filter: what keeps all releases within the budget. None for the filter that admits the first
-            release most often.
+        max_delta0: the part of ``delta`` set aside for failures, such as a stability test that
+            passes wrongly. None for a tenth of it, or, if that is more, for the failures of the
+            first release repeated until the budget is spent.
+        filter: the filter that keeps all releases within the budget. None for the one that admits
+            the first release most often.
         max_teachers_per_unit: the number of teachers that a unit may reach in each release for
             which it holds.
     """
@@ -51,7 +51,10 @@ class Budget:
         budget_filter: FilterName | None,
         max_teachers_per_unit: int,
     ) -> Budget | None:
-        """Return the budget that a command declares; None without ``max_epsilon``, which the other options need."""
+        """Return the budget that a command declares; None without ``max_epsilon``.
+
+        Raises ``ValueError`` if another option of a budget comes without ``max_epsilon``.
+        """
         if max_epsilon is not None:
             return cls(
                 max_epsilon=max_epsilon,

@@ -60,7 +60,7 @@ def epsilon_of(
     conversion: Conversion = "tightest",
     orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
-    """Return epsilon at ``delta`` of ``count`` repetitions of ``event``, under the event's own relation."""
+    """Return epsilon at ``delta`` of ``count`` repetitions of ``event``, under its own relation."""
     accountant = RDPAccountant(relation=event.neighboring_relation, orders=orders)
     return accountant.compose(event, count).get_epsilon(delta=delta, conversion=conversion)
 
@@ -72,18 +72,18 @@ def calibrate_scale(
     tolerance: float = 1e-6,
     orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
-    """Return the smallest scale of the noise at which all queries of a target cost at most its epsilon.
+    """Return the smallest scale of the noise at which all queries of a target meet its epsilon.
 
     Args:
         event_of: returns the event of one query, under the target's relation, for a scale of its
             noise; more noise must not cost more.
         target: the largest cost of all queries together.
-        tolerance: by what fraction the scale may exceed the smallest one. It is never smaller.
+        tolerance: the fraction by which the scale may exceed the smallest one. It is never smaller.
         orders: Renyi orders on which epsilon is computed.
 
     Raises:
-        ValueError: if no scale meets the target, for example because the failures of tests alone
-            cost its delta.
+        ValueError: if no scale meets the target, for example because the failures of tests cost
+            its whole delta.
     """
     require_positive(tolerance=tolerance)
     unreached = f"a target that some noise reaches, with delta = {target.delta:g}"

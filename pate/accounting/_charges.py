@@ -1,10 +1,10 @@
-"""Charges: the events of a query under both relations, how often they are paid for, their cost and their JSON form."""
+"""Charges: the events of a query under both relations, the number of queries, and their JSON form."""
 
 from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +39,7 @@ def account(charges: Sequence[Charge], relation: NeighboringRelation) -> RDPAcco
 def cost_of_charges(
     charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray
 ) -> Cost:
-    """Return what ``charges`` cost together under ``relation`` on ``orders`` ``[K]``."""
+    """Return the total cost of ``charges`` under ``relation`` on ``orders`` ``[K]``."""
     return total_cost(
         [events[relation] for events, _ in charges], [count for _, count in charges], orders
     )
@@ -49,38 +49,36 @@ def for_group_size(charges: Sequence[Charge], teachers: int) -> list[Charge]:
     """Return ``charges`` as they are for a unit that reaches ``teachers`` teachers."""
     if teachers == 1:
         return list(charges)
-    # few events are distinct in a ledger
-    wider: dict[int, Events] = {}
-    for events, _ in charges:
-        if id(events) not in wider:
-            wider[id(events)] = {
-                name: event.for_group_size(teachers) for name, event in events.items()
-            }
-    return [(wider[id(events)], count) for events, count in charges]
+    return _with_each_event(charges, lambda event: event.for_group_size(teachers))
 
 
 def to_world(charges: Sequence[Charge]) -> list[Charge]:
     """Return ``charges`` as they are to those who know nothing of the noise (`Event.to_world`)."""
-    seen: dict[int, Events] = {}
+    return _with_each_event(charges, lambda event: event.to_world())
+
+
+def _with_each_event(charges: Sequence[Charge], change: Callable[[Event], Event]) -> list[Charge]:
+    # few events are distinct in a ledger
+    changed: dict[int, Events] = {}
     for events, _ in charges:
-        if id(events) not in seen:
-            seen[id(events)] = {name: event.to_world() for name, event in events.items()}
-    return [(seen[id(events)], count) for events, count in charges]
+        if id(events) not in changed:
+            changed[id(events)] = {name: change(event) for name, event in events.items()}
+    return [(changed[id(events)], count) for events, count in charges]
 
 
 def require_delta_beyond_tests(
     charges: Sequence[Charge], relation: NeighboringRelation, delta: float
 ) -> None:
-    """Raise ``ValueError`` unless the stability tests in ``charges`` under ``relation`` cost less than ``delta``."""
+    """Raise ``ValueError`` unless the stability tests in ``charges`` cost less than ``delta``."""
     require_in_open_unit_interval(delta=delta)
     tests = account(charges, relation).delta0
     if delta <= tests:
-        most = f"delta > {tests:.3g}, what the stability tests of all queries cost"
+        most = f"delta > {tests:.3g}, the cost of the stability tests of all queries"
         raise BudgetExceededError(f"Expected {most}, got delta={delta!r}")
 
 
 def require_events(events: Events) -> None:
-    """Raise ``ValueError`` or ``TypeError`` unless ``events`` holds an event of known cost under each relation."""
+    """Raise ``ValueError`` or ``TypeError`` unless ``events`` has a known cost under each relation."""
     require(isinstance(events, Mapping), "events by relation", events=events)
     require(
         set(events) == set(NeighboringRelation),
@@ -132,7 +130,7 @@ def plain_charges(charges: Sequence[Charge]) -> list[dict[str, Any]]:
 
 
 def name_of(described: dict[str, Any]) -> str:
-    """Return the JSON text of what `plain_events` returned; equal events in the same order give equal texts."""
+    """Return the JSON text of plain events; equal events in the same order give equal texts."""
     return _name(
         marshal.dumps(described, 2)
     )  # a tenth of the time, and this version knows no references

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +20,16 @@ Conversion = Literal["tightest", "optimal", "classic", "exact"]
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """The (epsilon, delta) that is proven, and the proof: a curve at ``order``, a Gaussian ``mu``, or equal ``rounds``.
+    """A proven (epsilon, delta), and the figures of its proof.
 
-    Where choices and tests weigh less than alone because they are many, ``width`` is the common one
-    of these weights.
+    Attributes:
+        epsilon: the proven epsilon; infinite if there is none.
+        delta: the delta at which it holds.
+        delta0: the part of ``delta`` that the failures take.
+        order: the Renyi order of a proof by the curve; ``rdp`` is the value of the curve there.
+        mu: the Gaussian mechanism of a proof by Gaussian differential privacy.
+        width: the common width of the weights, if the proof by ``mu`` counts many bits.
+        rounds: the number of rounds of a proof by the optimum of equal rounds.
     """
 
     epsilon: float
@@ -36,9 +42,17 @@ class Guarantee:
     rounds: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types: only the figures that prove it, and None for an infinite epsilon."""
+        """Return plain JSON types: only the figures of the proof, and None for an infinite epsilon."""
         figures = {name: value for name, value in asdict(self).items() if value is not None}
         return figures | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+
+    @classmethod
+    def from_dict(cls, figures: Mapping[str, Any]) -> Guarantee:
+        """Return the guarantee that `to_dict` described; keys of other names are ignored."""
+        values = {field.name: figures[field.name] for field in fields(cls) if field.name in figures}
+        return cls(
+            **values | {"epsilon": math.inf if figures["epsilon"] is None else figures["epsilon"]}
+        )
 
 
 def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guarantee:
@@ -70,7 +84,7 @@ def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guara
 
 
 def gaussians(cost: Cost) -> Iterator[tuple[float, float, float | None]]:
-    """Yield ``mu^2`` of Gaussian mechanisms that dominate ``cost``, the delta beside each, and its width or None."""
+    """Yield ``(mu^2, lost delta, width or None)`` of Gaussian mechanisms that dominate ``cost``."""
     if cost.mu_squared < math.inf:
         yield cost.mu_squared, 0.0, None
     if cost.rounds:
@@ -88,7 +102,7 @@ def convert(
     delta: float,
     conversion: Literal["optimal", "classic"] = "optimal",
 ) -> FloatArray:
-    """Return the epsilons ``[K]`` at ``delta`` that the curve of ``cost`` proves at each of ``orders`` ``[K]``."""
+    """Return the epsilons ``[K]`` at ``delta`` that the curve of ``cost`` proves at ``orders`` ``[K]``."""
     rest = remaining_delta(delta, cost.log_survival)
     if rest <= 0:
         return np.full(orders.shape, np.inf)
@@ -100,7 +114,7 @@ def conversion_overhead(
     delta: float | FloatArray,
     conversion: Literal["optimal", "classic"] = "optimal",
 ) -> FloatArray:
-    """Return what the conversion to ``delta`` (broadcast) adds to a curve at each of ``orders`` ``[K]``."""
+    """Return the overhead of a conversion to ``delta`` (broadcast) over a curve on ``orders`` ``[K]``."""
     far = orders - 1
     if conversion == "classic":
         return np.asarray(-np.log(delta) / far, dtype=np.float64)
@@ -110,7 +124,7 @@ def conversion_overhead(
 
 
 def remaining_delta(delta: float, log_survival: float) -> float:
-    """Return ``(delta - delta0) / (1 - delta0)``, the part of ``delta`` left for the curve; 0 or less if none is."""
+    """Return ``(delta - delta0) / (1 - delta0)``, the delta left for the curve; at most 0 if none is."""
     delta0 = -math.expm1(log_survival)
     # a difference of nearly equal numbers is rounded down
     difference = delta - delta0 - 4 * np.finfo(np.float64).eps * delta0

@@ -22,18 +22,15 @@ from pate.accounting._gaussian import gaussian_epsilon, largest_mu
 from pate.accounting._many_bits import WIDTHS, largest_weights, lost_delta, many_bits_mu_squared
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
-_BEFORE: tuple[FilterName, ...] = (
-    "renyi",
-    "gaussian",
-)  # the kinds of filter of ledgers of version 0.3
-_NARROW = (
-    1e-3  # of mu^2: the least width of a mixed filter, for which weights are 1% less than mu^2
-)
-_ASIDE = 0.1  # of delta, for tests that may follow releases without any: costs up to 1.4% of mu^2 for delta below 1e-5
+_BEFORE: tuple[FilterName, ...] = ("renyi", "gaussian")  # the filters of ledgers of version 0.3
+# The least width of a mixed filter, in mu^2: its weights are 1% less than mu^2.
+_NARROW = 1e-3
+# The share of delta for later tests. It costs up to 1.4% of mu^2 for delta below 1e-5.
+_ASIDE = 0.1
 
 
 class PrivacyFilter(ABC):
-    """Admits releases as long as their total cost stays within bounds that were fixed before the first of them.
+    """Admits releases as long as their total cost stays within bounds fixed before the first one.
 
     The bounds hold for every adversary who chooses each release after seeing all earlier ones, so
     that all releases together are (max_epsilon, delta)-DP for the budget from which the filter was
@@ -62,7 +59,7 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def _bounded(self, cost: Cost) -> tuple[float, float, str]:
-        """Return the sum that is bounded beside delta0, its bound, and its name."""
+        """Return the sum that is bounded apart from delta0, its bound, and its name."""
 
     def admits(self, cost: Cost) -> bool:
         """Whether the sum of all releases, evaluated on `orders`, is within the bounds."""
@@ -74,7 +71,7 @@ class PrivacyFilter(ABC):
         return self.failures(cost) <= self.max_delta0 * (1 + _SLACK)
 
     def failures(self, cost: Cost) -> float:
-        """Return what ``cost`` takes of the delta that is set aside."""
+        """Return the part that ``cost`` takes of the delta set aside for failures."""
         return cost.delta0
 
     def describe_spent(self, cost: Cost) -> str:
@@ -98,7 +95,7 @@ class RenyiFilter(PrivacyFilter):
     """Bounds the Renyi curve at one order (Feldman & Zrnic (2021)) and delta0.
 
     The order is fixed beforehand: were it chosen at the end, all releases together need not be
-        (max_epsilon, delta)-DP.
+    (max_epsilon, delta)-DP.
 
     Args:
         order: the Renyi order.
@@ -127,7 +124,7 @@ class RenyiFilter(PrivacyFilter):
         return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
 
     def require_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless ``max_rdp`` is the budget's epsilon less the overhead of the conversion."""
+        """Raise ``ValueError`` unless ``max_rdp`` is the budget's epsilon less the overhead."""
         _require_of_budget(self, budget)
         overhead = float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
         # a difference of two numbers that may both be much larger than it
@@ -146,11 +143,11 @@ class RenyiFilter(PrivacyFilter):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianFilter(PrivacyFilter):
-    """Bounds Gaussian differential privacy, the sum of ``mu^2`` (Koskela, Tobaben & Honkela (2023)), and delta0.
+    """Bounds the sum of ``mu^2`` of Gaussian differential privacy, and delta0.
 
-    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8. It
-    charges other events at the ``mu`` of a Gaussian mechanism that dominates them, which is more
-    than their curve.
+    The proof is in Koskela, Tobaben & Honkela (2023). The filter admits 11 to 16% more releases of
+    Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8. It charges other events at the ``mu`` of
+    a dominating Gaussian mechanism, which is more than their curve.
 
     Args:
         max_mu_squared: the largest sum of ``mu^2``.
@@ -174,7 +171,7 @@ class GaussianFilter(PrivacyFilter):
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
 
     def require_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless ``max_mu_squared`` is that of a Gaussian mechanism that spends the budget."""
+        """Raise ``ValueError`` unless a Gaussian mechanism of ``max_mu_squared`` spends the budget."""
         _require_of_budget(self, budget)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         follows = math.isclose(self.max_mu_squared, largest, rel_tol=1e-10)
@@ -190,7 +187,7 @@ class GaussianFilter(PrivacyFilter):
 
 @dataclass(frozen=True, kw_only=True)
 class MixedFilter(PrivacyFilter):
-    """Bounds what releases weigh among many bits (docs/accounting.md), and delta0.
+    """Bounds the weights of releases among many bits (docs/accounting.md), and delta0.
 
     It admits choices, tests and Gaussian noise in any order at about the price that a `RenyiFilter`
     or a `GaussianFilter` has for one kind of them. A release of larger ``width`` is charged its
@@ -199,7 +196,7 @@ class MixedFilter(PrivacyFilter):
     Args:
         max_weights: the largest sum of weights.
         width: the width that weights are counted for.
-        max_delta0: the largest delta0 of the sum, with what lies beyond the reach of the theorem.
+        max_delta0: the largest delta0 of the sum, with the losses beyond the reach of the theorem.
     """
 
     name: ClassVar[FilterName] = "mixed"
@@ -223,7 +220,7 @@ class MixedFilter(PrivacyFilter):
         )
 
     def require_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless ``max_weights`` have the ``mu^2`` of a Gaussian mechanism of the budget."""
+        """Raise ``ValueError`` unless ``max_weights`` have the ``mu^2`` that spends the budget."""
         _require_of_budget(self, budget)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         weights = float(largest_weights(largest)[np.searchsorted(WIDTHS, self.width)])
@@ -261,7 +258,9 @@ def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
 
 
 def affordable(budget: Budget, query: Cost) -> int:
-    """Return how many queries at the cost ``query`` on `DEFAULT_ORDERS` an unused ledger with this budget can pay.
+    """Return the number of queries of cost ``query`` that an unused ledger with this budget can pay.
+
+    ``query`` is a cost on `DEFAULT_ORDERS`.
 
     Raises ``ValueError`` if the queries cost nothing.
     """
@@ -274,8 +273,8 @@ def make_filter(
     """Return the filter of ``budget`` that admits the most repetitions of a ledger's first query.
 
     It admits as many as `affordable` says. Unless another admits more, or the budget names one, it
-    is a Renyi filter, because that knows a cost for every event. It follows from the budget and
-    from the first release alone, so that nothing which was released by then can have chosen it.
+    is a Renyi filter, which knows a cost for every event. It follows from the budget and from the
+    reservation of the first release, so that no released output can have chosen it.
 
     Args:
         budget: the budget.
@@ -283,8 +282,8 @@ def make_filter(
         kinds: the kinds of filter to choose from.
 
     Raises:
-        ValueError: if the query costs nothing, or its failures or the conversion alone take the
-            budget.
+        ValueError: if the query costs nothing, or its failures or the overhead of the conversion
+            take the whole budget.
     """
     reach = {
         name: count for name, count in _affordable_counts(budget, first).items() if name in kinds
@@ -311,7 +310,7 @@ def make_filter(
 
 
 def require_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
-    """Raise ``ValueError`` unless ``bounds`` are those that `make_filter` returns, or did before mixed filters."""
+    """Raise ``ValueError`` unless `make_filter` returns ``bounds``, or did before mixed filters."""
     kinds: tuple[FilterName, ...] = (
         get_args(FilterName) if bounds.name == "mixed" or budget.filter else _BEFORE
     )
@@ -333,21 +332,20 @@ def refuse(
     when: str = "with all earlier releases",
     remainder: str = "",
 ) -> NoReturn:
-    """Raise the ``ValueError`` for releases whose total cost on ``bounds.orders``, ``total``, is not admitted.
+    """Raise the ``ValueError`` for releases with a total cost that the filter does not admit.
 
     Args:
         budget: the budget.
         bounds: its filter.
-        total: what would be spent.
-        when: of which releases it is the total.
-        remainder: what is left without the release, and what would fit, as a clause; nothing if it
-            is empty.
+        total: the total cost with the release, on ``bounds.orders``.
+        when: the releases of which it is the total.
+        remainder: a clause on the budget that is left without the release; may be empty.
     """
     remainder = f"; {remainder}" if remainder else ""
     if math.isinf(total.mu_squared) and not isinstance(bounds, RenyiFilter):
         raise ValueError(
             "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
-            " Gaussian differential privacy since its first release, got one that is known by its Renyi curve alone"
+            " Gaussian differential privacy since its first release, got one that is known only by its Renyi curve"
         )
     if not bounds.admits_failures(total):
         beyond = " and of the mixed filter's theorem" if isinstance(bounds, MixedFilter) else ""
@@ -369,7 +367,7 @@ def refuse(
 
 
 def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: int) -> str:
-    """Say what of the bounds is left after ``spent``, and what it would pay for in place of ``count`` such queries."""
+    """Say how much of the bounds ``spent`` leaves, and how many such queries it can pay for."""
     number = largest_count_where(lambda n: bounds.admits(spent + query * n))
     fits = f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
     spare = (
@@ -393,16 +391,14 @@ def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
 
 
 def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
-    """Return the mixed filter that leaves the most beside ``cost``, as the total of all that is admitted."""
+    """Return the mixed filter that leaves the most if ``cost`` is the total of all admitted releases."""
     largest = largest_mu(budget.max_epsilon, budget.delta) ** 2
     lost, once = lost_delta(cost.rounds, largest), lost_delta(1.0, largest)
     aside = _delta_for_failures(
         budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5)))
     )
     if once > min(aside, budget.delta):
-        far = (
-            f"whose theorem takes {once:.3g} of delta for one choice or test at so large an epsilon"
-        )
+        far = f"which takes {once:.3g} of delta for one choice or test at so large an epsilon"
         raise BudgetExceededError(
             f"Expected a filter other than mixed, {far}, got max_epsilon={budget.max_epsilon:g}"
         )
@@ -422,7 +418,7 @@ def _require_delta_left(budget: Budget, max_delta0: float) -> None:
 
 
 def _delta_for_failures(budget: Budget, cost: Cost) -> float:
-    """Return the part of delta to set aside for failures if ``cost`` is the total of all that is admitted."""
+    """Return the part of delta to set aside for failures if ``cost`` is the total of all releases."""
     return (
         max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
     )
@@ -465,7 +461,7 @@ _KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {
 
 
 def _require_of_budget(bounds: PrivacyFilter, budget: Budget) -> None:
-    """Raise ``ValueError`` unless kind and share of delta of ``bounds`` are those that the budget names, if it does."""
+    """Raise ``ValueError`` if kind or share of delta of ``bounds`` differ from those in the budget."""
     max_delta0 = bounds.max_delta0
     aside = max_delta0 < budget.delta and budget.max_delta0 in (None, max_delta0)
     require(aside, f"max_delta0 of {budget.to_dict()}", max_delta0=max_delta0)

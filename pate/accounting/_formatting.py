@@ -12,7 +12,7 @@ _DIGITS = Context(prec=400)  # more digits than a float has before and after the
 
 
 def format_epsilon(epsilon: float | None, digits: int = 3) -> str:
-    """Return epsilon with ``digits`` digits after the point, rounded up; ``unbounded`` if it is None or infinite.
+    """Return epsilon with ``digits`` digits after the point, rounded up; ``unbounded`` if there is none.
 
     >>> format_epsilon(8.02042), format_epsilon(0.0004), format_epsilon(None)
     ('8.021', '0.001', 'unbounded')
@@ -35,7 +35,7 @@ def format_exact(value: float) -> str:
 
 
 def explain_epsilon(epsilon: float | None) -> str | None:
-    """Return a sentence on what an epsilon above 10 leaves to protect; None of smaller ones.
+    """Return a sentence on the weak protection of an epsilon above 10; None of smaller ones.
 
     Of two neighbors, each as likely, a guess is right with probability `e^epsilon / (1 +
     e^epsilon)` at most, as in `format_guess`, where the small delta is left out.
@@ -57,12 +57,12 @@ def explain_epsilon(epsilon: float | None) -> str | None:
 
 
 def format_guess(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:
-    """Return how often whoever tells two neighbors apart is right at most, in percent, where a coin chose between them.
+    """Return the largest success rate, in percent, of a guess between two neighbors picked by a coin.
 
-    Of ``epsilon`` and ``delta`` that is `(e^epsilon + delta) / (e^epsilon + 1)`, half the sum of
-    what Kairouz, Oh & Viswanath (2015) say of both errors of a test, and of a ``total_variation``,
-    which is the delta at an epsilon of 0, `(1 + total_variation) / 2` (Neyman & Pearson (1933)),
-    mostly less. The smaller one is rounded up.
+    ``epsilon`` and ``delta`` bound it by `(e^epsilon + delta) / (e^epsilon + 1)`, from the bounds
+    of Kairouz, Oh & Viswanath (2015) on both errors of a test. A ``total_variation``, the delta at
+    epsilon 0, bounds it by `(1 + total_variation) / 2` (Neyman & Pearson (1933)), which is mostly
+    less. The smaller one is rounded up.
 
     >>> format_guess({"epsilon": 1.0, "delta": 1e-6}), format_guess({"epsilon": 1.0, "delta": 1e-6}, 0.0942)
     ('73.2%', '54.8%')

@@ -1,7 +1,7 @@
 """The exact (epsilon, delta) trade-off of composed Gaussian mechanisms.
 
 Gaussian mechanisms with noise multipliers ``s_i`` compose, even adaptively, to one of ``mu =
-sqrt(sum 1 / s_i^2)`` (Dong, Roth & Su (2022), Corollary 3.3), whose delta at epsilon is
+sqrt(sum 1 / s_i^2)`` (Dong, Roth & Su (2022), Corollary 3.3). Its delta at epsilon is
 
     Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu)
 
@@ -24,7 +24,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 def gaussian_log_delta(epsilon: float, mu: float) -> float:
-    """Return ``log(delta)`` at ``epsilon >= 0`` of a Gaussian mechanism whose sensitivity over noise is ``mu > 0``."""
+    """Return ``log(delta)`` at ``epsilon >= 0`` of a Gaussian mechanism of ``mu > 0``."""
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     if near < -1:
         # Phi(-near) is above 0.8, so the difference keeps its digits unless it is nearly 1 - 1
@@ -49,7 +49,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Return the smallest epsilon at ``delta`` of Gaussian mechanisms composed to ``mu >= 0``, to 1e-12, rounded up."""
+    """Return epsilon at ``delta`` of Gaussian mechanisms composed to ``mu >= 0``, to 1e-12, rounded up."""
     require_in_open_unit_interval(delta=delta)
     require(mu >= 0, "mu >= 0", mu=mu)
     if mu == 0 or mu == math.inf:
@@ -65,7 +65,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 @lru_cache(maxsize=256)
 def largest_mu(epsilon: float, delta: float) -> float:
-    """Return the largest ``mu`` whose Gaussian mechanisms are (``epsilon``, ``delta``)-DP, to 1e-12, rounded down."""
+    """Return the largest ``mu`` of (``epsilon``, ``delta``)-DP Gaussian mechanisms, rounded down."""
     require_in_open_unit_interval(delta=delta)
     require(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     log_delta = math.log(delta)
@@ -87,7 +87,7 @@ def _mills(x: float) -> float:
 
 
 def _fall(x: FloatArray) -> FloatArray:
-    """Return ``1 - x m(x)``, the negative slope of the Mills ratio, by its series where the difference would cancel."""
+    """Return ``1 - x m(x)``, the negative slope of the Mills ratio, by its series for large ``x``."""
     direct = 1 - x * np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2))
     inverse = 1 / np.maximum(x, 1.0) ** 2
     terms, series = inverse, inverse.copy()

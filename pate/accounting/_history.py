@@ -1,4 +1,4 @@
-"""What the rows of a ledger say: its releases, its budget, and what all of it costs."""
+"""The meaning of the rows of a ledger: its releases, its budget, and the cost of all of it."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ class LedgerEntry:
     seeded: bool
     settled: bool
     realised: tuple[Charge, ...] | None = None
-    """What was actually paid, if less than was reserved; None if it is the same."""
+    """The final charges, if they are less than the reservation; None if they are the same."""
     delta: float | None = None
-    """The delta at which its epsilon is stated, if it was said when it was reserved."""
+    """The delta at which its epsilon is stated, if the reservation gave one."""
     token: str | None = None
     """The text by which its owner finds the reservation again; None without one."""
     published: Mapping[str, Any] | None = None
-    """What was published, in plain JSON types as `pate.accounting._statement` states it: known since it was settled."""
+    """The published facts in plain JSON types, for the statement; known once the release is settled."""
     max_teachers_per_unit: int = 1
     """How many teachers one unit may reach, as it was declared for this release."""
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """What the release costs a unit that reaches one teacher: what was reserved, unless it was settled for less."""
+        """The cost to a unit that reaches one teacher: the reservation, or the lower settlement."""
         return ((self.events, self.count),) if self.realised is None else self.realised
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class LedgerSnapshot:
 
     @property
     def head(self) -> LedgerHead:
-        """How many rows the ledger had, and the digest of the last one."""
+        """The number of rows of the ledger, and the digest of the last one."""
         return LedgerHead(len(self.digests), self.digests[-1] if self.digests else "")
 
     def follows(self, head: LedgerHead) -> bool:
@@ -128,37 +128,38 @@ class LedgerSnapshot:
 
     @property
     def max_teachers_per_unit(self) -> int:
-        """The number of teachers that a unit may reach in every release: the most that a release or the budget has.
+        """The number of teachers that a unit may reach in every release: the largest one declared.
 
-        That units of two releases are the same is known to nobody who reads a ledger. A unit that
-        reaches as many teachers of one release is covered in all others too, whichever number was
-        declared for those.
+        A release and the budget each declare a number. A ledger cannot tell whether two releases
+        have the same units, so that a unit which reaches so many teachers of one release is covered
+        in all others too.
         """
         budgeted = 1 if self.budget is None else self.budget.max_teachers_per_unit
         return max([budgeted, *(entry.max_teachers_per_unit for entry in self.entries)])
 
     def reserved(self, teachers: int | None = None) -> list[Charge]:
-        """Return what all releases reserved, oldest first: it was fixed before their noise.
+        """Return the reservations of all releases, oldest first: they were fixed before the noise.
 
-        It is that of a unit that reaches so many ``teachers`` in every release; None for
-        `max_teachers_per_unit`.
+        Args:
+            teachers: the number of teachers that a unit reaches in every release; None for
+                `max_teachers_per_unit`.
         """
         charges = [(entry.events, entry.count) for entry in self.entries]
         return for_group_size(charges, self.max_teachers_per_unit if teachers is None else teachers)
 
     def charges(self, teachers: int | None = None) -> list[Charge]:
-        """Return what all releases cost, oldest first, for a unit as in `reserved`."""
+        """Return the final charges of all releases, oldest first, for a unit as in `reserved`."""
         charges = [charge for entry in self.entries for charge in entry.charges]
         return for_group_size(charges, self.max_teachers_per_unit if teachers is None else teachers)
 
     def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        """Return the sum of all releases under ``relation`` on ``orders``, for units as the budget has them."""
+        """Return the total cost under ``relation`` on ``orders``, for the units of the budget."""
         teachers = None if self.budget is None else self.budget.max_teachers_per_unit
         return cost_of_charges(self.charges(teachers), relation, orders)
 
 
 class History:
-    """The state of a ledger, built up from its rows one after another: releases, budget and running sums."""
+    """The state of a ledger, built from its rows in order: releases, budget and running sums."""
 
     def __init__(self) -> None:
         self.entries: list[LedgerEntry] = []
@@ -177,14 +178,14 @@ class History:
         return LedgerHead(len(self._digests), self._digests[-1] if self._digests else "")
 
     def snapshot(self) -> LedgerSnapshot:
-        """Return an immutable copy of what the rows say."""
+        """Return an immutable copy of the releases and the budget."""
         digests = tuple(self._digests)
         return LedgerSnapshot(
             tuple(self.entries), self.budget, self.filter, self.home, self.declared_after, digests
         )
 
     def entry(self, release: int, where: object) -> LedgerEntry:
-        """Return one release by its number, from 1 on; ``where`` names the ledger in the error if there is none."""
+        """Return release number ``release``, from 1 on; errors name the ledger by ``where``."""
         number = isinstance(release, int | np.integer) and not isinstance(release, bool)
         listed = number and 1 <= release <= len(self.entries)
         require(listed, f"a release among the {len(self.entries)} of {where}", release=release)
@@ -196,12 +197,9 @@ class History:
         return LedgerHead(row, self._digests[row - 1])
 
     def with_token(self, token: str | None) -> LedgerEntry | None:
-        """Return the release that was reserved with ``token``; None without a token, or if no release has it."""
-        return (
-            None
-            if token is None
-            else next((entry for entry in self.entries if entry.token == token), None)
-        )
+        """Return the release that was reserved with ``token``; None if there is none."""
+        found = (entry for entry in self.entries if entry.token == token)
+        return None if token is None else next(found, None)
 
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
@@ -210,9 +208,11 @@ class History:
         self._totals.values()
 
     def reserved(self, orders: FloatArray, teachers: int) -> FloatArray:
-        """Return what all releases reserved on ``orders`` ``[K]``, including those later settled for less.
+        """Return the total of all reservations on ``orders`` ``[K]``, settled for less or not.
 
-        It is that of a unit that reaches so many ``teachers``.
+        Args:
+            orders: Renyi orders.
+            teachers: the number of teachers that a unit reaches.
         """
         totals = Totals(orders, teachers)
         for name, entry in zip(self._names, self.entries, strict=True):
@@ -222,7 +222,7 @@ class History:
     # reading
 
     def fold_row(self, text: str, digest: str, path: Path) -> list[tuple[str, int]]:
-        """Process the next row of ``path`` and return the changes to the sums; one-line ``ValueError`` if malformed."""
+        """Process the next row of ``path`` as in `fold`; one-line ``ValueError`` if it is malformed."""
         try:
             return self.fold(text, digest)
         except (
@@ -312,7 +312,7 @@ class History:
         published = body.get("published")
         require(
             isinstance(published, dict | None),
-            "what was published as an object",
+            "published facts as an object",
             published=published,
         )
         self.entries[entry.release - 1] = _settled(entry, charges, published)
@@ -323,7 +323,7 @@ class History:
         entry, published = self.entry(body["release"], "the rows before"), body["published"]
         require(
             entry.settled and isinstance(published, dict),
-            "what was published as an object",
+            "published facts as an object",
             published=published,
         )
         self.entries[entry.release - 1] = replace(
@@ -375,16 +375,16 @@ class History:
         delta: float | None,
         teachers: int,
     ) -> list[dict[str, Any]]:
-        """Return the rows that reserve ``count`` times ``events``, stated for units that reach so many ``teachers``.
+        """Return the rows that reserve ``count`` times ``events`` for units of ``teachers`` teachers.
 
-        Raises ``ValueError`` if the budget cannot pay, or is not for such units.
+        Raises ``ValueError`` if the budget cannot pay, or holds for units of fewer teachers.
         """
         plain, rows = plain_events(events), []
         name, current, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
         if current is None and budget is not None:
             relation = budget.neighboring_relation
-            # of the first release even if more followed: the choice of a budget may rest on what
-            # later ones showed
+            # of the first release even if more followed: the choice of a budget may rest on the
+            # outputs of later ones
             first = self.entries[0].events if self.entries else events
             reach = budget.max_teachers_per_unit
             self._require_covered(budget)
@@ -402,7 +402,7 @@ class History:
             )
             current, bounds = budget, make_filter(budget, once)
             totals = totals.on_orders(orders_of_sums(bounds), reach)
-            # reserved, not settled: what a release cost in the end depends on its noise
+            # reserved, not settled: the final cost of a release depends on its noise
             before = restrict_to_filter(
                 as_cost(self.reserved(totals.orders, reach), relation), bounds
             )
@@ -435,13 +435,13 @@ class History:
 
 
 def orders_of_sums(bounds: PrivacyFilter) -> FloatArray:
-    """Return the orders on which sums are kept: `DEFAULT_ORDERS`, followed by any others that a filter needs."""
+    """Return the orders of the running sums: `DEFAULT_ORDERS`, then any others that a filter needs."""
     covered = np.isin(bounds.orders, DEFAULT_ORDERS).all()
     return DEFAULT_ORDERS if covered else np.append(DEFAULT_ORDERS, bounds.orders)
 
 
 def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
-    """Return ``total``, a cost on the `orders_of_sums`, on the orders of the filter ``bounds`` alone."""
+    """Return ``total``, a cost on the `orders_of_sums`, on the orders of the filter ``bounds``."""
     orders = orders_of_sums(bounds)
     at = (
         np.searchsorted(DEFAULT_ORDERS, bounds.orders)
@@ -463,7 +463,7 @@ def _settled(
 
 
 def _reach(entry: LedgerEntry, published: Mapping[str, Any] | None) -> int:
-    """Return for how many teachers a release is stated: of ledgers of version 1, what was published says so first."""
+    """Return the group size that a release is stated for; in version 1 only its facts declare it."""
     stated = 1 if published is None else published.get("max_teachers_per_unit", 1)
     require_count(1, max_teachers_per_unit=stated)
     return max(entry.max_teachers_per_unit, int(stated))

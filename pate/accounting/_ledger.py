@@ -101,27 +101,26 @@ class Ledger:
         delta: float | None = None,
         token: str | None = None,
     ) -> int:
-        """Reserve the cost of ``count`` queries before their noise is drawn, and return the number of the release.
+        """Reserve the cost of ``count`` queries before their noise is drawn; return the release number.
 
-        With a token that is in the ledger already, nothing is written, and its release is returned:
-            whoever was killed
-        before learning the number asks again.
+        With a token that is in the ledger already, nothing is written and its release is returned.
+        So a process that was killed before it learned the number can ask again.
 
         Args:
             events: the cost of one query under each relation.
             count: the largest number of queries that may be answered, ``1..2**53``.
             run: the run that asks.
-            description: what is released.
+            description: a description of the release, for readers of the ledger.
             seeded: whether the noise comes from a fixed seed, so that nothing is private.
             budget: the limit on all releases together. The first one given is final for this
                 ledger.
-            delta: the delta at which the epsilon of this release is stated; that of the budget if
-                None.
+            delta: the delta at which the epsilon of this release is stated; None for the delta of
+                the budget.
             token: a text unique to this release, by which it is found again; None for none.
 
         Raises:
             ValueError: if the ledger's budget cannot pay for the release, holds for units that
-                reach fewer teachers, or differs from ``budget``, or if the token is that of a
+                reach fewer teachers, or differs from ``budget``, or if the token belongs to a
                 release of another cost. Nothing is written then.
         """
         require_charged_count(1, count)
@@ -174,22 +173,22 @@ class Ledger:
     ) -> LedgerHead:
         """Record that a reserved release was published. Repeating a settlement changes nothing.
 
-        Where only the description of what was published has changed, the new one is recorded.
+        Where only the published facts have changed, the new ones are recorded.
 
         Args:
             release: the number of the release.
-            realised: what it actually cost, as pairs ``(events, count)``. None for what was
-                reserved.
-            published: what was published, in plain JSON types, with the ``sha256`` of its file;
-                None for what has no statement.
+            realised: the final charges, as pairs ``(events, count)``. None if they are the
+                reservation.
+            published: the published facts in plain JSON types, with the ``sha256`` of the file;
+                None for a release without a statement.
 
         Returns:
             Where the ledger ended when the release was settled: at the row that settled it.
 
         Raises:
             ValueError: if nothing was reserved under this number, if ``realised`` costs more than
-                what was reserved at some order, or if the release was settled for another cost, or
-                as another file, before. Nothing is written then.
+                the reservation at some order, or if the release was settled for another cost, or as
+                another file, before. Nothing is written then.
         """
         listed = realised is None or isinstance(
             realised, list | tuple
@@ -251,8 +250,8 @@ class Ledger:
         with self._alone:
             before = self._history.head
             try:
-                # the lock is taken before the budget is read: two processes never both count on
-                # what is left
+                # the lock is taken before the budget is read: two processes never both spend the
+                # same remainder
                 with log.locked(self.path) as connection:
                     self._catch_up(connection)
                     before = self._history.head
@@ -295,7 +294,7 @@ class Ledger:
 
 
 def read_ledger(path: Path, *, rows: int | None = None) -> LedgerSnapshot:
-    """Return the content of the ledger at ``path``, opened read-only: of its first ``rows`` alone if they are given.
+    """Return the content of the ledger at ``path``, opened read-only; only its first ``rows`` if given.
 
     Raises ``ValueError`` like `Ledger`.
     """

@@ -1,4 +1,4 @@
-"""The file of a ledger: a SQLite table to which rows are added, each with a digest of itself and all rows before it.
+"""The file of a ledger: a SQLite table of rows, each with a digest of itself and all rows before.
 
 The content of the rows does not concern this module.
 """
@@ -33,11 +33,11 @@ _SCHEMA = (
     _TABLE,
     *_FINAL,
 )
-_ROWS = 4096  # read at once: nobody can write during a read
+_ROWS = 4096  # read at once: a read keeps other processes from writing
 
 
 class LedgerHead(NamedTuple):
-    """The end of a log: its number of rows, and the digest of the last one, which covers all of them."""
+    """The end of a log: its number of rows, and the digest of the last one, which covers them all."""
 
     rows: int = 0
     digest: str = ""
@@ -75,7 +75,7 @@ def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
 
     Raises ``ValueError`` if it is not a log, or its journal mode was changed.
 
-    Another journal mode keeps other files beside the log, and has other ways to lose the last rows.
+    Another journal mode keeps other files next to the log, and may lose the last rows in other ways.
     """
     # a transaction that a killed process left half-written is rolled back by the next writer,
     # before it reads
@@ -107,7 +107,7 @@ def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the log at ``path`` for one transaction, during which nobody else can write."""
+    """Open the log at ``path`` for one transaction, which locks out all other writers."""
     with one_line(path):
         require_writable(path)
     with opened(path, writable=True) as connection:
@@ -136,7 +136,7 @@ def require_intact(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def require_final(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise ``ValueError`` unless the whole file is intact and its rows can be neither changed nor deleted."""
+    """Raise ``ValueError`` unless the file is intact and its rows can be neither changed nor deleted."""
     (state,) = connection.execute("PRAGMA integrity_check").fetchone()
     require(state == "ok", "an intact ledger", path=str(path), state=state)
     statements = {
@@ -209,5 +209,5 @@ def append(connection: sqlite3.Connection, head: LedgerHead, text: str) -> Ledge
 
 
 def chained(previous: str, text: str) -> str:
-    """Return the digest of a row from that of the row before it."""
+    """Return the digest of a row that follows a row of digest ``previous``."""
     return hashlib.blake2b(f"{previous}\n{text}".encode(), digest_size=16).hexdigest()

@@ -1,18 +1,17 @@
-"""Many choices and tests in Gaussian differential privacy: together they weigh less than each of them alone.
+"""Many choices and tests in Gaussian differential privacy weigh less than the sum of single ones.
 
-One choice or one test is a bit, whose trade-off curve touches that of a Gaussian mechanism at its
-kink. What many of them release is smooth, and no longer needs the whole of these Gaussians. Let
-``G_r`` be a Gaussian mechanism of ``mu^2 = r``. For each kind of bit there are numbers ``weight``
-and ``width`` with which
+One choice or one test is a bit. Its trade-off curve touches the curve of a Gaussian mechanism at a
+kink. The joint trade-off curve of many bits is smooth, and lies above the one of all these Gaussian
+mechanisms together. Let ``G_r`` be a Gaussian mechanism of ``mu^2 = r``. For each kind of bit there
+are numbers ``weight`` and ``width`` with which
 
     any bit of the kind and G_r together are at most G_(r + s),   s = weight (1 + excess(r /
     width)),
 
-and ``excess(v) = min(pi / 2 - 1, 1 / (1 + min(v, 512)))``. So releases whose weights have the sum
-``t`` are, in any order and chosen adaptively, at most the Gaussian mechanism of ``mu^2 = t`` plus
-the sum of their excesses, if no width is above a common one. An event is charged its own ``mu^2``
-where its width is above that. Proof: docs/accounting.md; tests compute bounds for all pairs of laws
-of a kind.
+and ``excess(v) = min(pi / 2 - 1, 1 / (1 + min(v, 512)))``. So releases of total weight ``t`` are,
+in any order and chosen adaptively, at most the Gaussian mechanism of ``mu^2 = t`` plus the sum of
+their excesses, if no width exceeds a common one. An event of larger width is charged its own
+``mu^2``. Proof: docs/accounting.md; tests compute bounds for all pairs of laws of a kind.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ WIDTHS: FloatArray = 2.0 ** np.arange(-40, 0.01, 0.25)
 WIDTHS.setflags(write=False)
 
 FIRST_EXCESS = math.pi / 2 - 1
-"""The excess of what has no Gaussian beside it: the bit alone, in place of the limit of many."""
+"""The excess of a bit without any Gaussian mechanism next to it: one bit, not the limit of many."""
 EXCESS_LIMIT = 512.0
 """The number of widths up to which excesses are known to fall."""
 LOSS_LIMIT = 8.0
 """The number of standard deviations of a loss up to which bits and Gaussians are compared."""
-_WEIGHT = 5.0  # in widths: no weight is above it
-_ROUNDING = 1 + 1e-12
+_WEIGHT = 5.0  # above every weight, in widths: `Bits.width` is at least a fifth of the weight
+_ROUNDING = 1 + 1e-12  # above the rounding errors of a weight or of a sum with its excess
 
 
 class Bits(NamedTuple):
-    """A kind of bit, of a real parameter ``scale``: its weight is about ``weight * scale^2``, up to a largest scale.
+    """A kind of bit with a parameter ``scale``: its weight is about ``weight * scale^2``.
 
     Attributes:
         weight: the weight of a bit of ``scale`` 1, apart from what grows with the scale.
@@ -55,20 +54,20 @@ class Bits(NamedTuple):
 
 
 CHOICE = Bits(weight=1.002 / 4, width=0.2, largest=1.0)
-"""Choices whose loss has the range ``scale``; a pure ``epsilon`` is one of range ``2 epsilon``."""
+"""Choices with a loss of range ``scale``; a pure ``epsilon`` is one of range ``2 epsilon``."""
 TEST = Bits(weight=1.005 * 2 / math.pi, width=3.2, largest=0.25)
-"""On which side of a threshold a Gaussian of standard deviation 1 falls, whose mean moves by ``scale``."""
+"""The side of a threshold on which a standard normal falls when its mean moves by ``scale``."""
 
 
 def bit_weights(
     bits: Bits, scale: FloatArray, mu_squared: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return the weights ``[N, W]`` of N events at all `WIDTHS`, and which of them ``[N]`` are ever less than ``mu^2``.
+    """Return weights ``[N, W]`` of N bits at all `WIDTHS`, and a mask ``[N]`` of weights below ``mu^2``.
 
     Args:
         bits: their kind.
         scale: their scales, ``[N]``.
-        mu_squared: what each is charged alone, ``[N]``.
+        mu_squared: the charge of each without the others, ``[N]``.
     """
     plain = bits.weight * np.minimum(scale, bits.largest) ** 2
     # s exp(s / 4) for s of weight pi / 2 at most: the smallest root of w = plain exp(pi w / 8)
@@ -81,7 +80,7 @@ def bit_weights(
 
 
 def many_bits_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> FloatArray:
-    """Return the ``mu^2`` that sums of ``weights`` ``[W]`` have at ``widths`` ``[W]``, with all excesses."""
+    """Return the ``mu^2`` of total ``weights`` ``[W]`` at ``widths`` ``[W]``, with all excesses."""
     first = _WEIGHT * widths
     beyond = np.maximum(weights - first, 0.0) / widths
     near, far = np.minimum(beyond, EXCESS_LIMIT), np.maximum(beyond - EXCESS_LIMIT, 0.0)
@@ -93,8 +92,8 @@ def many_bits_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> Fl
 
 @lru_cache(maxsize=256)
 def largest_weights(mu_squared: float) -> FloatArray:
-    """Return the largest sums of weights that have ``mu_squared`` at most, at each of the `WIDTHS` ``[W]``."""
-    # the excess is at least 0, and at most that of first bits
+    """Return the largest total weights ``[W]`` of at most ``mu_squared``, at each of the `WIDTHS`."""
+    # the excess lies between 0 and the excess of first bits
     low, high = (
         np.full(WIDTHS.shape, mu_squared / (1 + 2 * FIRST_EXCESS)),
         np.full(WIDTHS.shape, mu_squared),
@@ -108,5 +107,5 @@ def largest_weights(mu_squared: float) -> FloatArray:
 
 
 def lost_delta(rounds: float, mu_squared: float) -> float:
-    """Bound the delta that losses beyond `LOSS_LIMIT` cost ``rounds`` bits of total ``mu_squared``."""
+    """Bound the delta of losses beyond `LOSS_LIMIT` in ``rounds`` bits of total ``mu_squared``."""
     return 2 * rounds * float(ndtr((mu_squared + 1) ** 0.5 / 2 - LOSS_LIMIT)) if rounds else 0.0

@@ -1,4 +1,4 @@
-"""The place of a ledger: one for the same private data, by whichever path they are named."""
+"""The place of a ledger: one for the same private data, under any of their paths."""
 
 from __future__ import annotations
 
@@ -9,18 +9,12 @@ from pathlib import Path
 from pate._validation import require
 
 _IN_FOLDER, _BESIDE = "ledger.sqlite", ".ledger.sqlite"
-_NO_DATA = (
-    ".yaml",
-    ".yml",
-    ".json",
-    ".md",
-    ".py",
-    ".log",
-)  # files that lie beside data of the same name
+# endings of files that lie next to data of the same name
+_NO_DATA = (".yaml", ".yml", ".json", ".md", ".py", ".log")
 
 
 def one_ledger(place: Path) -> Path:
-    """Return the ledger of private data that have, or would have, a ledger of their own at ``place``. Writes nothing.
+    """Return the ledger of the private data for which ``place`` is the default. Writes nothing.
 
     ``ledger.sqlite`` counts all files of its folder, and ``x.ledger.sqlite`` the files ``x.*``,
     with hard links and copies of them in the same folder. A place of any other name stays as it is.
@@ -48,7 +42,7 @@ def one_ledger(place: Path) -> Path:
         # a file that was renamed has left its ledger behind
         left = [str(path) for path in others if not _data_of(path, entries)]
         renamed = (
-            f"a ledger with its data beside it; if these are now named as {place}"
+            f"a ledger next to its data; if these are now named as {place}"
             f" would be, rename it, else move it"
         )
         require(
@@ -60,7 +54,7 @@ def one_ledger(place: Path) -> Path:
 
 
 def is_ledger_of(ledger: Path, place: Path) -> bool:
-    """Whether ``ledger``, and no other there, counts the private data of which a ledger would lie at ``place``."""
+    """Whether ``ledger``, and no other there, counts the private data with default ledger ``place``."""
     try:
         return one_ledger(place).resolve() == ledger.resolve()
     except ValueError:
@@ -68,7 +62,7 @@ def is_ledger_of(ledger: Path, place: Path) -> bool:
 
 
 def _require_folder_of_one_ledger(place: Path) -> None:
-    """Raise ``ValueError`` if files in the folder of the ledger at ``place`` may be counted by others as well."""
+    """Raise ``ValueError`` if other ledgers may count files in the folder of the ledger at ``place``."""
     entries = _entries(place.parent)
     others = _beside_files(entries)
     one = f"{place} to count all files of its folder; move the other ledger there if it is the only one, or name one by"

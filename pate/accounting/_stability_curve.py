@@ -15,15 +15,15 @@ from pate._typing import FloatArray, IntArray
 from pate.accounting._curves import ROUNDING
 
 LOSS_ERROR = 1e-12
-"""Above the relative error of ``log(Phi(a) / Phi(b))``, which grows with ``a^2``, for any delta_test above 1e-300."""
+"""Above the relative error of ``log(Phi(a) / Phi(b))``, which grows with ``a^2``, if delta_test > 1e-300."""
 UNDERFLOW = 1e-60
-"""Above what is lost where a probability is too small for a float."""
-_MAX_GAPS = (
-    2**52
-)  # beyond them floats do not tell one gap from the next: the Gaussian bound is the answer
-_PARTS = 8  # that a block of gaps is split into
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
-_MAX_BLOCKS = 400_000  # beyond so many blocks at once, their bounds stand in for the gaps within
+"""Above the loss where a probability is too small for a float."""
+_MAX_GAPS = 2**52  # beyond, floats cannot tell one gap from the next: the Gaussian bound is used
+_PARTS = 8  # of a block of gaps that is split
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(
+    10
+)  # of an integral over a rise of width 1 at most
+_MAX_BLOCKS = 400_000  # beyond, bounds on blocks replace their gaps: a larger value, less memory
 
 
 def stability_test_rdp(
@@ -35,19 +35,19 @@ def stability_test_rdp(
     window: int,
     num_teachers: int,
 ) -> FloatArray:
-    """Exact two-outcome curve of a stability test whose released set is the same on both neighbors.
+    """Exact two-outcome curve of a stability test that releases the same set on both neighbors.
 
-    ``shift`` is what the test subtracts; between neighbors the gap moves by ``window`` votes. The
-    maximum runs over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and
+    The test subtracts ``shift``; between neighbors the gap moves by ``window`` votes. The maximum
+    runs over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and
     both directions. Returns ``[K]``; never more than the Gaussian ``alpha window^2 / (2 sigma^2)``.
 
     A block of gaps is skipped if a bound on all of them lies below a gap already evaluated. With
     ``x`` the ``Phi^-1`` of the probability that a gap passes, Q and P the laws at ``x`` and ``x +
     w`` (or the other way round), and ``l`` the losses ``log(P / Q)``, the divergence at order a is
     ``log(1 + E_Q[g(l)]) / (a - 1)`` with ``g(l) = e^(a l) - 1 - a (e^l - 1) >= 0``, which grows
-    with ``abs(l)``. In x the loss of a pass falls and that of a failure grows, in absolute value,
-    as the hazard rate of a normal law rises (Sampford (1953)); ``Phi(x)`` rises and ``Phi(-x)``
-    falls. So each of the four is largest at one end of a block.
+    with ``abs(l)``. As x rises, the loss of a pass falls and the loss of a failure grows in
+    absolute value, because the hazard rate of a normal law rises (Sampford (1953)); ``Phi(x)``
+    rises and ``Phi(-x)`` falls. So each of the four is largest at one end of a block.
     """
     alpha = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     with np.errstate(over="ignore"):
@@ -100,7 +100,7 @@ def stability_test_rdp(
 def _largest_rdp(
     alpha: FloatArray, left: IntArray, right: IntArray, start: float, step: float, width: float
 ) -> FloatArray:
-    """Bound the divergence between Bernoulli(Phi(x)) and Bernoulli(Phi(x + width)), the larger of both directions.
+    """Bound the divergence of Bernoulli(Phi(x)) and Bernoulli(Phi(x + width)) in both directions.
 
     Rounded upwards, for each of ``alpha`` over all ``x`` from ``start + step left`` to ``start +
     step right``; exact where they are equal. All shapes are the same.
@@ -110,8 +110,8 @@ def _largest_rdp(
     low: FloatArray = np.asarray(start + step * gaps, dtype=np.float64)
     high = low + width
     with np.errstate(over="ignore", invalid="ignore"):
-        # both losses log(Phi(high) / Phi(low)) are positive: that of a pass falls with x, that of a
-        # failure rises
+        # both losses log(Phi(high) / Phi(low)) are positive; with x the loss of a pass falls and
+        # the loss of a failure rises
         passes, fails = log_ndtr_rise(low, width), log_ndtr_rise(-high, width)
         upward = _two_outcome_rdp(
             alpha,

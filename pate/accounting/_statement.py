@@ -1,9 +1,8 @@
-"""Privacy statements: what was published, what it cost, and the events from which the cost follows.
+"""Privacy statements: the facts of a release, its cost, and the events that the cost follows from.
 
-A statement is a function of its ledger: the row that settles a release holds what was published
-    (`LedgerEntry.published`),
-with a digest of the file. So a statement is verified by making it again.
-`pate.accounting._statement_words` words it.
+A statement is a function of its ledger: the row that settles a release holds the published facts
+(`LedgerEntry.published`), with a digest of the file. So a statement is verified by making it again.
+`pate.accounting._statement_words` holds its wording.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 
 from pate._files.json import read_json
 from pate._validation import require
+from pate._version import __version__
 from pate.accounting._budget import Budget
 from pate.accounting._charges import (
     ROUNDING,
@@ -34,17 +34,16 @@ from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement_words import AUDIT, CONVERSION, WORDS, describe
 
 REACHED = (1, 2, 3)
-"""The numbers of teachers (of users, for a top k) that one unit may reach, for which a statement gives epsilons."""
+"""The group sizes for which a statement gives epsilons: teachers, or users of a top k, of one unit."""
 
 
 class Statement:
-    """The public statement of one release, and of all releases that its ledger held when it was made.
+    """The public statement of one release, and of all releases in its ledger at the time.
 
     Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of
-        the budget, and
-    otherwise what all releases reserved. ``costs`` is what was finally settled, which may be less.
-    Figures are for a unit that reaches as many teachers of each release as any of them, or the
-    budget, declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
+    the budget, and otherwise the reservations of all releases. ``costs`` is the final cost, which
+    may be less. Figures are for a unit that reaches as many teachers of each release as any of
+    them, or the budget, declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
 
     Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
 
@@ -57,7 +56,7 @@ class Statement:
 
     @property
     def kind(self) -> str:
-        """What was published: ``labels``, or the top k of a histogram, ``topk``."""
+        """The kind of release: ``labels``, or ``topk``, the top k of a histogram."""
         return str(self["kind"])
 
     def __getitem__(self, name: str) -> Any:
@@ -73,13 +72,13 @@ class Statement:
         """Return the statement on a release of a ledger and on all others that it holds.
 
         Raises:
-            ValueError: if the ledger does not hold the release, or not what was published.
+            ValueError: if the ledger does not hold the release, or lacks its published facts.
         """
         return cls(_content(book, book.head, release))
 
     @staticmethod
     def from_json(content: str | bytes | Mapping[str, Any]) -> Statement:
-        """Return the statement that ``privacy.json`` holds, as text or in plain JSON types; `verify` checks it.
+        """Return the statement of a ``privacy.json``, as text or in plain JSON types; `verify` checks it.
 
         Raises:
             ValueError: in one line, if it is no statement.
@@ -112,18 +111,21 @@ class Statement:
     ) -> int:
         """Make the statement again and compare every key of it.
 
-        Without a ledger it is made from the releases that it lists: that these are all, in their
-            order, and when the
-        budget was declared, is then the word of whoever wrote it. With one, it is made from the
-        rows that the ledger held then, all of which it must still hold.
+        Without a ledger it is made from the releases that it lists. Whether these are all, their
+        order, and the time of the budget then rest on the word of its author. With a ledger, it is
+        made from the rows that the ledger held then, all of which it must still hold.
+
+        The sentences ``neighbors`` and ``conversion`` are the wording of one version of `pate`.
+        They are compared if this version made the statement. Otherwise only the data are, from
+        which all figures follow, and `text` words them anew.
 
         Args:
             ledger: the file of the ledger.
-            released: the released file, whose digest the ledger holds.
-            facts: what the released file says of itself, by the keys of the statement.
+            released: the released file; the ledger holds its digest.
+            facts: the facts that the released file holds, by the keys of the statement.
 
         Returns:
-            How many releases the ledger has had since.
+            The number of releases that the ledger has had since.
 
         Raises:
             ValueError: in one line, at the first key that differs.
@@ -146,7 +148,10 @@ class Statement:
             _require_follows(current, head)
             book = read_ledger(ledger, rows=head.rows)
             since = len(current.entries) - len(book.entries)
-        require_same(_content(book, head, self["release"]), self.content)
+        made, stated = _content(book, head, self["release"]), self.content
+        if stated["versions"].get("pate") != __version__:
+            made, stated = _without_wording(made), _without_wording(stated)
+        require_same(made, stated)
         if released is not None:
             expected, actual = self["sha256"], sha256(released)
             require(
@@ -175,10 +180,13 @@ class Statement:
 
     @property
     def total_variation(self) -> float:
-        """The most by which neighbors differ in any outcome's probability, of the guarantee that is stated first."""
+        """The largest difference in the probability of any event between neighbors, in ``0..1``.
+
+        It belongs to the guarantee that is stated first.
+        """
         relation = NeighboringRelation(self["neighboring_relation"])
         if self["guarantees"][relation.value]["fixed_by"] != "reservation":
-            return 1.0  # nothing but its epsilon was fixed beforehand
+            return 1.0  # only the epsilon was fixed beforehand
         return account(_listed(self.content).reserved(), relation).get_delta(0.0)
 
 
@@ -189,7 +197,7 @@ def sha256(path: Path) -> str:
 
 
 def require_same(computed: Any, stated: Any, place: str = "") -> None:
-    """Raise ``ValueError`` unless ``stated``, in plain JSON types, is what was ``computed``, but for rounding."""
+    """Raise ``ValueError`` unless ``stated``, in plain JSON types, equals ``computed`` but for rounding."""
     name = place.rpartition(".")[2] or "statement"
     if isinstance(computed, Mapping):
         require(
@@ -198,7 +206,7 @@ def require_same(computed: Any, stated: Any, place: str = "") -> None:
         unknown, missing = sorted(set(stated) - set(computed)), sorted(set(computed) - set(stated))
         require(not unknown, f"only known keys{' in ' + place if place else ''}", unknown=unknown)
         require(not missing, f"all keys{' in ' + place if place else ''}", missing=missing)
-        # an epsilon says most of what is wrong
+        # a wrong epsilon tells most
         for key in sorted(computed, key=lambda key: key != "epsilon"):
             require_same(computed[key], stated[key], f"{place}.{key}".strip("."))
         return
@@ -220,7 +228,10 @@ def require_same(computed: Any, stated: Any, place: str = "") -> None:
 
 
 def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, Any]:
-    """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types."""
+    """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types.
+
+    Its sentences are ``neighbors`` and ``conversion`` (see `_without_wording`); all else is data.
+    """
     listed = type(release) is int and 1 <= release <= len(book.entries)
     require(listed, f"a release among the {len(book.entries)} of the ledger", release=release)
     entry = book.entries[release - 1]
@@ -228,7 +239,7 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
     kind, ledger = published.pop("kind", None), published.pop("ledger", None)
     require(
         kind in WORDS,
-        f"release {release} settled, with what was published",
+        f"release {release} settled, with its published facts",
         published=entry.published,
     )
     delta, teachers, relations = (
@@ -276,6 +287,16 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
     }
 
 
+def _without_wording(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of a statement, without the sentences that another version may word otherwise."""
+    data = {name: value for name, value in content.items() if name != "conversion"}
+    data["guarantees"] = {
+        relation: {name: value for name, value in guarantee.items() if name != "neighbors"}
+        for relation, guarantee in content["guarantees"].items()
+    }
+    return data
+
+
 def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:
     """Return the releases and the budget that a statement lists."""
     budget, bounds = content["budget"], content["filter"]
@@ -295,7 +316,7 @@ def _require_follows(book: LedgerSnapshot, head: LedgerHead) -> None:
 
 
 def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
-    """Raise ``ValueError`` unless the releases that a statement lists could be those of a ledger."""
+    """Raise ``ValueError`` unless a ledger could hold the releases that a statement lists."""
     rows, releases = head.rows, len(book.entries)
     require(
         type(rows) is int and rows >= releases, f"a row for each of {releases} releases", rows=rows
@@ -348,12 +369,12 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
 def _figures(
     charges: Sequence[Charge], relation: NeighboringRelation, delta: float
 ) -> dict[str, Any]:
-    """Return the epsilon of ``charges``, and what proves it."""
+    """Return the epsilon of ``charges``, and the figures of its proof."""
     return account(charges, relation).guarantee(delta=delta).to_dict()
 
 
 def _guarantee(book: LedgerSnapshot, relation: NeighboringRelation, delta: float) -> dict[str, Any]:
-    """Return the guarantee that was fixed beforehand under ``relation``, and what fixed it."""
+    """Return the guarantee fixed beforehand under ``relation``, by a budget or a reservation."""
     budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
     held = budget is not None and budget.neighboring_relation is relation
     # in a ledger of version 1 a release may have been stated for units that reach more teachers

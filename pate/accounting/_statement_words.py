@@ -1,19 +1,23 @@
-"""The words of privacy statements: whom they protect, what was published, and how epsilon follows by hand.
+"""The wording of privacy statements: whom they protect, the release, and epsilon by hand.
 
-So are the words of the conditions on which figures of several releases hold, wherever these are
-shown.
+The conditions on which figures of several releases hold are worded here for reports and commands
+too. `Statement.verify` compares the sentences that a statement holds, so that a change of
+``neighbors`` or `CONVERSION` comes with a new version of `pate`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate.accounting._base import leaves
+from pate.accounting._base import Event, leaves
 from pate.accounting._charges import Charge, cost_of_charges
+from pate.accounting._conversion import Guarantee
+from pate.accounting._cost import Cost
 from pate.accounting._events import PureDPEvent
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.accounting._history import LedgerSnapshot
@@ -21,11 +25,11 @@ from pate.accounting._many_bits import EXCESS_LIMIT, LOSS_LIMIT, WIDTHS
 from pate.accounting._relation import NeighboringRelation
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
-"""What stands at the top of all that an audit writes."""
+"""The first line of every file that an audit writes."""
 FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
-"""What a sum of releases needs to be a guarantee without a budget."""
+"""The condition on which a sum of releases is a guarantee without a budget."""
 WORLD = "To the world, if all of them drew their noise and tell nobody,"
-"""Begins the second figure of releases to whose noise several parties contribute."""
+"""Begins the second figure of releases with noise from several parties."""
 
 _SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
 CONVERSION = (
@@ -60,7 +64,7 @@ _BY_CHOICES = (
     "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers (2020) have it)",
 )
 AUDIT = "audit"
-"""By what the ledger of an audit counts."""
+"""The scope of the ledger of an audit."""
 _LEDGERS = {
     "private data": ("The ledger of the private data", "these data", None),
     "named": (
@@ -79,18 +83,17 @@ _LEDGERS = {
         "It pays for nothing that is released of the private data.",
     ),
 }
-"""By what a ledger counts: its name, whose releases it holds, and what it does not know."""
+"""By the scope of a ledger: its name, the owner of its releases, and the releases that it lacks."""
 
 
 @dataclass(frozen=True)
 class StatementText:
-    """What a kind of statement says.
+    """The wording of a kind of statement.
 
     Attributes:
-        neighbors: says in which data sets neighbors differ, from a relation and what was published.
-        published: returns the lines that say what was published, from the statement.
-        reached: says of whom a row of ``reach`` speaks, and when it is to be used, from the
-            statement.
+        neighbors: words the difference between neighbors, from a relation and the published facts.
+        published: words the release in lines, from the statement.
+        reached: words the group of a row of ``reach``, and its use, from the statement.
     """
 
     neighbors: Callable[[NeighboringRelation, Mapping[str, Any]], str]
@@ -128,7 +131,7 @@ def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
 
 
 def describe_keeping(declared_after: int) -> str:
-    """Return the sentences that say how a budget is kept which was declared after so many releases."""
+    """Return sentences on the promise of a budget that was declared after so many releases."""
     promise = "no release is made beyond it, whatever earlier ones showed."
     if declared_after == 0:
         return promise
@@ -140,7 +143,7 @@ def describe_keeping(declared_after: int) -> str:
 
 
 def describe_reach(teachers: int, most: int) -> str:
-    """Return the clause that says for which units figures are; empty if none reaches more than one, the ``most``."""
+    """Return a clause on the units of a figure; empty if no unit reaches more than one teacher."""
     return (
         ""
         if most == 1
@@ -149,7 +152,7 @@ def describe_reach(teachers: int, most: int) -> str:
 
 
 def describe_budget(book: LedgerSnapshot) -> str | None:
-    """Return the line that says what the budget of a ledger is, how it is kept and what is spent; None without one."""
+    """Return a line on the budget of a ledger: its limit, its promise and its use; None without one."""
     budget, bounds = book.budget, book.filter
     if budget is None or bounds is None:
         return None
@@ -163,7 +166,7 @@ def describe_budget(book: LedgerSnapshot) -> str | None:
 
 
 def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    """Return what the ledger of a statement is called, whose releases it holds, and what it does not know."""
+    """Return the name of a statement's ledger, the owner of its releases, and a line on what it lacks."""
     return _LEDGERS[statement["ledger"]["counts"]]
 
 
@@ -175,6 +178,7 @@ def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]
 
 
 def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
+    neighbors = WORDS[statement["kind"]].neighbors
     for name, guarantee in by_relation(statement, "guarantees"):
         at, total = format_exact(guarantee["delta"]), format_epsilon(guarantee["epsilon"])
         if len(statement["releases"]) == 1:
@@ -191,7 +195,8 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
                 f"{format_epsilon(once['epsilon'])}{other}",
             )
             yield f"{where}: this release {this}; all releases of {whose} {total}:"
-        yield f"    neighbors are data sets where {guarantee['neighbors']}."
+        differ = neighbors(NeighboringRelation(name), statement)
+        yield f"    neighbors are data sets where {differ}."
     yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
     first = statement["guarantees"][statement["neighboring_relation"]]["epsilon"]
     if (meaning := explain_epsilon(first)) is not None:
@@ -199,7 +204,7 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the sentences that say against whom the epsilons of all releases hold, and on what they rest."""
+    """Yield sentences on the adversaries against whom the epsilons hold, and on their conditions."""
     guarantees = by_relation(statement, "guarantees")
     if "world" in statement:
         figures = " and ".join(
@@ -252,7 +257,7 @@ def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines that say which releases a statement counts, and which it does not know."""
+    """Yield lines on the releases that a statement counts, and on those that it may lack."""
     releases, (ledger, _, unknown) = statement["releases"], ledger_words(statement)
     queries = sum(release["count"] for release in releases)
     lost = sum(release["count"] for release in releases if not release["settled"])
@@ -286,69 +291,98 @@ def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]
     return lines if as_reserved else [*lines, *_sum(paid, cost, relation, "What happened")]
 
 
+class _Term(NamedTuple):
+    """One basic event of a sum: the number of times that it happens, and its cost at one order."""
+
+    event: Event
+    times: int
+    cost: Cost
+
+    def line(self, price: str) -> str:
+        """Return the line of the event in a sum, with its ``price`` in figures of the proof."""
+        shown = ", ".join(
+            f"{name}={value!r}"
+            for name, value in self.event.to_dict().items()
+            if value is not None and name not in _SAID_BEFORE
+        )
+        return (
+            f"    {self.times} x {type(self.event).__name__}({shown}):"
+            f" {price}delta0 = {self.cost.delta0!r} each"
+        )
+
+
+class _Proof(NamedTuple):
+    """How a sum of terms proves its epsilon.
+
+    Attributes:
+        method: the method, for the heading.
+        price: words the price of one event.
+        total: the sum in figures of the method.
+        formulas: the lines from the sum to epsilon.
+    """
+
+    method: str
+    price: Callable[[Cost], str]
+    total: str
+    formulas: tuple[str, ...]
+
+
+def _proof(guarantee: Guarantee, terms: Sequence[_Term]) -> _Proof:
+    """Return the proof that the figures of ``guarantee`` belong to."""
+    if guarantee.rounds is not None:
+        pure = any(isinstance(term.event, PureDPEvent) for term in terms)
+        return _Proof(
+            "as rounds that are all equal",
+            lambda cost: "",
+            f"n = {guarantee.rounds} rounds",
+            _BY_PURE_ROUNDS if pure else _BY_CHOICES,
+        )
+    if guarantee.order is not None:
+        return _Proof(
+            f"at the Renyi order a = {guarantee.order!r}",
+            lambda cost: f"rdp = {float(cost.rdp[0])!r}, ",
+            f"rdp = {guarantee.rdp!r}",
+            _BY_CURVE,
+        )
+    method = "in Gaussian differential privacy"
+    if guarantee.width is None:
+        return _Proof(
+            method,
+            lambda cost: f"mu^2 = {cost.mu_squared!r}, ",
+            f"mu^2, mu = {guarantee.mu!r}",
+            _BY_GAUSSIAN,
+        )
+    at = int(np.searchsorted(WIDTHS, guarantee.width))
+    weights = sum(term.times * float(term.cost.narrow_weights[at]) for term in terms)
+    bits = sum(term.times * term.cost.rounds for term in terms)
+    return _Proof(
+        f"{method}, among many bits of width w = {guarantee.width!r} at most",
+        lambda cost: f"weight = {float(cost.narrow_weights[at])!r}, ",
+        f"weights t = {weights!r} of n = {bits:.0f} bits, mu = {guarantee.mu!r}",
+        _BY_BITS,
+    )
+
+
 def _sum(
     charges: Sequence[Charge], figures: Mapping[str, Any], relation: NeighboringRelation, title: str
 ) -> list[str]:
-    """Return the lines that add ``charges`` up to ``figures``."""
+    """Return the lines that add ``charges`` up to ``figures``, the plain form of a `Guarantee`."""
     where = f"{title}, under {relation.value.upper()}"
-    if figures["epsilon"] is None:
-        return [f"{where}: delta0 = {figures['delta0']!r}, and no epsilon is known at this delta."]
-    order, width, rounds = figures.get("order", 2.0), figures.get("width"), figures.get("rounds")
-    kinds = {type(leaf) for events, _ in charges for leaf, _ in leaves(events[relation])}
-    proof: tuple[str, ...]
-    if "order" in figures:
-        how, proof = f"at the Renyi order a = {order!r}", _BY_CURVE
-    elif rounds is not None:
-        how, proof = (
-            "as rounds that are all equal",
-            _BY_PURE_ROUNDS if PureDPEvent in kinds else _BY_CHOICES,
-        )
-    else:
-        among = "" if width is None else f", among many bits of width w = {width!r} at most"
-        how, proof = (
-            f"in Gaussian differential privacy{among}",
-            _BY_GAUSSIAN if width is None else _BY_BITS,
-        )
-    lines, weights, bits = [f"{where}, {how}:"], 0.0, 0.0
-    for events, count in charges:
-        for leaf, times in leaves(events[relation], count):
-            parameters = {
-                name: value for name, value in leaf.to_dict().items() if value is not None
-            }
-            shown = ", ".join(
-                f"{name}={value!r}"
-                for name, value in parameters.items()
-                if name not in _SAID_BEFORE
-            )
-            once = leaf.cost(np.array([order]))
-            price = (
-                f"rdp = {float(once.rdp[0])!r}, "
-                if "order" in figures
-                else f"mu^2 = {once.mu_squared!r}, "
-            )
-            if width is not None:
-                weight = float(once.narrow_weights[np.searchsorted(WIDTHS, width)])
-                price, weights, bits = (
-                    f"weight = {weight!r}, ",
-                    weights + times * weight,
-                    bits + times * once.rounds,
-                )
-            price = price if rounds is None else ""
-            lines.append(
-                f"    {times} x {type(leaf).__name__}({shown}): {price}delta0 = {once.delta0!r} each"
-            )
-    if "order" in figures:
-        total = f"rdp = {figures['rdp']!r}"
-    elif rounds is not None:
-        total = f"n = {rounds} rounds"
-    elif width is not None:
-        total = f"weights t = {weights!r} of n = {bits:.0f} bits, mu = {figures['mu']!r}"
-    else:
-        total = f"mu^2, mu = {figures['mu']!r}"
+    guarantee = Guarantee.from_dict(figures)
+    if math.isinf(guarantee.epsilon):
+        return [f"{where}: delta0 = {guarantee.delta0!r}, and no epsilon is known at this delta."]
+    order = np.array([guarantee.order or 2.0])
+    terms = [
+        _Term(leaf, times, leaf.cost(order))
+        for events, count in charges
+        for leaf, times in leaves(events[relation], count)
+    ]
+    proof = _proof(guarantee, terms)
     return [
-        *lines,
-        f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}",
-        *proof,
+        f"{where}, {proof.method}:",
+        *(term.line(proof.price(term.cost)) for term in terms),
+        f"    sum: {proof.total}, delta0 = 1 - product of (1 - delta0) = {guarantee.delta0!r}",
+        *proof.formulas,
     ]
 
 
@@ -377,7 +411,7 @@ def _published_labels(statement: Mapping[str, Any]) -> list[str]:
 
 
 def _call(value: Any) -> str:
-    """Return settings as Python would write them, the objects of a list each on a line of its own."""
+    """Return settings as Python would write them, each object of a list on its own line."""
     if isinstance(value, Mapping) and "class_path" in value:
         arguments = ", ".join(
             f"{name}={_call(argument)}" for name, argument in value["init_args"].items()

@@ -3,16 +3,15 @@
 With ``w`` the sensitivity over the standard deviation, the bit is 1 with probability ``Phi(a)`` on
 one side and ``Phi(a')`` on the other, ``a`` any real number and ``|a - a'| <= w``. For a fixed
 ``a`` the divergence grows as ``a'`` moves away from it, and swapping 0 and 1 turns the move from
-``a`` to ``a - w`` into that from ``-a`` to ``-a + w``. What remains is the supremum over ``a`` of
-``log(1 + E(a)) / (alpha - 1)``, the divergence of ``Phi(a + w)`` from ``Phi(a)``, where
+``a`` to ``a - w`` into the move from ``-a`` to ``-a + w``. So the curve is the supremum over ``a``
+of ``log(1 + E(a)) / (alpha - 1)``, the divergence of ``Phi(a + w)`` from ``Phi(a)``, where
 
     E(a) = Phi(a) psi(r) + Phi(-a) psi(s),    psi(t) = t^alpha - 1 - alpha (t - 1) >= 0,
     r = Phi(a + w) / Phi(a) >= 1,    s = Phi(-a - w) / Phi(-a) <= 1.
 
-It is found by branch and bound: cells of the line are split until no bound on one exceeds the best
-    value found by more
-than a tolerance, which the result then includes. Two bounds hold on a cell ``[x, y]``, the second
-for narrow ones:
+It is found by branch and bound: cells of the line are split until no bound on a cell exceeds the
+best value found by more than a tolerance, which is added to the result. Two bounds hold on a cell
+``[x, y]``; the second is the better one on narrow cells:
 
 1. ``E <= Phi(y) psi(r(x)) + Phi(-x) psi(s(y))``. The inverse Mills ratio ``m = phi / Phi``
    decreases, so ``r`` and ``s`` decrease in ``a``, and psi grows away from 1.
@@ -28,11 +27,11 @@ Beyond the cells ``E`` is less than 1e-60 as long as ``alpha w <= 30``. To the l
 ``log(Phi(a) r^alpha)`` has the slope ``m(a) - alpha (m(a) - m(a + w)) >= -a - alpha w``, as ``-1 <
 m' < 0``, so that 38 further on it has fallen by 722, from no more than 450; and ``psi(s)``
 increases in ``a``. To the right of 38, ``E <= psi(r(38)) + (alpha - 1) Phi(-38)``. For larger
-``alpha w`` the result is the curve ``alpha w^2 / 2`` of the Gaussian mechanism, of whose release
-the bit is a function; that is less than 2% too much for ``alpha >= 2``.
+``alpha w`` the result is the curve ``alpha w^2 / 2`` of the Gaussian mechanism: the bit is a
+function of its output. That is less than 2% too much for ``alpha >= 2``.
 
-Where a formula loses digits, the value is raised by a bound on the rounding error. What else is
-lost, 1e-60 beyond the cells too, is far less than the tolerance that they leave.
+Where a formula loses digits, the value is raised by a bound on the rounding error. All other
+losses, with the 1e-60 beyond the cells, are far less than the rest of the tolerance.
 """
 
 from __future__ import annotations
@@ -48,17 +47,20 @@ from pate._typing import FloatArray
 from pate.accounting._curves import ROUNDING
 from pate.accounting._stability_curve import log_ndtr_rise
 
-_TOLERANCE = 1e-5  # relative, of the logarithm that is searched
-_DECIDED = 0.99e-5  # the same for a cell: the rest is above the relative errors of all that is computed, below 1e-8
-_LARGEST_EXPONENT = 30.0  # largest alpha w for which the cells suffice
+_TOLERANCE = 1e-5  # relative, of the logarithm; added to the best value found
+# A cell is settled within this much of the best value. The rest of the tolerance, 1e-7, covers the
+# relative errors of the computation, which are below 1e-8.
+_DECIDED = 0.99e-5
+_LARGEST_EXPONENT = 30.0  # largest alpha w for which E is below 1e-60 outside the cells
 _WIDEST = 1e10  # deviation over sensitivity beyond which too few digits of the divergence are left
-_PARTS = 8  # into which a cell is split
-_ROUNDS = 8
+_PARTS = 8  # of a cell that is split
+_ROUNDS = 8  # of splitting, each to an eighth: cells that remain take the Gaussian bound
+# From -68 = -(30 + 38) to 38, the range that the bounds above leave; fine where E is largest.
 _EDGES = np.concatenate((np.arange(-68.0, -8), np.arange(-8, 2, 1 / 32), np.arange(2.0, 39)))
 
 
 def threshold_bit_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
-    """Curve of one bit, whether a statistic with Gaussian noise reaches a threshold, for the worst statistic.
+    """Curve of one bit: whether the worst statistic with Gaussian noise reaches a threshold.
 
     ``orders`` of shape ``[K]`` and a ``noise_multiplier`` of shape ``[..., 1]``, the standard
     deviation over the sensitivity, give ``[..., K]``. The result is about ``2 / pi`` of the
@@ -166,7 +168,7 @@ def _mills(a: FloatArray) -> FloatArray:
 
 def _log_psi_of_gain(alpha: FloatArray, gain: FloatArray) -> FloatArray:
     """Return ``log psi(e^gain)``, rounded upwards."""
-    # e^-(alpha gain) psi, whose exponentials are at most 1
+    # psi times e^-(alpha gain), so that no exponential exceeds 1
     power, line = -np.expm1(-alpha * gain), alpha * np.exp(-(alpha - 1) * gain) * -np.expm1(-gain)
     return alpha * gain + np.log((power - line) + ROUNDING * (power + line))
 

@@ -1,6 +1,6 @@
 """Running sums of costs, from which earlier terms can be subtracted.
 
-A settlement subtracts what was reserved and adds what was paid. In plain floats the digits that a
+A settlement subtracts the reservation and adds the final charges. In plain floats the digits that a
 large reservation pushed out would stay lost, and the sum could end up below the truth. Here each
 product of a cost and a count is exact (factors of 26 bits), and sums are kept as two floats (error
 2^-104 of the largest partial sum in each step). If so much was subtracted that this error could
@@ -25,18 +25,19 @@ from pate.accounting._many_bits import WIDTHS
 from pate.accounting._relation import NeighboringRelation
 
 BESIDE = 3 + WIDTHS.size
-"""The number of values beside the curve."""
-_DIGITS = 26  # bits of one factor, so that a product of two has no error
+"""The number of values that follow the curve."""
+_DIGITS = 26  # bits of one factor: a product of two fits into the 53 bits of a float
 _INFINITE = (
-    1e250  # treated as infinite: no sum of counts takes a smaller value beyond the range of floats
+    1e250  # counted as infinite: 2**53 times any smaller value is within the range of floats
 )
-_LOST = 2.0**-30  # of the largest partial sum
+# A sum below this part of its largest partial sum is computed afresh: it has lost 30 of 104 bits.
+_LOST = 2.0**-30
 
 _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
 
 
 class Totals:
-    """The sum of charges under either relation on ``orders`` ``[K]``, for units that reach ``teachers`` teachers.
+    """The sum of charges under either relation on ``orders`` ``[K]``, for units of ``teachers`` teachers.
 
     Charges are identified by the JSON text of their events, which `parse_events` reads. Values are
     arrays ``[2, K + 3 + W]``: for each relation the curve, ``-log_survival``, ``mu_squared``,
@@ -50,7 +51,7 @@ class Totals:
         self._sums: _Sums | None = None  # counts suffice until the sum is asked for
 
     def add(self, events: str, count: int) -> None:
-        """Add ``count`` times ``events``; a negative count subtracts what was added before."""
+        """Add ``count`` times ``events``; a negative count subtracts earlier additions."""
         remaining = self._counts.get(events, 0) + count
         assert remaining >= 0
         self._counts[events] = remaining
@@ -67,13 +68,13 @@ class Totals:
         return self._current_sums().values()
 
     def values_after(self, events: str, count: int) -> FloatArray:
-        """Return what `values` would be after adding ``count`` times ``events``."""
+        """Return the `values` after an addition of ``count`` times ``events``, which is not made."""
         sums = self._current_sums().copy()
         sums.add(self._terms(events), count)
         return sums.values()
 
     def charge(self, events: str, count: int) -> FloatArray:
-        """Return what ``count`` times ``events`` add, ``[2, K + 3 + W]``."""
+        """Return the contribution of ``count`` times ``events``, ``[2, K + 3 + W]``."""
         return charge_values(events, count, self.orders, self.teachers)
 
     def add_each(self, changes: Sequence[tuple[str, int]]) -> FloatArray:
@@ -89,7 +90,7 @@ class Totals:
                 [start, *(count * term for count, term in zip(counts.tolist(), terms, strict=True))]
             )
             sums: FloatArray = np.cumsum(moves, axis=0)[1:]
-            # bound on what plain sums may have lost of the smallest one
+            # bound on the rounding error of plain sums, against the smallest of them
             error = len(moves) * np.finfo(np.float64).eps / 2 * np.abs(moves).sum(axis=0)
             exact = bool((error <= 1e-13 * sums.min(axis=0)).all()) and bool(
                 (sums[-1] < _INFINITE).all()
@@ -105,7 +106,7 @@ class Totals:
         return sums
 
     def on_orders(self, orders: FloatArray, teachers: int) -> Totals:
-        """Return the sum of the same charges on other orders, for units that reach another number of teachers."""
+        """Return the sum of the same charges on other orders and for another group size."""
         other = Totals(orders, teachers)
         other._counts = dict(self._counts)
         return other
@@ -155,17 +156,17 @@ def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
     costs = [
         parsed[relation].for_group_size(teachers).cost(grid) for relation in NeighboringRelation
     ]
-    beside = (
+    rests = (
         [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.narrow_weights]
         for cost in costs
     )
-    value = np.stack([np.append(cost.rdp, rest) for cost, rest in zip(costs, beside, strict=True)])
-    # an event of another package may state its cost on the default orders alone
+    value = np.stack([np.append(cost.rdp, rest) for cost, rest in zip(costs, rests, strict=True)])
+    # an event of another package may state its cost only on the default orders
     valid = value.shape[1] == grid.size + BESIDE and not (value < 0).any()
     require(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
     infinite = ~(value < _INFINITE)
     finite = np.where(infinite, 0.0, value)
-    # Dekker's splitting: a factor of 26 bits and the rest, whose products with counts are exact
+    # Dekker's splitting into a factor of 26 bits and the rest: products with counts are exact
     scaled = finite * (2.0 ** (53 - _DIGITS) + 1)
     high = scaled - (scaled - finite)
     terms = _Terms(value, high, finite - high, infinite, bool(infinite.any()))

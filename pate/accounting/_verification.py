@@ -23,8 +23,8 @@ _BLOCK = 128  # changes verified at once
 def verify_ledger(path: Path) -> LedgerSnapshot:
     """Return the content of the ledger at ``path`` after computing everything in it again.
 
-    In addition to what every reader checks (an intact file, the chain of digests, well-formed
-    events), all releases pass through the filter again.
+    Every reader checks the file, the chain of digests and the form of events. In addition, all
+    releases pass through the filter again.
 
     Raises:
         ValueError: at the first figure that does not follow from the events.
@@ -72,7 +72,7 @@ class _Verifier:
             self.check(declared)
 
     def _require_begun_within(self, bounds: PrivacyFilter) -> None:
-        """Raise ``ValueError`` unless ``bounds`` follow from the first release and admit all before the budget."""
+        """Raise ``ValueError`` unless ``bounds`` follow from release 1 and admit all before the budget."""
         budget, entries = self.history.budget, self.history.entries
         assert budget is not None
         reach, row = budget.max_teachers_per_unit, f"row {self.history.head.rows} of {self.path}"

@@ -190,7 +190,7 @@ def test_what_was_published_can_be_stated_anew_once_a_release_is_settled(path: P
         forged = forge(path.with_name(f"malformed{number}"), rows)
         require_stop(forged)
         with pytest.raises(
-            ValueError, match=f", got row {len(rows)}: Expected what was published as an object"
+            ValueError, match=f", got row {len(rows)}: Expected published facts as an object"
         ):
             read_ledger(forged)
 

@@ -183,7 +183,8 @@ def test_a_broken_entry_point_raises_in_one_line(
 
 def test_two_events_of_one_name_are_refused(kinds: dict[str, type[Event]]) -> None:
     with pytest.raises(
-        ValueError, match=r"^Expected one event LaplaceEvent, that of tests.accounting.test_outside"
+        ValueError,
+        match=r"^Expected one event LaplaceEvent, defined in tests.accounting.test_outside",
     ):
         type("LaplaceEvent", (Event,), {"__module__": "elsewhere"})
     assert kinds["LaplaceEvent"] is LaplaceEvent

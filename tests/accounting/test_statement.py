@@ -241,6 +241,25 @@ def test_all_keys_are_edited(stated: tuple[Path, dict[str, Any]]) -> None:
     assert not verifies(content | {"epsilon": 0.1}, ledger)
 
 
+def test_the_wording_of_another_version_is_not_compared(tmp_path: Path) -> None:
+    """Its data are; the same version has to word them alike."""
+    book = Ledger(tmp_path / "ledger.sqlite")
+    released(book, EVENTS, 50, versions={"pate": "0.2.0"})
+    ledger, content = book.path, statement(book, 1).content
+    guarantees = {
+        name: guarantee | {"neighbors": "one differs"}
+        for name, guarantee in content["guarantees"].items()
+    }
+    reworded = content | {"conversion": "a theorem", "guarantees": guarantees}
+    for place in (ledger, None):
+        assert verifies(content, place) and verifies(reworded, place)
+        assert not verifies(reworded | {"unit": "other"}, place)
+        guarantees["replace_record"]["epsilon"] *= 0.9
+        assert not verifies(reworded, place)
+        guarantees["replace_record"]["epsilon"] /= 0.9
+    assert Statement.from_json(reworded).text == Statement.from_json(content).text
+
+
 @pytest.mark.slow
 def test_every_edit_is_noticed(stated: tuple[Path, dict[str, Any]]) -> None:
     """Each value changed, each key left out, and a key that nobody knows put anywhere."""
@@ -732,7 +751,7 @@ def test_delta_must_leave_something_beside_the_tests_of_all_queries(ledger: Ledg
     require_delta_beyond_tests(charges, REPLACE, 6.1e-8)
     with pytest.raises(
         ValueError,
-        match=r"^Expected delta > 6e-08, what the stability tests of all queries cost, got",
+        match=r"^Expected delta > 6e-08, the cost of the stability tests of all queries, got",
     ):
         require_delta_beyond_tests(charges, REPLACE, 5e-8)
 

@@ -131,8 +131,11 @@ def test_costs_are_told_where_they_differ_from_the_guarantee(
 def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(
     releases: int, delta: float
 ) -> None:
-    guarantee = {"epsilon": 2.0, "delta": 1e-6, "neighbors": "one differs"}
+    guarantee = {"epsilon": 2.0, "delta": 1e-6, "neighbors": "of another version"}
     content = {
+        "kind": "labels",
+        "unit": "patient",
+        "max_teachers_per_unit": 1,
         "neighboring_relation": "replace_record",
         "guarantees": {"replace_record": guarantee},
         "this_release": {"replace_record": {"epsilon": 1.0, "delta": delta}},
@@ -147,7 +150,7 @@ def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(
         else "epsilon at delta = 1e-06 under REPLACE_RECORD:"
         f" this release 1.000{other}; all releases of this audit 2.000:"
     )
-    assert second == "    neighbors are data sets where one differs."
+    assert second.startswith("    neighbors are data sets where one patient of the private data is")
 
 
 @pytest.mark.parametrize("settled", [(True, True), (True, False), (False, False)])

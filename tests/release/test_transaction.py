@@ -169,7 +169,7 @@ def test_a_top_k_that_no_epsilon_could_state_is_not_paid_for(tmp_path: Path) -> 
     )
     with pytest.raises(
         ValueError,
-        match=r"^Expected delta > 1\.1e-06, what the stability tests of all queries cost",
+        match=r"^Expected delta > 1\.1e-06, the cost of the stability tests of all queries",
     ):
         release_pairs(tmp_path / "run")
     assert len(read_ledger(ledger.path).entries) == 1
