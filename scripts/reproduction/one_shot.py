@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.stats import gumbel_r
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require, require_count, require_positive
@@ -178,14 +177,13 @@ def one_shot_pairs(scores: Sequence[float], scale: float) -> dict[tuple[int, int
         probability that that of a
     is above y and those of all others are below.
     """
-    noisy = [gumbel_r(loc=score, scale=scale) for score in scores]
 
     def chance(first: int, second: int) -> float:
-        others = [noisy[item] for item in range(len(scores)) if item not in (first, second)]
-
         def density(y: float) -> float:
-            below = math.prod(float(other.cdf(y)) for other in others)
-            return float(noisy[second].pdf(y) * noisy[first].sf(y)) * below
+            # of noise of Gumbel below y: exp(-rate), at a rate for each score
+            rates = [math.exp((score - y) / scale) for score in scores]
+            below = math.exp(-sum(rates) + rates[first])  # all but the first; the second at y
+            return -math.expm1(-rates[first]) * below * rates[second] / scale
 
         return float(
             quad(

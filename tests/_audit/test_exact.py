@@ -184,7 +184,9 @@ def test_laws_that_share_nothing_are_told_though_their_sums_err() -> None:
     assert joint_epsilon(p, q, delta=DELTA) == joint_epsilon(p[:1], q[:1], delta=DELTA) == 700
 
 
-@pytest.mark.parametrize(("n", "chance"), [(40, 0.6), (150, 0.53)])
+@pytest.mark.parametrize(
+    ("n", "chance"), [(40, 0.6), pytest.param(150, 0.53, marks=pytest.mark.slow)]
+)
 def test_bits_leak_as_the_binomial_law_of_them(n: int, chance: float) -> None:
     """So unlikely a tail, and so small a delta, that a transform without care would make them
     up."""

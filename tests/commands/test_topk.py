@@ -497,8 +497,17 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("step", STEPS)
+# in the fast suite where it has paid and drawn nothing
+KILLS = [(step, after) for step in STEPS for after in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("step", "after"),
+    [
+        kill if kill == (STEPS[1], True) else pytest.param(*kill, marks=pytest.mark.slow)
+        for kill in KILLS
+    ],
+)
 def test_killed_at_any_step_it_goes_on_and_pays_once(
     step: str, after: bool, checkins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,15 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return error
 
 
-@named
+# every name where it is cheap, as a name of votes; here what is long, and what is no character
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if key in ("long", "surrogate") else pytest.param(name, marks=pytest.mark.slow)
+        for key, name in NAMES.items()
+    ],
+    ids=list(NAMES),
+)
 @pytest.mark.parametrize("teachers", ["trained", "closed_form"])
 def test_a_sources_label_names(
     teachers: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -115,15 +115,10 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return restart
 
 
+@pytest.mark.slow  # test_transaction.py has the fast ones
 @pytest.mark.parametrize(
     ("after", "noise_seed", "most"),
-    [
-        # the first time that each call is made, and each time
-        (True, None, 1),
-        pytest.param(False, None, 15, marks=pytest.mark.slow),
-        pytest.param(True, None, 15, marks=pytest.mark.slow),
-        pytest.param(True, 5, 15, marks=pytest.mark.slow),
-    ],
+    [(False, None, 15), (True, None, 15), (True, 5, 15)],
 )
 def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
     after: bool,

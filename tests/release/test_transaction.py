@@ -107,8 +107,15 @@ def unbroken(
     return kind, left
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("step", STEPS)
+# in the fast suite where it has paid and drawn nothing, and where nothing is settled
+FAST = [("reserve", True), ("settle", False)]
+KILLS = [(step, after) for step in STEPS for after in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("step", "after"),
+    [kill if kill in FAST else pytest.param(*kill, marks=pytest.mark.slow) for kill in KILLS],
+)
 def test_killed_at_any_step_it_pays_once_and_draws_the_same(
     step: str,
     after: bool,

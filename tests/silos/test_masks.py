@@ -1,5 +1,6 @@
 """Sums under masks: what comes out, whoever drops out, and what one masked vector says."""
 
+from functools import cache
 from itertools import combinations, product
 
 import numpy as np
@@ -150,12 +151,16 @@ def p_of_uniform(vectors: WordArray) -> float:
     return float(chisquare(np.bincount(nibbles, minlength=16)).pvalue)
 
 
+@cache
+def settings_of_two() -> list[tuple[dict[str, Secrets], dict[str, PublicKeys]]]:
+    return [setting(("north", "south"), number) for number in range(100)]
+
+
 def views(summand: int, known: str) -> WordArray:
     """Return what the server sees of north in many sums of the same summand, less the masks
     ``known`` to it."""
     seen = []
-    for number in range(100):
-        secrets, roster = setting(("north", "south"), number)
+    for secrets, roster in settings_of_two():
         north = secrets["north"]
         vector = masked(words(*[summand] * 8), north, roster)
         if known == "own":

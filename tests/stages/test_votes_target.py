@@ -74,7 +74,10 @@ def test_settings_that_are_nested_too_deeply_are_one_line(place: Path, capsys: C
     )
 
 
-@pytest.mark.parametrize("relation", ["REPLACE_RECORD", "ADD_REMOVE_TEACHER"])
+@pytest.mark.parametrize(
+    "relation",
+    ["REPLACE_RECORD", pytest.param("ADD_REMOVE_TEACHER", marks=pytest.mark.slow)],
+)
 def test_stable_top_k_answers_agreement_and_no_coins(relation: str, place: Path) -> None:
     """60 queries to 200 teachers at epsilon 8: coins, then 20 each that show none, one and all of
     the labels."""

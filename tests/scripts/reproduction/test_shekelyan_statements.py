@@ -116,7 +116,7 @@ def test_the_bound_of_peeling_by_draws_and_by_fractions(d: int, k: int, alpha: f
     missed = statements.worst_miss(d, k, alpha)
     assert missed == pytest.approx(1 - kept, rel=1e-9)
     assert (missed > alpha) == (k == 1) and statements.worst_miss(d, k, alpha, spared=0.0) <= alpha
-    draws = 40_000
+    draws = 10_000
     # the paper's epsilon is 2 Delta, a scale of k for k rounds
     chosen = GumbelPeeling(k=k, scale=float(k))(
         np.tile(scores, (draws, 1)), generator=np.random.default_rng(0)
