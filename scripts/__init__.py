@@ -1,1 +1,1 @@
-"""What needs the checkout and is no part of the package: benchmarks, figures of the pages, papers made again."""
+"""Scripts of the checkout, outside the package: benchmarks, figures of the pages, papers made again."""

@@ -3,8 +3,8 @@
     python scripts/bench_accounting.py [--events 100000] [--repeats 5]
 
 Prints a Markdown table of medians of processor time, for all libraries with the making of their
-objects and without. The events are Gaussian ones of distinct noise; zCDP events of the same cost
-are what dp_accounting composes fastest. The other kinds of events are timed here alone.
+objects and without. The events are Gaussian ones of distinct noise; dp_accounting composes zCDP
+events of the same cost fastest. The other kinds of events are timed only here.
 """
 
 import argparse
@@ -43,10 +43,9 @@ class Times(NamedTuple):
 
 
 def timed(make: Callable[[], Any], epsilon_of: Callable[[Any], float], repeats: int) -> Times:
-    """Return what it takes to make events and to state the epsilon of all, and to state that of events that are made.
+    """Return the time to make events and state their epsilon, and to state it for made events.
 
-    Every sum is of events that nobody has seen before, so that nothing which they keep is timed as
-    done.
+    Every sum is of new events, so that no cache is timed.
     """
     seconds = []
     for _ in range(repeats):
@@ -137,7 +136,7 @@ def main() -> None:
             for ratio in (row.made / first.made, row.composed / first.composed)
         )
         print(f"| {name} | {row.made:.3f} | {made} | {row.composed:.3f} | {composed} | {shown} |")
-    # what one epsilon takes once all is composed
+    # the time of one epsilon once all is composed
     total = RDPAccountant(relation=RELATION).compose(gaussians())
     start = time.process_time()
     for _ in range(1000):

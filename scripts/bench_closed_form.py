@@ -4,8 +4,7 @@ The table has 99,000 private records, 5,000 public samples, 128 features and 25 
 teachers in closed form all stages up to the released labels are timed, since only then are they
 asked; `records` are 99,000 teachers of one record each. The loop fits a logistic regression for
 each label of each teacher and lets it vote on the public samples; it is timed on a few teachers,
-the first of which is left out. Times are those of processors, in one process that has imported what
-it needs.
+the first of which is left out. Times are processor times, in one process after its imports.
 
     python scripts/bench_closed_form.py [--teachers 3000] [--records 33] [--loop 10]
 """
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         np.savez(folder / "data.npz", **make_table(100))  # type: ignore[arg-type]
         seconds_of_stages(
             folder, "nothing", pate.ClosedFormPlan(num_teachers=10)
-        )  # which imports what is needed
+        )  # which imports its modules
         arrays = make_table(num_private)
         np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
         loop = options.teachers * seconds_of_a_loop(arrays, options.loop, options.records)
@@ -82,7 +81,7 @@ def seconds_of_a_loop(arrays: dict[str, np.ndarray], teachers: int, records: int
 
 
 def make_table(num_private: int) -> dict[str, np.ndarray]:
-    """Make records whose labels follow from linear scores and noise, private ones first."""
+    """Make records with labels from linear scores and noise, private ones first."""
     generator = np.random.default_rng(0)
     split = np.repeat([0, 1, 2], [num_private, PUBLIC, 10])
     features = generator.standard_normal((len(split), FEATURES), dtype=np.float32)

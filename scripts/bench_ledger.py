@@ -2,8 +2,8 @@
 
     python scripts/bench_ledger.py [--releases 100000] [--repeats 3] [--processes 8]
 
-Prints a Markdown table of medians, each also as a ratio to what `SELECT` and `json.loads` of the
-same rows take in the same run, below which no reader of the file can get.
+Prints a Markdown table of medians, each also as a ratio to the time of
+`SELECT` and `json.loads` of the same rows in the same run, the least that any reader needs.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 One draw of each mechanism from d = 17,770 scores, against the papers' pseudo-code in plain O(dk)
 numpy and against OpenDP's noisy top-k; and batches of votes against a Python loop of single calls.
-The scores are those of the Netflix vector of Shekelyan & Loukides (2022) if ``PATE_DATA`` names a
+The scores are the Netflix vector of Shekelyan & Loukides (2022) if ``PATE_DATA`` names a
 folder that holds ``topk/NETFLIX.n17770.npy``, or else a synthetic vector of the same length.
 
     python scripts/bench_mechanisms.py [--runs 7]
@@ -31,7 +31,7 @@ from tests.mechanisms import oracles
 NUM_ITEMS = 17_770
 NUM_TEACHERS, NUM_QUERIES, NUM_LABELS, K = 200, 50_000, 40, 5
 SINGLES = 500  # rows of the loop of single calls
-SLOW = 1.0  # seconds; what takes longer is run only once
+SLOW = 1.0  # seconds; slower calls run only once
 
 Scores = NDArray[np.int64]
 Draw = Callable[[], object]
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def load_scores() -> tuple[Scores, str]:
-    """Return the scores and what they are."""
+    """Return the scores and their name."""
     path = Path(os.environ.get("PATE_DATA", "")) / "topk" / "NETFLIX.n17770.npy"
     if path.is_file():
         return np.load(path), f"NETFLIX, d = {NUM_ITEMS:,}"

@@ -3,7 +3,7 @@
 python -m scripts.bench_silos [--silos 40] [--queries 5000] [--labels 40] [--colluding 4]
 [--dropouts 4]
 
-One silo of those that may drop out does. What is opened is compared with the sum of the shares, bit
+One of the silos that may drop out does. The opened sum is compared with the sum of the shares, bit
 by bit.
 """
 
@@ -28,7 +28,7 @@ def measure(
 ) -> dict[str, float]:
     """Return the seconds of one core that each step takes, of all silos together.
 
-    Raises ``AssertionError`` if the sum is another than that of the shares.
+    Raises ``AssertionError`` if the sum differs from the sum of the shares.
     """
     seconds = {}
     mechanism = SiloVotes(sigma_silos=100.0, silos=silos, colluding=colluding, dropouts=dropouts)

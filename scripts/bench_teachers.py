@@ -4,14 +4,14 @@ An epoch is one pass over 200 records in batches of 32, 20 labels. One Trainer e
 of 8; chunks go on into the next pass, 6.25 steps an epoch. Every way trains the same network with
 the same optimizer:
 
-- one Trainer per teacher: what one writes first, Lightning with torch's own data set and loader, in
+- one Trainer per teacher: the first attempt, Lightning with torch's own data set and loader, in
   a process of its own;
 - one at a time: chunks of one teacher;
 - stacked: chunks of several, where that fits a processor;
 - two workers: chunks of the faster kind on two processes that are already warm.
 
-The ratio is that of one Trainer per teacher to the fastest way. Records per second and the share of
-the roof are those of the faster way of one process. The roof is the least time that a step can take
+The ratio compares one Trainer per teacher with the fastest way. Records per second and the share
+of the roof are for the faster way of one process. The roof is the least time that a step can take
 on one core or GPU: the longer of its floating-point operations at the speed of a large matrix
 product, and its bytes at the speed of a large copy. Weights are read or written ten times (forward,
 backward, gradient, Adam), inputs read twice.

@@ -1,4 +1,4 @@
-"""Public faces of a run with the labels that follow from what was released, as one picture.
+"""Public faces of a run with their released labels, as one picture.
 
     python scripts/draw_release.py runs/faces docs/images/release.png
 

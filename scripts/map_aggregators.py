@@ -1,8 +1,8 @@
 """A map of aggregators: which serves a student best, by number of labels and by how far teachers agree.
 
-Simulated votes alone, so that nothing private is touched. Every aggregator is given the same votes
-at the same epsilon; a closed-form student learns from what it releases, and is judged on fresh
-samples beside the constant answer.
+Only simulated votes, so that nothing private is touched. Every aggregator is given the same votes
+at the same epsilon; a closed-form student learns from its release, and is judged on fresh
+samples with the constant answer.
 
     python scripts/map_aggregators.py --output map              # map.csv, map.md and map.png
     python scripts/map_aggregators.py --output map --small      # a minute
@@ -42,7 +42,7 @@ CONSTANT = "constant answer"
 
 @dataclass(frozen=True, kw_only=True)
 class Map:
-    """What is on a map.
+    """The contents of a map.
 
     Attributes:
         labels: numbers of labels.
@@ -50,7 +50,7 @@ class Map:
         epsilons: the targets.
         num_teachers: number of teachers.
         num_queries: number of queries.
-        seeds: draws of votes and noise, whose mean is shown.
+        seeds: draws of votes and noise; the mean is shown.
     """
 
     labels: tuple[int, ...] = (5, 20, 80, 300)
@@ -80,7 +80,7 @@ class _Place(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one aggregator reached on one draw of the votes."""
+    """The figures of one aggregator on one draw of the votes."""
 
     num_labels: int
     teacher_accuracy: float
@@ -93,7 +93,7 @@ class Row:
 
 
 def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator[Row]:
-    """Yield what all aggregators reach on one draw of the votes, the constant answer first."""
+    """Yield the figures of all aggregators on one draw of the votes, the constant answer first."""
     task = simulated(
         Simulation(
             num_labels=num_labels,
@@ -148,7 +148,7 @@ def _row(
 
 
 def measured(drawn: Map, file: Path) -> list[Row]:
-    """Return the rows of all places, those of ``file`` first; a place whose rows are all there is not drawn again."""
+    """Return the rows of all places, rows of ``file`` first; complete places are not drawn again."""
     rows: list[Row] = []
     if file.is_file():
         with file.open() as stream:
@@ -196,7 +196,7 @@ def means(
 
 
 def markdown(drawn: Map, rows: Sequence[Row]) -> str:
-    """Return the best aggregator of each place, and `StableTopK` and the constant answer beside it, as a table."""
+    """Return the best aggregator of each place, with `StableTopK` and the constant answer, as a table."""
     lines = [
         "| epsilon | labels | teachers right | best by accuracy | accuracy | StableTopK | constant | best by macro-F1 |"
         " macro-F1 | StableTopK |",
@@ -216,7 +216,7 @@ def markdown(drawn: Map, rows: Sequence[Row]) -> str:
 
 
 def draw(drawn: Map, rows: Sequence[Row], path: Path) -> None:
-    """Draw the best aggregator of each place, by accuracy and by macro-F1, and what it is above the constant answer."""
+    """Draw the best aggregator of each place, by accuracy and macro-F1, and its lead over the constant."""
     tables = {(m, e): means(rows, m, e) for m in MEASURES for e in drawn.epsilons}
     names = sorted({next(iter(figures)) for table in tables.values() for figures in table.values()})
     colors = dict(zip(names, colormaps["tab20"].colors, strict=False))  # type: ignore[attr-defined]

@@ -1,15 +1,15 @@
-"""What teachers say when they vote by bits, quantile bits or scores, as Markdown: medians of several whole runs.
+"""Compare votes by bits, quantile bits and scores, as Markdown: medians of several whole runs.
 
     export PATE_DATA=...    # the folder that holds multilabel/ python -m scripts.measure_ballots
     digits:mlp:500:0.5:2 digits:forest:500:0.5:2 pictures:cnn:300:2
 
 A task is followed by its teachers, their number and epsilons, at delta 1e-6 under REPLACE_RECORD.
-Each run has teachers of its own, which vote in all ways; networks are trained by `pate teachers
-fit`, forests come as votes from elsewhere. Labels are those of a target alone: two `Rounds` of
-bits, or `ScoreVotes` of scores; `ScoreVotes` of bits stand beside them. The student is linear, in
+Each run has its own teachers, which vote in all ways; networks are trained by `pate teachers fit`,
+forests come as votes from elsewhere. Labels are the default for a target: two `Rounds` of bits, or
+`ScoreVotes` of scores; `ScoreVotes` of bits is added. The student is linear, in
 closed form. Features are divided by the median norm of the public ones.
 
-The tables are those of `measure_runs.py`, with 4,000 public samples at most. `pictures` are the
+The tables are as in `measure_runs.py`, with 4,000 public samples at most. `pictures` are the
 digits as 14 x 14 pixels, 20,000 of them private, 3,000 public and 10,000 for the test.
 """
 

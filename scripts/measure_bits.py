@@ -1,4 +1,4 @@
-"""What counting choices and tests as many bits saves: the table of docs/accounting.md.
+"""Savings from counting choices and tests as many bits: the table of docs/accounting.md.
 
 python scripts/measure_bits.py
 """

@@ -2,8 +2,8 @@
 
 python scripts/measure_deaths.py [--deaths 20] [--chunks 12] [--seconds 5]
 
-Three processes, which come one after the other, share the chunks by leases, as those of `pate
-teachers fit --shared true` do. Work on a chunk is a pause, so that a busy machine does not change
+Three processes, which come one after the other, share the chunks by leases, as in `pate teachers
+fit --shared true`. Work on a chunk is a pause, so that a busy machine does not change
 the figures, and leaves no checkpoint: all that a killed worker did on its chunk is lost. At a
 random moment of the stage one of the three is killed (SIGKILL). Times are in units of a chunk's.
 """
@@ -35,7 +35,7 @@ _context = multiprocessing.get_context("forkserver")
 
 
 class Outcome(NamedTuple):
-    """What a death cost, in units of a chunk's time."""
+    """The cost of a death, in units of a chunk's time."""
 
     waited: float
     later: float

@@ -1,4 +1,4 @@
-"""What Ctrl-C does to a command that has just been started: `python -m scripts.measure_interrupts`."""
+"""The effect of Ctrl-C on a command that has just started: `python -m scripts.measure_interrupts`."""
 
 import argparse
 import signal
@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 
-# what an installer writes for the command
+# as an installer writes it for the command
 _SCRIPT = "import sys; from pate.__main__ import main; sys.exit(main())"
 _LINE, _ENDED, _PYTHON, _TRACEBACK, _DONE, _OTHER = _OUTCOMES = (
     "one line, status 130",
@@ -21,7 +21,7 @@ _LINE, _ENDED, _PYTHON, _TRACEBACK, _DONE, _OTHER = _OUTCOMES = (
 
 def outcome(words: list[str], delay: float) -> str:
     """Return how a command ends that is interrupted ``delay`` seconds after it was started."""
-    # handlers are those of the system again in what is started, unless a signal is ignored, as in
+    # a started process has the system's handlers again, unless a signal is ignored, as in
     # background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Time and memory of `pate label` on many votes, which are made up first; `docs/reliability.md` shows what it prints.
+"""Time and memory of `pate label` on many made-up votes; `docs/reliability.md` shows the output.
 
 python scripts/measure_load.py [--silos 20] [--teachers 100] [--queries 1000] [--labels 1000]
 [--counts]

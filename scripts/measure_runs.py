@@ -1,12 +1,13 @@
-"""What whole `pate run` with a target epsilon and nothing else reach, beside what else could be done, as Markdown.
+"""Measure `pate run` with only a target epsilon, and other methods on the same records, as Markdown.
 
-    export PATE_DATA=...    # the folder that holds multilabel/ python -m scripts.measure_runs
-    # every table of docs/measured.md python -m scripts.measure_runs tmc2007_500:1:8 --ways votes
-    rivals python -m scripts.measure_runs yeast:0.5:1:2:8 corel5k:0.5:1:2:8 --seeds 40 --ways votes
+    export PATE_DATA=...    # the folder that holds multilabel/
+    python -m scripts.measure_runs    # every table of docs/measured.md
+    python -m scripts.measure_runs tmc2007_500:1:8 --ways votes rivals
+    python -m scripts.measure_runs yeast:0.5:1:2:8 corel5k:0.5:1:2:8 --seeds 40 --ways votes
 
-A task is followed by its epsilons, or has those of `TASKS`. Its recipe is what `pate init` writes,
-the faces' that of `configs/faces`, with nothing chosen but the epsilon, and whether persons are
-protected. Figures are medians over seeds, each of which is a run of its own. They are kept in
+A task is followed by its epsilons, or has those of `TASKS`. Its recipe comes from `pate init`, for
+the faces from `configs/faces`; only the epsilon is chosen, and whether persons are protected.
+Figures are medians over seeds, each of which is a run of its own. They are kept in
 ``figures.jsonl`` of a task's folder, and not measured again.
 
 Three of five folds of a table are private, one is public, one is the test set. `digits` has 64
@@ -116,7 +117,7 @@ class Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what is not measured yet, and print a table for each task."""
+    """Measure missing figures, and print a table for each task."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -150,7 +151,7 @@ class Task:
     """A task in a folder of its own, which holds its records, its recipe, its runs and its figures.
 
     Args:
-        name: what it is called.
+        name: the name.
         folder: the folder.
     """
 
@@ -164,7 +165,7 @@ class Task:
 
     @property
     def rows(self) -> list[Row]:
-        """What is measured."""
+        """The measured quantity."""
         return [Row(**json.loads(line)) for line in self._figures.read_text().splitlines()]
 
     def has(self, way: str, epsilon: float, seed: int) -> bool:
@@ -206,7 +207,7 @@ class Task:
         return place
 
     def options(self, way: str) -> list[str]:
-        """Return the words of `pate run`: a recipe, a run, and what is public about the records."""
+        """Return the words of `pate run`: a recipe, a run, and public facts about the records."""
         run = self.folder / way
         place = [f"--run={run}", f"--ledger={run}.ledger.sqlite", "--overwrite"]
         if self.is_faces:
@@ -229,7 +230,7 @@ class Task:
 
 
 def call(*words: str) -> None:
-    """Run a command of `pate`, whose output is shown if it fails."""
+    """Run a command of `pate`; show its output if it fails."""
     with redirect_stdout(StringIO()) as output:
         status = cli.main(list(words))
     if status:
@@ -263,7 +264,7 @@ def measure_run(task: Task, way: str, title: str, epsilon: float, seed: int) -> 
 
 
 def measure_rivals(task: Task, epsilons: Sequence[float], seeds: int) -> None:
-    """Add the rows of all rivals, medians of ``seeds`` draws of their noise, and those of no privacy."""
+    """Add the rows of all rivals, medians of ``seeds`` draws of their noise, and rows without privacy."""
     missing = tuple(epsilon for epsilon in epsilons if not task.has(DESCENT, epsilon, -1))
     if missing:
         contest = Contest(epsilons=missing, delta=1e-5 if task.is_faces else 1e-6, seeds=seeds)
@@ -275,7 +276,7 @@ def measure_rivals(task: Task, epsilons: Sequence[float], seeds: int) -> None:
 
 
 def table(rows: Sequence[Row], epsilons: Sequence[float]) -> str:
-    """Return Markdown: a row for each way and epsilon, then what is not private."""
+    """Return Markdown: a row for each way and epsilon, then the rows without privacy."""
     lines = [
         "| | epsilon | " + " | ".join(TITLES) + " |",
         "| --- | ---: |" + " ---: |" * len(TITLES),

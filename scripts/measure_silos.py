@@ -1,9 +1,9 @@
-"""What each party learns of a sum of silos, measured: the threat table of docs/silos.md.
+"""Measure the knowledge of each party of a sum of silos: the threat table of docs/silos.md.
 
 python -m scripts.measure_silos
 
 Five silos, of which two may collude and one may drop out, sum their votes through files, and one
-drops out. Of each party the noise is measured that is left in what it can compute, and the epsilon
+drops out. For each party this measures the noise that remains in its best sum, and the epsilon
 of a Gaussian mechanism of that noise. Then all lists that a server could show to honest silos are
 tried, for small numbers of silos.
 """
@@ -40,11 +40,11 @@ DELTA = 1e-6
 
 
 class Meeting:
-    """Silos and a server in one process, whose files are those of `pate silo` and `pate label --silos`.
+    """Silos and a server in one process, with the files of `pate silo` and `pate label --silos`.
 
     Args:
         folder: an empty one.
-        mechanism: what they agree on.
+        mechanism: the agreed mechanism.
         num_teachers: of each silo.
         queries: number of samples.
         labels: number of labels.
@@ -109,7 +109,7 @@ class Meeting:
         )
 
     def advance(self, names: Sequence[str]) -> None:
-        """Let silos do what they can."""
+        """Let silos take all possible steps."""
         for name in names:
             with suppress(AwaitedError):
                 self.member(name).advance()
@@ -119,7 +119,7 @@ class Meeting:
         return Server(self.exchange, self.key, without)
 
     def share(self, name: str) -> np.ndarray:
-        """Return what a silo adds to the sum: its counts with its noise, as it alone can compute again."""
+        """Return a silo's part of the sum: its counts with its noise, which only it can compute again."""
         noise = private_generator(self.member(name)._secrets.noise_key)
         return summand(self.counts[name], self.terms.mechanism.share_sigma, noise)
 
@@ -144,10 +144,9 @@ def measure(
     queries: int = 5000,
     labels: int = 4,
 ) -> dict[str, tuple[float, float]]:
-    """Return the noise that each party faces, in units of what is stated, and its epsilon, where 2 is stated.
+    """Return the noise that each party faces, in units of the stated noise, and its epsilon, for 2.
 
-    Raises ``AssertionError`` if a party can do what it should not: read a masked vector, or rebuild
-        a second secret.
+    Raises ``AssertionError`` if a party can read a masked vector, or rebuild a second secret.
     """
     start = SiloVotes(sigma_silos=1.0, silos=silos, colluding=colluding, dropouts=dropouts)
     target = Target(epsilon=2.0, delta=DELTA, num_queries=queries)
@@ -172,7 +171,7 @@ def measure(
         ("one silo", 1),
         (f"{colluding} silos together", colluding),
     ):
-        # as each could: what it added itself is taken off the sum that is released
+        # as each could: it subtracts its own part from the released sum
         rest = total - sum(
             (meeting.share(name) for name in stayed[:known]), start=np.zeros_like(total)
         )
@@ -226,7 +225,7 @@ def _require_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> N
 
 
 def fewest_opened(silos: int, colluding: int, dropouts: int) -> int:
-    """Return the fewest honest silos whose sum a server can open that shows each of them a list of its choice.
+    """Return the fewest honest silos in a sum that a server can open by showing lists of its choice.
 
     The last silos collude with it. An honest one answers any list with it and at least ``silos -
     dropouts`` others.
@@ -253,7 +252,7 @@ def _opened(shown: Sequence[frozenset[int]], honest: range, needed: int) -> Iter
     listed = [sum(name in each for each in shown) for name in honest]
     own_mask = {name for name in honest if listed[name] >= needed}
     pairs = {name for name in honest if len(shown) - listed[name] >= needed}
-    # of silos whose masks of pairs are unknown the sum alone is free of them
+    # for silos with unknown masks of pairs, only the sum is free of them
     hidden = [name for name in honest if name not in pairs]
     yield from (1 for name in pairs & own_mask)
     if hidden and own_mask.issuperset(hidden):

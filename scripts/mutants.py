@@ -6,10 +6,10 @@ python -m scripts.mutants [--sample 150] [--seed 0] [--part 0 1] [--only 3 17] [
 A mutant swaps an operator, a comparison, a constant or a function such as `min` at a place drawn
 from the modules on which the guarantee rests, types and messages left out; or it is one of
 `DELIBERATE`, faults that would break it. The pinned outputs run first, then the tests that mirror
-the module, those of its package that import from it (all of them with ``--near``), and those of the
-house. Deliberate faults must be noticed without the pins. What survives is printed with its number,
-to be read, since many are equivalent, or change how well a search is done and not what is promised;
-and to be tried on all fast tests, with ``--all --only`` and the numbers.
+the module, the tests of its package that import from it (all of them with ``--near``), and the
+tests of the house. Deliberate faults must be noticed without the pins. Survivors are printed with
+their numbers, to be read, since many are equivalent, or change the quality of a search and not the
+guarantee; and to be tried on all fast tests, with ``--all --only`` and the numbers.
 """
 
 import argparse
@@ -167,7 +167,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "sigma=self.num_teachers / MEDIAN_ERRORS",
         "sigma=self.num_teachers / MEDIAN_ERRORS / 2",
     ),
-    # what is paid for, and what is not
+    # paid and unpaid steps
     (
         NOISE + "score_votes.py",
         "left, num_independent = 1 - _COUNT_SHARE, count",
@@ -301,7 +301,7 @@ def modules() -> list[str]:
 
 
 def deliberate(path: str, old: str, new: str) -> Mutant:
-    """Return a fault of `DELIBERATE`, whose place must be unique."""
+    """Return a fault of `DELIBERATE`; its place must be unique."""
     source = source_of(path)
     if source.count(old) != 1:
         raise SystemExit(f"{path} has {source.count(old)} times {old!r}")
@@ -368,7 +368,7 @@ def mutants_of(path: str) -> Iterator[Mutant]:
 
 
 def _words(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of a node that only tell: types, and what an error says."""
+    """Yield the descriptive parts of a node: types, and texts of errors."""
     yield from (
         part
         for name in ("annotation", "returns")

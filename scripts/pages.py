@@ -42,7 +42,7 @@ def markdown_of(notebook: dict[str, Any]) -> str:
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> None:
-    """Add a page for each notebook, beside the notebook itself."""
+    """Add a page for each notebook, next to the notebook itself."""
     from mkdocs.structure.files import File
 
     for file in list(files):

@@ -20,7 +20,7 @@ from pate.models import Linear
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train teachers, release labels, train a student, and say how good it is and what it cost."""
+    """Train teachers, release labels, train a student, and print its accuracy and cost."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -51,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             options.data, num=options.num_faces, private_fraction=0.8, public_fraction=0.1
         )
 
-    # a projection fitted on public pictures makes what a teacher learns simple enough for the few
-    # that it sees
+    # a projection fitted on public pictures keeps the task of a teacher simple
     data = CelebA(options.data, size=options.size, features=PublicPCA(options.num_components))
     run = pate.Pipeline(options.run, data)
 

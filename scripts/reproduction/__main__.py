@@ -1,12 +1,13 @@
-"""Make tables and figures of papers again, and write the page of all that were made.
+r"""Make tables and figures of papers again, and write the page of all that were made.
 
-    PATE_DATA=... python -m scripts.reproduction                # all, in the quick form: minutes
-    python -m scripts.reproduction zhu_wang_bins --full         # one, as the paper has it python -m
-    scripts.reproduction zhu_wang_table --counts brightkite.npy --counts foursquare.npy --output
-    mine python -m scripts.reproduction --page_only
+    PATE_DATA=... python -m scripts.reproduction          # all, in the quick form: minutes
+    python -m scripts.reproduction zhu_wang_bins --full   # one, as in the paper
+    python -m scripts.reproduction zhu_wang_table --counts brightkite.npy \
+        --counts foursquare.npy --output mine
+    python -m scripts.reproduction --page_only
 
-PATE_DATA names the folder of the papers' data. What needs data that are not there is not testable
-here: that is said, and the rest is made. What was made of it before stays.
+PATE_DATA names the folder of the papers' data. A finding without its data is reported as not
+testable here, and the rest is made. Earlier results of it stay.
 """
 
 from __future__ import annotations

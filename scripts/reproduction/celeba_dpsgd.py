@@ -1,4 +1,4 @@
-"""Bu et al. (2023), Automatic Clipping: what the figures of DP-SGD on CelebA's 40 attributes mean here."""
+"""Bu et al. (2023), Automatic Clipping: figures of DP-SGD on CelebA's 40 attributes, and their meaning."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Figures(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What the claims and the figure are made of."""
+    """The numbers of the claims and the figure."""
 
     majority: float
     """Accuracy of the constant answer of the training set, on the test set, all 40 attributes."""
@@ -66,7 +66,7 @@ class Numbers(NamedTuple):
     """Accuracy of a constant and of a logistic regression without privacy, on the attribute table."""
 
     def share(self, accuracy: float) -> float:
-        """Return which share of what can be learnt without privacy is learnt."""
+        """Return the share of the gain without privacy that is kept."""
         return (accuracy - self.constant) / (self.logistic - self.constant)
 
 
@@ -78,7 +78,7 @@ def majority_accuracy(path: Path) -> float:
 
 
 def assumptions() -> tuple[dict[float, float], dict[tuple[float, str], float]]:
-    """Return the noise of the published epsilons, and what it costs under other assumptions."""
+    """Return the noise of the published epsilons, and its cost under other assumptions."""
     noises, epsilons = {}, {}
     for epsilon in PUBLISHED:
         noise = noises[epsilon] = noise_for(TRAINING, epsilon)
@@ -150,7 +150,7 @@ def by_descent(arena: Arena, seeds: int) -> tuple[list[Figures], float, float]:
     def of(name: str) -> list[Score]:
         return [score for score in standings.scores if score.rival == name]
 
-    # a contest keeps medians alone
+    # a contest keeps only medians
     descents = [
         Figures(_DESCENT, score.target_epsilon, *(score.accuracy,) * 3) for score in of(_DESCENT)
     ]
@@ -172,7 +172,7 @@ def measured(effort: Effort) -> Numbers:
 
 
 def claims(numbers: Numbers) -> tuple[Claim, ...]:
-    """Return the claims of the paper beside the numbers."""
+    """Return the claims of the paper with the numbers."""
 
     def assumed(words: str) -> str:
         return " and ".join(f"{numbers.epsilons[epsilon, words]:.2f}" for epsilon in PUBLISHED)
@@ -275,7 +275,7 @@ def rows(numbers: Numbers) -> list[Row]:
 
 
 def picture(numbers: Numbers) -> Figure:
-    """Draw what the published noise costs, and accuracy against epsilon on the attribute table."""
+    """Draw the cost of the published noise, and accuracy against epsilon on the attribute table."""
     figure = Figure(figsize=(12.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_epsilons(left, numbers)

@@ -37,7 +37,7 @@ def smooth_sensitivity_rdp(
 ) -> FloatArray:
     """Tight curve of Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity.
 
-    Between neighbors the value moves by at most the smaller of the two sensitivities, whose ratio r
+    Between neighbors the value moves by at most the smaller of the two sensitivities; their ratio r
     lies within ``e^-beta..e^beta``. The divergence of the two normal laws (Gil, Alajaji & Linder
     (2013)) is largest at an end of that range, and infinite where ``alpha (1 - e^(-2 beta)) >= 1``.
     """
@@ -64,8 +64,8 @@ class SmoothSensitivityEvent(CurveEvent):
     """Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity (Papernot et al. (2018), Theorem 23).
 
     The curve is infinite at orders of ``1 / (2 beta)`` and above. No Gaussian is known to dominate
-    it: if the variance differs between neighbors, the likelihood ratio is not that of a shifted
-    Gaussian.
+    it: if the variance differs between neighbors, the likelihood ratio is not a shifted
+    Gaussian's.
     """
 
     beta: float
@@ -111,8 +111,8 @@ def private_smooth_sensitivity(
     """Return a PRIVATE ``beta``-smooth upper bound on the change of `private_rdp` by one record.
 
     One record changes one teacher, and so every count by at most one. The local sensitivity is at
-    most the sum of those of the labels; at a distance of d records, it is at most the sum of the
-    largest ones within d votes.
+    most the sum of the labels' sensitivities; at a distance of d records, it is at most the sum of
+    the largest ones within d votes.
     """
     require_positive(beta=beta)
     table = private_rdp_table(order, sigma=sigma, num_teachers=num_teachers)
@@ -178,12 +178,12 @@ def release_rdp(
 
 
 def one_way_rdp(order: float, log_q: float, slope: float) -> float:
-    """Bound a divergence at ``order`` of a mechanism of curve ``slope * order`` whose likely outcome fails with ``q``.
+    """Bound a divergence at ``order`` of a mechanism that misses its likely outcome with ``q``.
 
-    That is Theorem 6 as published, PRIVATE: it bounds the divergence from the law on a neighbor of
-        the law on these
-    votes, and not the other direction, for which see `private_rdp_table`. The two higher orders of
-    the theorem are those of its Proposition 10, for a curve of this slope.
+    The mechanism has the curve ``slope * order``. This is Theorem 6 as published, PRIVATE: it bounds
+    the divergence from the law on a neighbor of the law on these votes, and not the other
+    direction, for which see `private_rdp_table`. The two higher orders of the theorem come from its
+    Proposition 10, for a curve of this slope.
     """
     independent = slope * order
     second = math.sqrt(-log_q / slope)

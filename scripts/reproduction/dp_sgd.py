@@ -1,4 +1,4 @@
-"""What published epsilons of DP-SGD assume: how batches are drawn, and who a neighbor is.
+"""Assumptions of published epsilons of DP-SGD: how batches are drawn, and who a neighbor is.
 
 A step releases the sum of clipped gradients with normal noise of ``s`` clips. Published figures
 take each record into a step with probability q, independently (Poisson sampling), and neighbors

@@ -1,4 +1,4 @@
-"""What a paper says beside what was found here, and the files that keep it."""
+"""Claims of papers with the results here, and the files that keep them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADLINE = 120  # letters of a cell in the table at the top of the page
 
 
 class Verdict(StrEnum):
-    """What became of a claim."""
+    """The verdict on a claim."""
 
     REPRODUCED = "reproduced"
     DIFFERENT = "reproduced with a difference"
@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """What stands between a claim and what was found; the verdict follows from it."""
+    """The reason for a difference between a claim and the result; the verdict follows from it."""
 
     NONE = "as stated"
     OTHER_SIZE = "another size"
@@ -60,14 +60,14 @@ _VERDICTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One published value or statement, beside ours.
+    """One published value or statement, with ours.
 
     Args:
         where: the place in the paper, such as ``Table 2, StableTopK, epsilon``.
-        published: what stands there: its own words as a short marked quotation, or a number with
-            its unit.
-        ours: what was found, formatted from measured numbers, never typed by hand.
-        reason: what stands between the two.
+        published: the claim: its own words as a short marked quotation, or a number with its
+            unit.
+        ours: the result, formatted from measured numbers, never typed by hand.
+        reason: the reason for a difference.
         why: the reason in words, and a number that a reader can check by hand.
         headline: whether it stands in the table at the top of the page, for which its words are
             few.
@@ -97,7 +97,7 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the claim."""
+        """The verdict on the claim."""
         return self.reason.verdict
 
 
@@ -111,8 +111,8 @@ class Effort:
 
     Args:
         full: as many trials and settings as the paper; otherwise as many as take a few minutes.
-        seed: seed of everything that is drawn. What is drawn with it is not private, nor is any of
-            the data.
+        seed: seed of everything that is drawn. Seeded draws are not private, nor are any of the
+            data.
         data: folder with ``topk/`` and ``multilabel/``, None if there is none.
         counts: files of counts for a table that takes any, in place of those at hand.
     """
@@ -136,7 +136,7 @@ class Effort:
         return full if self.full else quick
 
     def generator(self, *place: int) -> np.random.Generator:
-        """Return the generator of one place, so that no place depends on what was run before it."""
+        """Return the generator of one place, so that no place depends on earlier ones."""
         return np.random.default_rng([self.seed, *place])
 
     def path(self, name: str) -> Path:
@@ -155,11 +155,11 @@ class Finding:
     """A table or figure of a paper as it came out here.
 
     Args:
-        title: what was made again, such as ``Figure 1(a): the 15 states with most new cases``.
+        title: the reproduced item, such as ``Figure 1(a): the 15 states with most new cases``.
         paper: authors, year and title.
         method: how it was made, in Markdown: data, mechanisms, relation, how each setting was
             chosen, trials, and how a reader checks a number by hand.
-        claims: what the paper says of it, at least one.
+        claims: the claims of the paper about it, at least one.
         rows: the numbers behind the picture, one table with the same columns in every row.
         picture: the figure, if there is one.
         caption: one line under the picture.
@@ -195,7 +195,7 @@ class Kept:
         seconds: processor time of each form when it was last run, ``quick`` and ``full``; one that
             was not is left out.
         full: whether the full form was run last.
-        seed: the seed of what was drawn.
+        seed: the seed of the draws.
     """
 
     name: str
@@ -210,7 +210,7 @@ class Kept:
 
 
 def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: float) -> None:
-    """Write a finding to ``folder``: what was found, its numbers and its picture."""
+    """Write a finding to ``folder``: the result, its numbers and its picture."""
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / f"{name}.csv", "w") as file:
         writer = csv.DictWriter(file, fieldnames=list(finding.rows[0]), lineterminator="\n")
@@ -256,5 +256,5 @@ def _save_picture(picture: Figure, file: IO[Any]) -> None:
 
 
 def _short(value: str | int | float) -> str | int | float:
-    """Return a number with the digits that noise of the machine leaves alone."""
+    """Return a number with the digits that do not depend on the machine."""
     return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""What Gillenwater et al. (2022) prove of Joint, and their appendix D: Joint by permute-and-flip."""
+"""Theorems of Gillenwater et al. (2022) on Joint, and their appendix D: Joint by permute-and-flip."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PAIR = (8, 0)  # counts of two items that show a difference
 
 
 def permute_and_flip(effort: Effort) -> Finding:
-    """Make Figure 7, errors of both forms of Joint for small k, and compute what Theorem 3.3 bounds."""
+    """Make Figure 7, errors of both forms of Joint for small k, and compute the loss in Theorem 3.3."""
     vectors, trials = load(effort), 50
     rows: list[Row] = []
     with stage_bar(len(vectors) * len(_SMALL), "joint by permute-and-flip", unit="size") as bar:

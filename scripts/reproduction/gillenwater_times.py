@@ -37,7 +37,7 @@ _TIMED = (
 
 
 def times(effort: Effort, plain: PlainDraw) -> Finding:
-    """Make Figure 3, processor times, with a pruned table beside it.
+    """Make Figure 3, processor times, with a pruned table.
 
     Args:
         effort: how much is to be done.

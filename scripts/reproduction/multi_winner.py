@@ -1,4 +1,4 @@
-"""Private multi-winner voting: what Binary, tau and powerset voting cost on given votes, by every accounting."""
+"""Private multi-winner voting: the cost of Binary, tau and powerset voting on given votes, by every accounting."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Sanitised(NamedTuple):
 def sanitised(counts: IntArray, num_teachers: int, sigma: float, delta: float) -> Sanitised:
     """Return the least data-dependent epsilon of Binary voting that can be published, over a grid of settings.
 
-    The released value has noise of its smooth sensitivity, whose own cost is added. That the best
+    The released value has noise of its smooth sensitivity, with its own cost added. That the best
     setting of the grid is taken after looking at the votes flatters it: settings must be chosen
     without them.
     """
@@ -163,7 +163,7 @@ def sanitised(counts: IntArray, num_teachers: int, sigma: float, delta: float) -
                 found = Sanitised(
                     value + paid + overhead, multiplier * size, order, beta, multiplier
                 )
-                # two deviations above: what is published is rarely less than the truth
+                # two deviations above: the published value is rarely less than the truth
                 if (
                     best is None
                     or found.epsilon + 2 * found.spread < best.epsilon + 2 * best.spread
@@ -174,7 +174,7 @@ def sanitised(counts: IntArray, num_teachers: int, sigma: float, delta: float) -
 
 
 class OneWay(NamedTuple):
-    """Exact divergences of a label's bit beside Theorem 6 at the votes, which bounds that of a neighbor from them."""
+    """Exact divergences of a label's bit, and Theorem 6 at the votes, which bounds one direction."""
 
     stated: float
     """The largest ratio to the bound in the direction that the theorem states: at most 1."""

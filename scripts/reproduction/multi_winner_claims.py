@@ -1,4 +1,4 @@
-"""What Dziedzic et al. (2023) say of multi-winner voting, beside what was found, and its figure."""
+"""Claims of Dziedzic et al. (2023) on multi-winner voting, with the results here, and its figure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Quality(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What the claims and the figure are made of."""
+    """The numbers of the claims and the figure."""
 
     independent: dict[tuple[str, NeighboringRelation], int]
     """Queries within the budget whatever the votes, by mechanism and relation."""
@@ -101,7 +101,7 @@ def tau_voting(relation: NeighboringRelation, num_teachers: int, sigma: float) -
 
 
 def compared(panel: VoteShape) -> dict[str, Aggregator]:
-    """Return the three mechanisms, calibrated to the budget for the queries whose labels are compared."""
+    """Return the three mechanisms, calibrated to the budget for the compared queries."""
     target = Target(
         epsilon=BUDGET, delta=DELTA, num_queries=_COMPARED, neighboring_relation=REPLACE
     )
@@ -173,7 +173,7 @@ def measured(effort: Effort) -> Numbers:
 
 
 def safe(numbers: Numbers) -> int:
-    """Return the largest number of queries whose sanitised epsilon is within the budget in all but 2% of releases."""
+    """Return the most queries with a sanitized epsilon within the budget in all but 2% of releases."""
     held = [
         num
         for num, release in numbers.published.items()
@@ -183,7 +183,7 @@ def safe(numbers: Numbers) -> int:
 
 
 def claims(numbers: Numbers) -> tuple[Claim, ...]:
-    """Return the claims of the paper beside the numbers."""
+    """Return the claims of the paper with the numbers."""
     independent = {name: numbers.independent[name, REPLACE] for name in (_BINARY, _TAU, _POWERSET)}
     adding = numbers.independent[_TAU, ADD]
     dependent = {name: within(curve, BUDGET) for name, curve in numbers.curves.items()}

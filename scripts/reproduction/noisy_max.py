@@ -1,4 +1,4 @@
-"""What StableTopK with Gaussian noise on the gaps releases of two neighbors, exactly, and how far apart that is.
+"""Exact laws of StableTopK with Gaussian noise on the gaps for two neighbors, and their distance.
 
 Of sorted counts, each of which one teacher raises by 0 or 1, gap j moves by ``b_j - b_(j+1)``: the
 gaps that move, move up and down in turn. Algorithm 2 of Zhu & Wang (2022) chooses a gap by noisy
@@ -74,7 +74,7 @@ class GapNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two neighbors whose gaps are alike within groups, under ADD_REMOVE_TEACHER.
+    """Two neighbors with equal gaps within groups, under ADD_REMOVE_TEACHER.
 
     Args:
         up: number of gaps that grow by a vote.
@@ -117,7 +117,7 @@ class Pair:
 
     @cached_property
     def laws(self) -> tuple[FloatArray, FloatArray]:
-        """The laws ``[3]`` of what is released, before and after.
+        """The laws ``[3]`` of the release, before and after.
 
         A set above a gap that grows; above one that shrinks; nothing, or a set above a gap of 0.
         Which of these it is follows from the size of the set, so that they are no further apart

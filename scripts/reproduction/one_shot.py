@@ -46,7 +46,7 @@ def laplace_by_theorem(k: int, num_items: int, epsilon: float, delta: float) -> 
 
 
 def laplace_by_pure_bound(k: int, epsilon: float, relation: NeighboringRelation) -> float:
-    """Return the standard deviation of one-shot Laplace noise whose event is pure ``epsilon``."""
+    """Return the standard deviation of one-shot Laplace noise with the event pure ``epsilon``."""
     return LAPLACE_SD * finding_alone(OneShotLaplace, k, epsilon, 1e-300, relation)
 
 
@@ -98,9 +98,9 @@ def _scale(
 def permute_and_flip_law(scores: Sequence[float], scale: float) -> FloatArray:
     """Return the exact law ``[d]`` of one round of permute-and-flip.
 
-    Items come in random order, and the first whose coin of chance ``p_i = exp((x_i - max) /
-    scale)`` shows heads is taken: ``p_i`` times the integral from 0 to 1 of the product over the
-    others of ``1 - p_j s``.
+    Items come in random order, and the first one with heads on its coin of chance
+    ``p_i = exp((x_i - max) / scale)`` is taken: ``p_i`` times the integral from 0 to 1 of the
+    product over the others of ``1 - p_j s``.
     """
     require(len(scores) > 0, "at least one score", scores=list(scores))
     require_positive(scale=scale)
@@ -121,7 +121,7 @@ def bounded_range(law: FloatArray, other: FloatArray) -> float:
 
 
 def bound_of_the_post(epsilon: float) -> float:
-    """Return what the post shows the bounded range of permute-and-flip to be at least: ``e + log(2 - exp(-e))``."""
+    """Return the post's lower bound on the bounded range of permute-and-flip: ``e + log(2 - exp(-e))``."""
     return epsilon + math.log(2 - math.exp(-epsilon))
 
 
@@ -174,8 +174,7 @@ def one_shot_pairs(scores: Sequence[float], scale: float) -> dict[tuple[int, int
     """Return the law of the two largest of scores with Gumbel noise added once, in their order, by integrals.
 
     A first and b second: the integral over the noisy score y of b of its density, times the
-        probability that that of a
-    is above y and those of all others are below.
+        probability that the score of a is above y and all others are below.
     """
 
     def chance(first: int, second: int) -> float:

@@ -1,4 +1,4 @@
-"""What papers say of one-shot top-k, beside what was found, and its figure."""
+"""Claims of papers on one-shot top-k, with the results here, and its figure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Permute-and-flip on two items: of scores (0, 0) each wins with probability 1/2; 
 
 
 class Grid(NamedTuple):
-    """What is computed: sizes k; epsilons of permute-and-flip, its cases (items, largest count)."""
+    """The computed cases: sizes k; epsilons of permute-and-flip, its cases (items, largest count)."""
 
     sizes: tuple[int, ...]
     epsilons: tuple[float, ...]
@@ -73,7 +73,7 @@ FULL = QUICK._replace(
 
 
 class Numbers(NamedTuple):
-    """What the claims and the figure are made of."""
+    """The numbers of the claims and the figure."""
 
     rows: list[Row]
     worst: dict[tuple[NeighboringRelation, float], Worst]
@@ -168,7 +168,7 @@ def values(
 
 
 def claims(numbers: Numbers) -> tuple[Claim, ...]:
-    """Return the claims of the papers beside the numbers."""
+    """Return the claims of the papers with the numbers."""
     rows = numbers.rows
     theorem = values(rows, "finding and counts", "one-shot Laplace, Theorem 2.2", REPLACE)
 

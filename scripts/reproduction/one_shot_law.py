@@ -21,9 +21,9 @@ _REACH = (
 _STEP = 0.1  # scales between the points of the integral
 _LOST = -23.0  # log of a probability that is taken for 0
 _ROUNDED = (
-    1e-13  # what is smaller is rounding error of the convolutions, which differs between machines
+    1e-13  # smaller values are rounding error of the convolutions, which differs between machines
 )
-_SURE = 1e-12  # chance of a coin that is taken for 0, or for 1 if it is that of the other side
+_SURE = 1e-12  # chance of a coin that is taken for 0, or for 1 on the other side
 
 
 def probability_within(
@@ -31,8 +31,8 @@ def probability_within(
 ) -> float:
     """Return how likely the set of `pate.mechanisms.NoisyTopK` has the ``head`` best items and none beyond ``tail``.
 
-    With Gumbel noise it is as likely for `pate.mechanisms.GumbelPeeling`, whose set has the same
-    law. What is less likely than 1e-13 is taken for 0.
+    With Gumbel noise it is as likely for `pate.mechanisms.GumbelPeeling`: its set has the same
+    law. Probabilities below 1e-13 are taken for 0.
 
     Args:
         scores: ``[d]``, in descending order.
@@ -85,7 +85,7 @@ def _within(distances: FloatArray, k: int, head: int, tail: int, noise: Noise) -
     values, counts = np.unique(distances[tail:], return_counts=True)
     log_rest = np.zeros(at.size)
     if values.size:
-        # first where the best of them alone allows it, then all of them
+        # first by the best of them, then by all of them
         log_rest = counts[-1] * log_distribution(at - values[-1], noise)
         near = log_rest > _LOST
         log_rest[~near] = -np.inf
@@ -112,7 +112,7 @@ def _within(distances: FloatArray, k: int, head: int, tail: int, noise: Noise) -
             ).sum()
         )
 
-    # the error falls with the square of the step: from two steps that of both is known
+    # the error falls with the square of the step: two steps give the error of both
     probability = (4 * integral(1) - integral(2)) / 3 + float(heads[0] * rest[0] * just[0])
     return min(probability, 1.0) if probability > _ROUNDED else 0.0
 

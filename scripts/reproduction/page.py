@@ -89,7 +89,7 @@ def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | Non
 
     Args:
         findings: sorted by paper.
-        folder: where their files lie beside the page.
+        folder: the folder of their files, relative to the page.
         missing: findings that were never made, by name, and the file that each of them needs.
     """
     verdicts = Counter(claim.verdict for finding in findings for claim in finding.claims)

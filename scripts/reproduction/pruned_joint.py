@@ -38,7 +38,7 @@ def log_loss_counts(counts: IntArray, k: int, limit: int) -> FloatArray:
     allowed = np.log(reach - np.arange(k))
     new = np.diff(reach, axis=0, prepend=0)
     new[0] = reach[0] - np.arange(k)
-    new[0, 1:] = 0  # where nothing is lost, the first place counts as that of the largest loss
+    new[0, 1:] = 0  # if nothing is lost, the first place counts as the place of the largest loss
     with np.errstate(divide="ignore"):
         table: FloatArray = np.log(new)
     # before the place all lose less, after it as much at most

@@ -125,8 +125,8 @@ def epsilon_at(
     """Return the epsilon at which a grade has ``probability``, to five digits; infinity if ties deny it.
 
     Raises:
-        ValueError: on a probability outside (0, 1), or one that no epsilon gives because chance
-            alone exceeds it.
+        ValueError: on a probability outside (0, 1), or one that no epsilon gives because
+            chance exceeds it.
     """
     require_in_open_unit_interval(probability=probability)
 

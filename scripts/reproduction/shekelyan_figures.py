@@ -311,7 +311,7 @@ def _least_claim(where: str, crossings: dict[str, list[Crossing]]) -> Claim:
 
 
 def _time_claim(scores: FloatArray) -> Claim:
-    """Time draws of this package: another machine and other code than those of 7.3."""
+    """Time draws of this package: another machine and other code than in 7.3."""
     k, runs = 1000, 5
     draws = {
         "canonical": CanonicalMechanism(k=k, scale=1.0, loss="published"),

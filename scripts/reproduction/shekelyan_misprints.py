@@ -1,4 +1,4 @@
-"""Misprints of Shekelyan & Loukides (2022): as printed, as the text beside it reads, and computed."""
+"""Misprints of Shekelyan & Loukides (2022): as printed, as the text around it reads, and computed."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def corrections() -> tuple[Claim, dict[str, float]]:
 
 
 def correction_ratio(alpha: float, k: int) -> float:
-    """Return the Sidak correction over that of Bonferroni."""
+    """Return the Sidak correction over Bonferroni's."""
     return -math.expm1(math.log1p(-alpha) / k) / (alpha / k)
 
 

@@ -27,7 +27,7 @@ EXAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 
 
 def statements(effort: Effort) -> Finding:
-    """Compute what the text states of losses, laws and bounds."""
+    """Compute the statements of the text on losses, laws and bounds."""
     claims: list[Claim] = []
     rows: list[Row] = []
     states = (
@@ -336,7 +336,7 @@ def signs() -> tuple[Claim, dict[str, float]]:
 
 
 def example() -> tuple[Claim, dict[str, float]]:
-    """Lemma A.24: its example of a set that canonical loss puts further from the top-k than that of joint."""
+    """Lemma A.24: its example of a set that canonical loss puts further from the top-k than joint's."""
     values = dict(zip(("canonical", "joint"), losses((1, 5, 10), EXAMPLE), strict=True))
     claim = Claim(
         where="Lemma A.24, example",

@@ -41,7 +41,7 @@ LABELS = [
 ]
 """The attributes that are learnt from the others, as in ``configs/celeba_attributes``."""
 
-_TEACHERS = 40  # whose mean accuracy is a point of a curve
+_TEACHERS = 40  # their mean accuracy is a point of a curve
 
 
 class Samples(NamedTuple):
@@ -154,7 +154,7 @@ def voted(
 
 
 def facts(data: Data, records: tuple[int, ...], *, generator: np.random.Generator) -> Facts:
-    """Return what `pate plan` is told: sizes, densities, and how accurate one teacher is, from public samples alone."""
+    """Return the facts for `pate plan`: sizes, densities, and one teacher's accuracy on public samples."""
     half = len(data.public.features) // 2
     order = generator.permutation(len(data.public.features))
     learned, held_out = data.public.taken(order[:half]), data.public.taken(order[half:])

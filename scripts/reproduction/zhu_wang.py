@@ -1,4 +1,4 @@
-"""Zhu & Wang (2022): k items by stability and by its rivals, all at one guarantee, and what they find of the top-k."""
+"""Zhu & Wang (2022): k items by stability and by its rivals, all at one guarantee, and their recall of the top-k."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ COLOURS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """What all mechanisms are to meet.
+    """The guarantee for all mechanisms.
 
     Args:
         k: size of the sets, below ``num_items``.
@@ -114,7 +114,7 @@ class Contest:
 
     @property
     def _alone(self) -> Target:
-        """What one release may cost by advanced composition, which the paper has for Top Stable and limited domain."""
+        """The cost of one release by advanced composition, as in the paper for Top Stable and limited domain."""
         if self.releases == 1:
             return self._target(self.epsilon, self.delta, 1)
         return self._target(
@@ -164,10 +164,10 @@ class Contest:
 
     @property
     def _delta_test(self) -> tuple[float, Target]:
-        """What the published threshold fails with, and the target once the published half of delta is set aside."""
+        """The published threshold's failure, and the target once the published half of delta is set aside."""
         published = self.delta / 2 / self.releases
         exact = float(ndtr(-math.sqrt(2 * math.log(1 / published))))
-        # a mechanism is charged for what its threshold fails with; the paper's is charged for more
+        # a mechanism is charged for its threshold's failure; the paper's is charged for more
         left = self.delta - self.releases * (published - exact)
         return exact, self._target(self.epsilon, left, self.releases)
 
@@ -213,7 +213,7 @@ class Contest:
 
 
 def advanced_share(epsilon: float, delta: float, releases: int) -> float:
-    """Return the epsilon of one release whose advanced composition has ``epsilon``, half of ``delta`` its slack."""
+    """Return one release's epsilon for an advanced composition at ``epsilon``, slack ``delta / 2``."""
     root = math.sqrt(2 * releases * math.log(2 / delta))
     return float(
         brentq(
@@ -243,7 +243,7 @@ def recall_of(counts: IntArray, members: BoolArray, k: int) -> FloatArray:
 
 
 def share_of(counts: IntArray, members: BoolArray, k: int) -> FloatArray:
-    """Return the sum of the members' counts over that of the k largest counts, of ``[B, d]`` both."""
+    """Return the sum of the members' counts over the sum of the k largest, of ``[B, d]`` both."""
     best = -np.partition(-counts, k - 1, axis=1)[:, :k]
     share: FloatArray = np.where(members, counts, 0).sum(axis=1) / best.sum(axis=1)
     return share

@@ -136,7 +136,7 @@ def covid(effort: Effort) -> Finding:
 
 
 def covid_claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
-    """Return the sentences of the paper on Figure 1(a) beside the recalls of four intervals."""
+    """Return the sentences of the paper on Figure 1(a) with the recalls of four intervals."""
     peeling, domain, top_stable, fixed = (
         _means(rows, name) for name in (PEELING, DOMAIN, TOP_STABLE, FIXED)
     )
@@ -247,7 +247,7 @@ def bins(effort: Effort) -> Finding:
 
 
 def bins_claim(rows: Sequence[Row]) -> Claim:
-    """Return the sentence of the paper on Figure 1(b) beside the recalls of each k."""
+    """Return the sentence of the paper on Figure 1(b) with the recalls of each k."""
     sizes = list(dict.fromkeys(int(row["k"]) for row in rows))
     stable = _means(rows, ADAPTIVE)
     rivals = (PEELING, TOP_STABLE)
@@ -376,7 +376,7 @@ class _Standing(NamedTuple):
 
     @property
     def reason(self) -> Reason:
-        """What stands between a claim to be better and this: places where all are level say nothing of it."""
+        """The reason for a difference from a claim to be better; level places say nothing about it."""
         if not self.ahead:
             return Reason.REFUTED if self.behind else Reason.NOT_AT_HAND
         return Reason.OTHER_SIZE if self.behind else Reason.NONE
@@ -411,7 +411,7 @@ def recalls_in_markdown(rows: Sequence[Row]) -> str:
 
 
 def table_claim(rows: Sequence[Row]) -> Claim:
-    """Return the sentence of the paper on Table 1, beside the standing of Algorithm 3 on each vector at hand."""
+    """Return the sentence of the paper on Table 1, with Algorithm 3's standing on each vector at hand."""
     published = [np.array(list(recalls.values())) for recalls in _TABLE_1.values()]
     theirs = _Standing.of(
         np.concatenate([recalls[2] for recalls in published]),

@@ -84,7 +84,7 @@ def voting(sigma: float) -> dict[str, Aggregator]:
 
 
 def epsilon(aggregator: Aggregator, relation: NeighboringRelation, conversion: Conversion) -> float:
-    """Return what all queries cost."""
+    """Return the cost of all queries."""
     event = aggregator.event(PANEL, relation)
     return epsilon_of(event, count=NUM_QUERIES, delta=DELTA, conversion=conversion)
 
@@ -101,7 +101,7 @@ def noise_for(aggregator: Aggregator, target: float, relation: NeighboringRelati
 
 
 class Numbers(NamedTuple):
-    """What the claims and the figure are made of."""
+    """The numbers of the claims and the figure."""
 
     epsilons: dict[tuple[str, str, NeighboringRelation], float]
     """By mechanism, accounting and relation."""
@@ -158,7 +158,7 @@ def _accountings() -> dict[tuple[str, str, NeighboringRelation], float]:
 
 
 def claims(numbers: Numbers) -> tuple[Claim, ...]:
-    """Return the claims of the paper beside the numbers."""
+    """Return the claims of the paper with the numbers."""
     gaussian = next(iter(released()))
     binary, tau = voting(1.0)
     needed, delta = numbers.six_gaps
@@ -250,7 +250,7 @@ def rows(numbers: Numbers) -> list[Row]:
 
 
 def picture(numbers: Numbers) -> Figure:
-    """Draw what neighbors need by the number of teachers, and epsilons by every accounting."""
+    """Draw the epsilon of neighbors by the number of teachers, and epsilons by every accounting."""
     figure = Figure(figsize=(12.6, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_worst(left, numbers)

@@ -81,7 +81,7 @@ class Measured(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What the claims and the figure are made of."""
+    """The numbers of the claims and the figure."""
 
     measured: list[Measured]
     constants: dict[str, float]
@@ -109,7 +109,7 @@ def published_target(relation: NeighboringRelation) -> Target:
 def methods(
     shape: VoteShape, stable: StableTopK, relation: NeighboringRelation
 ) -> dict[str, Aggregator]:
-    """Return what is compared, at the published epsilon under ``relation``.
+    """Return the compared aggregators, at the published epsilon under ``relation``.
 
     Args:
         shape: the numbers of teachers and labels.
@@ -232,7 +232,7 @@ def numbers(effort: Effort) -> Numbers:
 
 
 def claims(results: Numbers) -> tuple[Claim, ...]:
-    """Return the claims of the paper beside the numbers."""
+    """Return the claims of the paper with the numbers."""
     accuracies = "; ".join(
         f"{task}: {results.result(task, STABLE, ADD, TEACHERS).at('student_accuracy'):.3f} under ADD_REMOVE_TEACHER, "
         f"{results.result(task, STABLE, REPLACE, TEACHERS).at('student_accuracy'):.3f} under REPLACE_RECORD, "
@@ -254,7 +254,7 @@ def claims(results: Numbers) -> tuple[Claim, ...]:
 
 
 def _comparison(results: Numbers, task: str) -> Claim:
-    """Return the claim of gains beside another experiment: accuracy at one epsilon, on a task that is at hand."""
+    """Return the claim of gains with another experiment: accuracy at one epsilon, on a task at hand."""
     stable, with_empty, binary, tau, default = (
         results.result(task, name, ADD, TEACHERS)
         for name in (STABLE, WITH_EMPTY, PATE, PATE_TAU, DEFAULT)

@@ -39,10 +39,10 @@ def compare(
     unit: Unit | None = None,
     output: Path | None = None,
 ) -> Standings:
-    """Measure what private learning without votes reaches on the private records of a run.
+    """Measure private learning without votes on the private records of a run.
 
     Least squares on noised moments and logistic regression by DP-SGD, each at the same epsilons,
-    delta and relation (one unit added, removed or altered), beside what is not private. The results
+    delta and relation (one unit added, removed or altered), and without privacy. The results
     are measured on private records without accounting for it: they are PRIVATE, and so is a choice
     by them.
 
@@ -50,8 +50,8 @@ def compare(
         contest: the settings common to all rivals.
         descent: the settings of DP-SGD.
         run: the run. A ``data.yaml`` is enough.
-        unit: what is protected, a ``record`` or a ``group``; None for that of the run's teachers,
-            or a record.
+        unit: the protected unit, a ``record`` or a ``group``; None for the unit of the run's
+            teachers, or a record.
         output: folder for ``rivals.csv`` and ``rivals.txt``. None for ``private/rivals`` in the
             run.
 

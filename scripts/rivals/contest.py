@@ -39,7 +39,7 @@ _MOST_FEATURES = 4096  # the moments of features are a square
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """What is the same for all rivals.
+    """The settings common to all rivals.
 
     Args:
         epsilons: the targets.
@@ -70,11 +70,11 @@ class Arena:
     """The records that rivals learn from and are judged on.
 
     Attributes:
-        private: what the private records contribute. PRIVATE.
+        private: the contributions of the private records. PRIVATE.
         public: ``[P, F + 1]``, features of the public records.
         test: ``[M, F + 1]``, features of the test records on the same scale.
         truth: ``[M, C]`` in {0, 1}, their labels.
-        unit: what is protected, a ``record`` or a ``group``.
+        unit: the protected unit, a ``record`` or a ``group``.
     """
 
     private: Contributions
@@ -101,9 +101,8 @@ class Score:
 
     An epsilon of infinity means no privacy.
 
-    ``accuracy`` and ``macro_f1`` are of decisions that serve accuracy, as those of a student do
-    unless it is told otherwise; the figures at their cut are of decisions that serve them
-    (`pate.student.cuts_of`).
+    ``accuracy`` and ``macro_f1`` are of decisions for accuracy, as a student's are by default; the
+    figures at their cut are of decisions that serve them (`pate.student.cuts_of`).
     """
 
     rival: str
@@ -123,8 +122,8 @@ class Standings:
 
     Attributes:
         contest: the settings.
-        unit: what was protected.
-        scores: the rivals by epsilon, then what is not private.
+        unit: the protected unit.
+        scores: the rivals by epsilon, then the ones without privacy.
     """
 
     contest: Contest
@@ -140,7 +139,7 @@ class Standings:
 
 
 class Learned(NamedTuple):
-    """Weights ``[F + 1, C]``, and what is added to each ``features @ weights``."""
+    """Weights ``[F + 1, C]``, and the constant added to each ``features @ weights``."""
 
     weights: FloatArray
     shift: float = 0.0
@@ -151,9 +150,9 @@ class Rival:
     """A way to learn privately.
 
     Attributes:
-        name: what tables call it.
-        event: what learning costs at a noise multiplier, under REPLACE_RECORD.
-        learn: what is learnt at a noise multiplier.
+        name: its name in tables.
+        event: the cost of learning at a noise multiplier, under REPLACE_RECORD.
+        learn: the weights learned at a noise multiplier.
         logistic: whether that gives logits; it gives shares otherwise.
     """
 
@@ -164,7 +163,7 @@ class Rival:
 
 
 def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
-    """Return the rivals that an arena allows; without ``descent`` those of one release alone."""
+    """Return the rivals that an arena allows; without ``descent`` only the ones of one release."""
     moments = cache(partial(Moments.of, arena.private))
 
     def by_moments(noise: float, generator: np.random.Generator) -> Learned:
@@ -193,7 +192,7 @@ def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
 
 
 def hold(arena: Arena, rivals: Sequence[Rival], contest: Contest) -> Standings:
-    """Measure all rivals at all epsilons, and what is not private. PRIVATE.
+    """Measure all rivals at all epsilons, and without privacy. PRIVATE.
 
     Raises ``ValueError`` if no noise meets a target.
     """
@@ -247,7 +246,7 @@ def _unprotected(arena: Arena, report: Callable[[int], object]) -> Iterator[Scor
 
 
 def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float]:
-    """Return the figures of what was learnt: of logits, or of shares, which are linked as a student's are."""
+    """Return the figures of learned logits, or of shares, which are linked as a student's are."""
     public, test = (
         features @ learned.weights + learned.shift for features in (arena.public, arena.test)
     )
@@ -259,7 +258,7 @@ def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float
 
 
 def figures(public: FloatArray, test: FloatArray, truth: UInt8Array) -> dict[str, float]:
-    """Return the metrics of probabilities ``[M, C]`` of test records, cut by those of public records ``[P, C]``."""
+    """Return the metrics of probabilities ``[M, C]`` of test records, cut by public records ``[P, C]``."""
     right, probabilities = truth > 0, np.broadcast_to(test, truth.shape)
     at_cut = {
         name: agreement(probabilities > row, right)

@@ -1,4 +1,4 @@
-"""What a protected unit contributes: features of public scale and norm at most 1, and labels.
+"""The contribution of a protected unit: features of public scale and norm at most 1, and labels.
 
 PRIVATE.
 """
@@ -25,7 +25,7 @@ class PublicScale:
     Features are flattened, centred and completed by a constant, a third of their median norm:
         intercepts, which matter
     most for rare labels, are then heard through more noise than weights of single features. All are
-    divided by the median norm of what results, and what is longer than 1 is shortened to 1.
+    divided by the resulting median norm, and vectors longer than 1 are shortened to 1.
 
     Attributes:
         centre: ``[F]``, means of the public features.

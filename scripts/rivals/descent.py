@@ -58,7 +58,7 @@ class Descent:
         require(self.sampling_rate <= 1, "sampling_rate <= 1", sampling_rate=self.sampling_rate)
 
     def event(self, noise_multiplier: float) -> Event:
-        """Return what all steps and a count of the units cost, if a unit is added, removed or altered."""
+        """Return the cost of all steps and a count of the units, if a unit is added, removed or altered."""
         step = _step_event(noise_multiplier, self.sampling_rate)
         relation = NeighboringRelation.REPLACE_RECORD
         count = GaussianEvent(
@@ -90,12 +90,12 @@ def learning_rate(
     noise_multiplier: float,
     count: float,
 ) -> float:
-    """Return the learning rate of the least expected loss, from public figures and the noise alone.
+    """Return the learning rate of the least expected loss, only from public figures and the noise.
 
     The loss of a label is taken for quadratic, with a curvature of a quarter of each public second
     moment; weights to be learnt for normal, of equal variance in all directions; the gradients of
-    units for as long as those of a head that knows nothing, ``sqrt(C) / 2``. What is left of the
-    weights after all steps, and the noise that they gathered, are then geometric sums.
+    units for as long as the gradients of an untrained head, ``sqrt(C) / 2``. The remaining error of
+    the weights after all steps, and their accumulated noise, are then geometric sums.
 
     Args:
         eigenvalues: ``[F]``, of the mean product of public features.
@@ -129,8 +129,8 @@ def descend(
 ) -> FloatArray:
     """Return weights ``[F, C]`` of a logistic head, the mean over the second half of the steps.
 
-    A unit's gradient is that of the mean loss of its records, clipped. Which units a step takes
-    comes from ``generator``, and the noise from a generator of torch that is seeded by it.
+    A unit's gradient is the gradient of the mean loss of its records, clipped. Which units a step
+    takes comes from ``generator``, and the noise from a generator of torch that is seeded by it.
 
     Args:
         private: the records.

@@ -51,12 +51,12 @@ class Coding(NamedTuple):
 def noisy_coding(
     private: Contributions, noise_multiplier: float, *, generator: np.random.Generator
 ) -> Coding:
-    """Return the coding of labels whose clip is least; it and the moments cost one ``noise_multiplier`` together.
+    """Return the coding of labels with the least clip; with the moments it costs one ``noise_multiplier``.
 
-    Labels in {0, 1} are clipped at 1.2 times a private median of their norms, that of a unit being
-    the mean over its records. Less one half, all have a norm of ``sqrt(C) / 2``, which is less
-    where labels are dense. Noise in a comparison is drawn for one unit that moves it by one, and
-    the nominal number of units has three digits.
+    Labels in {0, 1} are clipped at 1.2 times a private median of their norms; a
+    unit's norm is the mean over its records. Less one half, all have a norm of ``sqrt(C) / 2``,
+    which is less where labels are dense. Noise in a comparison is drawn for one unit that moves it
+    by one, and the nominal number of units has three digits.
     """
     num_labels, sizes = private.labels.shape[1], private.sizes
     norms = np.add.reduceat(np.linalg.norm(private.labels, axis=1) * private.shares, private.starts)
@@ -75,7 +75,7 @@ def noisy_coding(
 
 
 def moments_event(noise_multiplier: float) -> Event:
-    """Return what noised moments cost at ``noise_multiplier``, of `noised_moments` or `noised_crosses`."""
+    """Return the cost of `noised_moments` or `noised_crosses` at ``noise_multiplier``."""
     return GaussianEvent(
         noise_multiplier=noise_multiplier, neighboring_relation=NeighboringRelation.REPLACE_RECORD
     )
@@ -96,7 +96,7 @@ def noised_moments(
     differ by ``e^2 = |x|^2 |y|^2 + |x'|^2 |y'|^2 - 2 (x.x') (y.y') <= c^2 (|x|^2 + |x'|^2 + 2
     |x.x'|)``. With ``s = |x.x'|``, the sum ``d^2 / 8 + e^2 / (4 c^2)`` is at most ``1 / 4 + 1 / 2 +
     (2 s - s^2) / 4 <= 1``. It is 1 for two opposite ``x`` of norm 1 with the same labels of norm
-    ``c``, for which crosses alone would need as much noise: the products come for free. A record
+    ``c``, for which only the crosses would need as much noise: the products come for free. A record
     that is added or removed moves the release by no more than ``3 / 8`` of ``1 / m^2``. A group
     contributes a mean of such points, and the distance of two means is at most the largest distance
     of two points.
@@ -140,14 +140,14 @@ def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:
     """
     values, vectors = np.linalg.eigh(noised.products)
     ridge = 4 * noise_multiplier * math.sqrt(len(values))
-    # what is left below it is noise, too
+    # the rest below it is noise, too
     inverse = 1 / np.maximum(values + ridge, ridge / 2)
     weights: FloatArray = (vectors * inverse) @ (vectors.T @ noised.crosses)
     return weights
 
 
 def solve_known(noised: Moments, noise_multiplier: float) -> FloatArray:
-    """Return weights ``[F, C]`` of least expected error for known products and noise of the crosses alone.
+    """Return weights ``[F, C]`` of least expected error for known products and noise only in the crosses.
 
     The prior is normal with equal variance in all directions, so large that predictions have the
     mean square of labels of the size of the clip: its square, over the number of labels and the

@@ -1,9 +1,9 @@
 """The Renyi curve of Gaussian noise on a sum over a Poisson sample, when a record is added, removed or altered.
 
-A step takes each record with probability q, independently, and releases the sum of what the taken
-ones contribute, each of norm at most 1, with Gaussian noise of standard deviation ``s``. Write
-``u`` for the contribution of a record and ``v`` for that of the altered one, 0 if it is removed.
-Given what else is taken, the two laws are
+A step takes each record with probability q, independently, and releases the sum of the
+contributions of the taken records, each of norm at most 1, with Gaussian noise of standard
+deviation ``s``. Write ``u`` for the contribution of a record and ``v`` for the altered one's, 0 if
+it is removed. Given the other taken records, the two laws are
 
     P = (1 - q) N(0, s^2) + q N(u, s^2)    and    Q = (1 - q) N(0, s^2) + q N(v, s^2)
 
@@ -18,11 +18,12 @@ on a line are the worst for every hockey-stick divergence, and so for every f-di
   independent factor of mean 1, and by Jensen's inequality ``E phi`` does not fall. The same holds
   for ``v``. So both have norm 1.
 - Then ``log a`` and ``log b`` are normal, with a covariance ``r = u.v / s^2`` and all else fixed.
-  The derivative of an expectation by a covariance is that of the mixed second derivative (Plackett
-  (1954)), here ``E[phi''(a - t b) a (-t b)] <= 0``. So ``r`` is as small as it can be: ``v = -u``.
+  The derivative of an expectation by a covariance is the expected mixed second derivative
+  (Plackett (1954)), here ``E[phi''(a - t b) a (-t b)] <= 0``. So ``r`` is as small as it can be:
+  ``v = -u``.
 
-A pair that dominates each step dominates all steps together, however each depends on what came
-before (Zhu, Dong & Wang (2022), Theorem 10). The pair is its own mirror image, so that one
+A pair that dominates each step dominates all steps together, however each depends on earlier ones
+(Zhu, Dong & Wang (2022), Theorem 10). The pair is its own mirror image, so that one
 direction of the divergence is both.
 """
 
@@ -36,7 +37,7 @@ from pate._typing import FloatArray
 
 # noise below this is charged as if every record were taken in each step
 _LEAST_NOISE = 0.25
-# above what is lost by adding up, in relation to the logarithm and to the exponents
+# above the loss from adding up, in relation to the logarithm and to the exponents
 _RELATIVE, _ABSOLUTE = 1e-9, 1e-11
 
 
