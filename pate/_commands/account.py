@@ -23,7 +23,7 @@ def account(
     shape: VoteShape,
     plot: Path | None = None,
 ) -> dict[str, dict[str, float | None]]:
-    """Print and return what queries would cost, from parameters alone.
+    """Print and return the cost of queries, from parameters only.
 
     Args:
         aggregator: the mechanism.

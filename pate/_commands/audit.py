@@ -119,9 +119,9 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate audit",
         description="Run a recipe on a copy of its records, with canaries among them, and bound epsilon from below by"
-        " what can be told of the canaries. NOT PRIVATE: what it writes tells who was there."
-        "\n\nThe records are read and the ledger beside them is neither read nor written: an audit has a folder and a"
-        " ledger of its own. Given again after it was killed, the same command goes on."
+        " how well they can be told. NOT PRIVATE: the output reveals which canaries were included."
+        "\n\nThe ledger of the records is neither read nor written: an audit has its own folder and ledger."
+        " After a kill, run the same command again to continue."
         "\n\nA setting of a stage is overridden as in `pate run`: --label.target_epsilon 4.",
         print_config=None,
     )

@@ -37,7 +37,7 @@ def calibrate(
     """Find the noise that meets a target epsilon, print and return it.
 
     Args:
-        aggregator: the mechanism: a name alone, whose settings the target chooses, or a class with
+        aggregator: the mechanism: only a name, with settings chosen for the target, or a class with
             settings. Only the proportions of its noise matter: all of it is scaled by one factor.
             None for ``StableTopK``.
         target_epsilon: the largest epsilon of all queries together.
@@ -45,7 +45,7 @@ def calibrate(
         num_queries: number of queries asked.
         shape: the numbers of teachers and labels.
         neighboring_relation: the relation under which the target holds.
-        delta_test: what each stability test of ``StableTopK`` adds to delta. None for half of
+        delta_test: the share of delta of each stability test of ``StableTopK``. None for half of
             ``delta`` over all queries.
         answered: the probability with which a query of the predicted gap is answered, or labelled
             as without noise.

@@ -15,11 +15,11 @@ def check(args: Sequence[str]) -> None:
     """Run `pate check`. Ends with status 1 if there are problems, one in each line."""
     summary = (
         "Check that a run is as its commands left it: files and their digests, the seal of its labels, ledger and"
-        " statement, the mode of its private folder, and that nothing private lies among what is published. Says which"
-        " command comes next. Ends with status 1 if anything is wrong, in a line for each."
+        " statement, the mode of its private folder, and that its public folder holds nothing private. Prints the"
+        " next command. Ends with status 1 and a line for each fault if there are any."
     )
     parser = new_parser("check", summary)
-    parser.add_argument("run", type=Path, help="folder of the run, at whatever stage it is")
+    parser.add_argument("run", type=Path, help="folder of the run, at any stage")
     run: Path = parser.parse_args(list(args)).run
     result = check_run(run)
     if result.problems:
@@ -32,7 +32,7 @@ def check(args: Sequence[str]) -> None:
 def pack(args: Sequence[str]) -> None:
     """Run `pate pack`."""
     summary = (
-        "Write what a run publishes, and nothing else, as one zip archive: labels, statement, student, report. The"
+        "Write the public files of a run, and nothing else, as one zip archive: labels, statement, student, report. The"
         " same files give the same bytes. Refused if anything in the public folder is private or unexpected."
     )
     parser = new_parser("pack", summary)

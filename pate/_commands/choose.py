@@ -11,10 +11,10 @@ from pate._pipeline import open_run
 
 _SUMMARY = (
     "Choose one of several students by the private records, and pay for the choice.\n\nEach teacher counts for the"
-    " students that answer its own records best, and the one for which most teachers count is chosen with noise, as by"
+    " students that answer its own records best, and the student with most teachers is chosen with noise, as by"
     " `pate topk` with k = 1. The choice is a release like any other: its cost is in the ledger of the private data"
-    " before the noise is drawn. What the students' own labels cost was paid when these were released. That there would"
-    " be a choice, and at which epsilon, must not follow from what an earlier release showed."
+    " before the noise is drawn. The cost of the students' own labels was paid when they were released. The decision"
+    " to choose, and its epsilon, must not follow from the results of an earlier release."
 )
 
 
@@ -28,11 +28,9 @@ def main(args: Sequence[str]) -> None:
         help="folders of students, such as runs/a/public/student/model",
     )
     parser.add_argument(
-        "--run", type=Path, required=True, help="folder of the run whose teachers choose"
+        "--run", type=Path, required=True, help="folder of the run with the teachers that choose"
     )
-    parser.add_argument(
-        "--output", type=Path, required=True, help="the .csv or .json that is written"
-    )
+    parser.add_argument("--output", type=Path, required=True, help="the .csv or .json to write")
     parser.add_argument(
         "--target_epsilon", type=float, required=True, help="epsilon of the choice, at delta"
     )
@@ -40,10 +38,13 @@ def main(args: Sequence[str]) -> None:
         "--delta",
         type=float,
         required=True,
-        help="the delta of every epsilon, as that of the labels",
+        help="the delta of every epsilon, as for the labels",
     )
     parser.add_argument(
-        "--by", type=str, default="accuracy", help="what teachers compare: accuracy or micro_f1"
+        "--by",
+        type=str,
+        default="accuracy",
+        help="the figure that teachers compare: accuracy or micro_f1",
     )
     parser.add_argument(
         "--trust", action="store_true", help="run code of other packages that the students name"

@@ -35,8 +35,8 @@ def main(args: Sequence[str], commands: Mapping[str, tuple[str, str, str]]) -> N
     """
     parser = CommandParser(
         prog="pate completion",
-        description="Print a script with which a shell completes commands, options and what they may be.\n\nIt is made"
-        " from what `--help` of all commands lists, and so is made again after an update.",
+        description="Print a script with which a shell completes commands, options and their values.\n\nIt follows from"
+        " the `--help` of all commands, so make it again after an update.",
         print_config=None,
     )
     parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="the shell")

@@ -13,11 +13,11 @@ from pate._runs import LABEL
 from pate.teachers._jobs import Execution
 
 _SUMMARY = (
-    "Make teachers and votes those of a run without some private records, bit for bit.\n\nOnly the chunks of teachers"
-    " that saw one of them are trained again; all teachers vote again. Call it while the data still hold the records:"
-    " only so can the run tell that all others are the same. Then take them out of the data and call it again, which"
-    " checks that they are gone and nothing else changed. Released labels stay, and so does what was made of them:"
-    " their guarantee covers every record, and those that are gone."
+    "Remake teachers and votes as in a run without some private records, bit for bit.\n\nOnly the chunks of teachers"
+    " that saw one of them are trained again; all teachers vote again. Call it while the data still hold the records,"
+    " so that the run can check that all others are the same. Then take them out of the data and call it again, which"
+    " checks that they are gone and nothing else changed. Released labels and everything made of them stay:"
+    " their guarantee covers every record, including the forgotten ones."
 )
 
 

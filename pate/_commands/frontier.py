@@ -32,15 +32,15 @@ def compare(
 
     Args:
         comparison: the settings common to all aggregators.
-        run: the run whose teachers have voted.
+        run: the run with the votes.
         simulate: teachers to simulate in place of a run.
         aggregators: the aggregators to compare. Only the proportions of their noise matter: all of
-            it is scaled by one factor to meet each target. Those that need a student come as the
-            last of two `Rounds`. None for the proposals of all aggregators of this package and of
+            it is scaled by one factor to meet each target. Aggregators that need a student come as
+            the last of two `Rounds`. None for the proposals of all aggregators of this package and of
             installed ones.
         output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for
             ``private/frontier`` in the run, or ``frontier`` for simulated votes. With variants,
-            ``variants.png`` lies beside them.
+            ``variants.png`` lies next to them.
 
     Returns:
         The figures that are written.

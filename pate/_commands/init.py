@@ -38,7 +38,7 @@ _KINDS = {
     "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine"),
     "text": _Kind("a CSV file of texts and their labels", "data/mine.csv"),
     "huggingface": _Kind("a data set of Hugging Face", "data/mine", files=("splits.py",)),
-    "python": _Kind("whatever a class of your own reads", "records.csv", files=("records.py",)),
+    "python": _Kind("anything that your own class reads", "records.csv", files=("records.py",)),
 }
 
 
@@ -99,14 +99,14 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate init",
         description="Write a recipe for data of your own: data.yaml, teachers.yaml, label.yaml and student.yaml, with"
-        " comments that say what each choice means. `pate run` runs it.",
+        " comments that explain each choice. `pate run` runs it.",
         print_config=None,
     )
     parser.add_argument("folder", type=Path, help="the recipe's folder, new or empty")
     parser.add_argument(
-        "--kind", choices=list(_KINDS), required=True, help=f"what the data are: {kinds}"
+        "--kind", choices=list(_KINDS), required=True, help=f"the kind of data: {kinds}"
     )
     parser.add_argument(
-        "--data", type=Path, help="where the data are, to be written into data.yaml"
+        "--data", type=Path, help="the place of the data, to be written into data.yaml"
     )
     return parser

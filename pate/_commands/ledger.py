@@ -24,11 +24,11 @@ from pate.accounting._verification import verify_ledger
 
 
 def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
-    """Print the releases of a ledger and what they cost together.
+    """Print the releases of a ledger and their total cost.
 
     Args:
         ledger: the file.
-        delta: the delta of epsilon. None for that of the ledger's budget, or else of its last
+        delta: the delta of epsilon. None for the delta of the ledger's budget, or else of its last
             release, or else 1e-6.
 
     Raises:
@@ -59,11 +59,11 @@ def ledger_verify(
 
     Args:
         ledger: the file.
-        statement: a ``privacy.json`` of ``pate label``, or that of a list of ``pate topk``. It is
-            made again from the ledger, and compared key by key, with the text beside it and with
-            the file that was released.
-        released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` that
-            lies beside the statement.
+        statement: a ``privacy.json`` of ``pate label``, or the statement of a list of ``pate topk``.
+            It is rebuilt from the ledger, and compared key by key, with its text and with the
+            released file.
+        released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` in
+            the folder of the statement.
 
     Raises:
         ValueError: at the first figure that does not follow from the events, or if a file is

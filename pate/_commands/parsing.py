@@ -100,7 +100,7 @@ def add_run(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="redo a stage whose settings changed, deleting its outputs",
+        help="redo a stage with changed settings, deleting its outputs",
     )
 
 
@@ -177,7 +177,7 @@ def add_data(parser: ArgumentParser) -> None:
         "--ledger",
         type=Path | None,
         default=None,
-        help="ledger of the private data set, shared by all runs on it; by default the file beside the data, or, where"
+        help="ledger of the private data set, shared by all runs on it; by default the file next to the data or, if"
         " there can be none, ledger.sqlite in the run's folder",
     )
 

@@ -13,16 +13,16 @@ from pate._planning.sweep import Sweep, SweepResult, run_sweep
 
 
 def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult:
-    """Plan how many teachers to train, from public facts alone; nothing private is touched.
+    """Plan the number of teachers from public facts; nothing private is touched.
 
-    Simulated teachers learn from their shares of the records, as the learning curve of one teacher
-    says. Their votes are released at each target epsilon as `pate label` would, and a student
-    learns from the release. The fewest teachers whose student is as good as the best are taken, and
-    written as a recipe.
+    Simulated teachers learn from their shares of the records by the learning curve of one teacher.
+    Their votes are released at each target epsilon as in `pate label`, and a student learns from the
+    release. The plan takes the fewest teachers with a student as good as the best, and writes them
+    as a recipe.
 
     Args:
-        facts: what is known of the task.
-        sweep: what is tried, and how it is judged.
+        facts: the public facts of the task.
+        sweep: the numbers to try, and the measure.
         output: folder for ``plan.csv``, ``plan.png``, ``plan.txt``, and for each epsilon a folder
             with ``teachers.yaml`` and ``label.yaml``.
 

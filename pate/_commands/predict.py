@@ -12,8 +12,8 @@ from pate.student._carried import load_student
 from pate.student._predictions import Unreadable, predict_files
 
 _SUMMARY = (
-    "Predict the labels of new pictures, texts or arrays with a student that has left its run, offline."
-    " The predictions cost no privacy: they follow from what was released."
+    "Predict the labels of new pictures, texts or arrays with an exported student, offline."
+    " The predictions cost no privacy: they follow from released labels."
 )
 
 
@@ -38,7 +38,7 @@ def main(args: Sequence[str]) -> None:
         "--unreadable",
         type=Unreadable,
         default="refuse",
-        help="what becomes of pictures that cannot be read",
+        help="the treatment of unreadable pictures",
     )
     parser.add_argument(
         "--probabilities", type=bool, default=False, help="write probabilities to the .csv, not 0/1"

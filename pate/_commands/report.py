@@ -17,11 +17,11 @@ def main(args: Sequence[str]) -> None:
     """Run `pate report`."""
     parser = new_parser(
         "report",
-        "Write one page of HTML on a run: the privacy statement, the ledger, what was asked and answered, samples with"
-        " their labels, the student's figures and curves, and the settings. It follows from public files, public and"
-        " test records and the ledger alone, and may be published.",
+        "Write one page of HTML on a run: the privacy statement, the ledger, queries and answers, samples with"
+        " their labels, the student's figures and curves, and the settings. It follows only from public files, public"
+        " and test records and the ledger, and may be published.",
     )
-    parser.add_argument("run", type=Path, help="folder of the run, at whatever stage it is")
+    parser.add_argument("run", type=Path, help="folder of the run, at any stage")
     parser.add_argument(
         "--output",
         type=Path | None,
@@ -38,7 +38,7 @@ def main(args: Sequence[str]) -> None:
         "--disclosure",
         action="store_true",
         help="write a folder instead: a model card (README.md) and an entry for the registry of deployments"
-        " (registry.yaml), of public files alone",
+        " (registry.yaml), from public files",
     )
     parser.add_argument(
         "--num_samples",

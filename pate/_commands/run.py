@@ -244,8 +244,8 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate run",
         description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml."
-        "\n\nStages that are finished are skipped; one that was killed continues where it stopped."
-        "\n\nA setting of a stage is overridden by its name behind that of the stage: --teachers.num_teachers 200,"
+        "\n\nFinished stages are skipped; a killed stage continues where it stopped."
+        "\n\nTo override a setting, write the stage and the setting: --teachers.num_teachers 200,"
         " --label.num_queries 100, --student.trainer.max_epochs 20, --data.init_args.root DIR.",
         print_config=None,
     )
@@ -256,10 +256,12 @@ def _parser() -> CommandParser:
         "--run", type=Path, help="folder of the run; by default runs/ and the recipe's name"
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="redo stages whose settings changed"
+        "--overwrite", action="store_true", help="redo stages with changed settings"
     )
     parser.add_argument(
-        "--ledger", type=Path, help="ledger of the private data, in place of the one beside them"
+        "--ledger",
+        type=Path,
+        help="ledger of the private data, in place of the default next to them",
     )
     parser.add_argument(
         "--votes", choices=get_args(Voting), help="how networks vote, as in `pate teachers vote`"
@@ -267,12 +269,12 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--references",
         action="store_true",
-        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that may be seen",
+        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that you may see",
     )
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="check all settings, print what teachers will take (PRIVATE) and labels will cost, and write nothing",
+        help="check all settings, print the resources of teachers (PRIVATE) and the cost of labels, and write nothing",
     )
     parser.add_argument(
         "--print_config", action="store_true", help="print the settings of all stages"

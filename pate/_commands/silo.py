@@ -17,10 +17,10 @@ def main(args: Sequence[str]) -> None:
     """Run `pate silo`."""
     parser = new_parser(
         "silo",
-        "Take part in labels from silos that show their votes to nobody: send keys, shares, the masked counts with a"
-        " share of the noise, and what unmasks the sum of all, each as soon as the others have sent what it needs."
-        " Nothing is sent unless the invitation is confirmed and its cost accepted, which is printed first. A command"
-        " that was killed goes on when it is given again, and sends the same.",
+        "Take part in labels from silos that keep their votes secret: send keys, shares, the masked counts with a"
+        " share of the noise, and the shares that unmask the sum of all, each as soon as the others have sent their"
+        " part. Nothing is sent unless the invitation is confirmed and its cost, printed first, is accepted. After a"
+        " kill, run the command again: it continues, and sends the same.",
     )
     parser.add_argument(
         "exchange", type=Path, help="folder that all silos and the server read and write"
@@ -63,7 +63,7 @@ def main(args: Sequence[str]) -> None:
         type=Path | None,
         default=None,
         help="ledger of the silo's private data, which counts each sum that its masked votes are sent to; by default"
-        " votes.ledger.sqlite beside votes.npz",
+        " votes.ledger.sqlite next to votes.npz",
     )
     parser.add_argument(
         "--max_epsilon",
@@ -79,7 +79,7 @@ def main(args: Sequence[str]) -> None:
         "--wait",
         type=float | None,
         default=None,
-        help="seconds to wait for others, 0 to do what can be done now; by default for as long as it takes",
+        help="seconds to wait for others, 0 to do only the steps that are possible now; by default without limit",
     )
     options = parser.parse_args(list(args))
 

@@ -18,14 +18,14 @@ from pate._stages.student import StudentCLI
 
 _DESCRIPTIONS = {
     "fit": "Train a student on the released labels of a run.\n\nA network that is one linear layer, such as"
-    " pate.models.Linear, is solved in closed form; any other is trained by descent and kept where the loss on held-out"
-    " released labels is lowest. Training that was killed resumes from its last checkpoint.",
+    " pate.models.Linear, is solved in closed form; any other is trained by descent and kept at the lowest loss on"
+    " held-out released labels. Training that was killed resumes from its last checkpoint.",
     "validate": "Evaluate the student of a run on released labels that were held out of its training.\n\nIts network"
-    " and all other settings are those of the run.",
-    "test": "Evaluate the student of a run on the test set, and write metrics.json beside it.\n\nIts network and all"
-    " other settings are those of the run.",
-    "predict": "Write what the student of a run says of the test set, or of the public samples, to predictions.npz"
-    " beside it.\n\nIts network and all other settings are those of the run.",
+    " and all other settings come from the run.",
+    "test": "Evaluate the student of a run on the test set, and write metrics.json next to it.\n\nIts network and all"
+    " other settings come from the run.",
+    "predict": "Write the student's predictions for the test set, or for the public samples, to predictions.npz next"
+    " to it.\n\nIts network and all other settings come from the run.",
 }
 
 

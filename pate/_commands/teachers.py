@@ -84,10 +84,10 @@ def _fit_parser(in_closed_form: bool) -> CommandParser:
     parser = new_parser(
         "teachers fit",
         "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and started again, the"
-        " stage continues where it stopped, and its result is bit for bit that of an uninterrupted one. Where it runs"
-        " (threads, workers, executor, gpus, shared) does not affect the result, and may change in between. With"
-        " --fit closed_form each record, group or part is a linear teacher for which nothing is trained: that has"
-        " other settings, which --fit closed_form --help lists.",
+        " stage continues where it stopped, with the same result bit for bit. The place of training (threads,"
+        " workers, executor, gpus, shared) does not affect the result, and may change in between. With"
+        " --fit closed_form each record, group or part is a linear teacher without training; --fit closed_form"
+        " --help lists its settings.",
     )
     parser.add_argument(
         "--fit",

@@ -16,18 +16,17 @@ def topk(
 ) -> None:
     """Release the k items that most users chose, privately.
 
-    Each call is a release, and pays for it in the ledger of the data; one that was killed goes on
-    when it is given again. What one user contributes is bounded as the options say; the list of
-    items is public, unless the mechanism is limited_domain.
+    Each call is a release, and pays for it in the ledger of the data; after a kill, run it again to
+    continue. The options bound the contribution of one user; the list of items is public, unless
+    the mechanism is limited_domain.
 
     Args:
-        source: where the histogram comes from.
-        settings: what is asked for.
-        output: the .csv or .json that is written; the statement is beside it, in .privacy.json and
+        source: the files of the histogram.
+        settings: the settings of the release.
+        output: the .csv or .json to write; the statement is next to it, in .privacy.json and
             .privacy.txt.
-        ledger: ledger of the private data, one for all releases from them; by default a file beside
-            the data, pairs.ledger.sqlite for pairs.csv (beside the file itself, where that is a
-            link).
+        ledger: ledger of the private data, one for all releases from them; by default a file next
+            to the data, pairs.ledger.sqlite for pairs.csv (for a link, next to the file itself).
 
     Raises:
         ValueError: on input out of range, before anything is spent.

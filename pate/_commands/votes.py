@@ -17,7 +17,7 @@ HELP = "help"
 _OPTIONS: dict[str, tuple[Any, str]] = {
     "unit": (
         str | None,
-        "with --votes or --silos: the statement's word for what reaches one teacher alone (default: the run's, or"
+        "with --votes or --silos: the statement's word for the unit that reaches one teacher (default: the run's, or"
         " record)",
     ),
     "data": (
@@ -28,7 +28,7 @@ _OPTIONS: dict[str, tuple[Any, str]] = {
     "ledger": (
         Path | None,
         "with --votes: ledger of the private data behind the votes, shared by all runs on them; None for"
-        " votes.ledger.sqlite beside votes.npz, and ledger.sqlite in a folder; with --silos for the run's own",
+        " votes.ledger.sqlite next to votes.npz, and ledger.sqlite in a folder; with --silos for the run's own",
     ),
     "teachers": (
         dict[str, int] | None,
@@ -48,7 +48,7 @@ _OPTIONS: dict[str, tuple[Any, str]] = {
     ),
     "wait": (
         float | None,
-        "with --silos: seconds to wait for others, 0 to do what can be done now; None for as long as it takes",
+        "with --silos: seconds to wait for others, 0 to do only the steps that are possible now; None for no limit",
     ),
 }
 _FROM: dict[str, tuple[str, ...]] = {"votes": ("unit", "data", "ledger"), "silos": tuple(_OPTIONS)}
@@ -72,7 +72,7 @@ def add_votes(parser: CommandParser, origin: str | None) -> None:
         "--votes",
         type=Path | None,
         default=None,
-        help="votes that were cast elsewhere, in place of those of `pate teachers vote`: an .npz with ids [N],"
+        help="votes cast elsewhere, in place of the votes of `pate teachers vote`: an .npz with ids [N],"
         " label_names [C], either ballots [N, T, C], scores [N, T, C] or counts [N, C] with num_teachers, and features"
         " [N, F] if the aggregator needs them, or a folder with one such file for each silo. PRIVATE; copied into the"
         " run's private folder",
@@ -81,7 +81,7 @@ def add_votes(parser: CommandParser, origin: str | None) -> None:
         "--silos",
         type=Path | None,
         default=None,
-        help="in place of --votes: a folder through which silos send what only adds up to noisy counts, by `pate silo`",
+        help="in place of --votes: a folder through which silos send shares of noisy counts, by `pate silo`",
     )
     elsewhere = {}
     for name, (kind, text) in _OPTIONS.items():

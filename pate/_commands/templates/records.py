@@ -1,4 +1,4 @@
-"""The records of this recipe: private ones to learn from, public ones to label, test ones to judge by.
+"""The records of this recipe: private ones to learn from, public ones to label, test ones.
 
 Change it to read data of your own. As it is, it reads a CSV file with the columns ``id``, ``role``
 (private, public or test), features that begin with ``x_`` and labels 0 or 1 that begin with ``y_``.
@@ -33,7 +33,7 @@ class MyRecords(DataSource):
 
     @property
     def ledger_path(self) -> Path:
-        """The ledger of these data, which counts what all runs on them have released."""
+        """The ledger of these data, which counts the releases of all runs on them."""
         return self.path.with_suffix(".ledger.sqlite")
 
     def load(self, role: Role) -> Records:

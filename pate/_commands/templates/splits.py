@@ -17,15 +17,15 @@ def my_splits(
 ) -> HuggingFace:
     """Return the splits of a data set: training is private, validation public.
 
-    Their ledger, which counts what all runs on these records have released, lies in the folder of
-    the data, or beside this file if they come from the hub: another recipe for the same records has
-    to name it.
+    Their ledger, which counts the releases of all runs on these records, lies in the folder of the
+    data, or in the folder of this file if they come from the hub: another recipe for the same
+    records has to name it.
     """
     local = Path(place).is_dir()
     splits = load_from_disk(place) if local else load_dataset(place)
-    # A data set whose records have no name of their own gets one that stays when other records come
-    # and go. A record with other content has another name, so that altering it reaches two teachers
-    # (docs/privacy.md): splits = splits.map(lambda row: {"id":
+    # If records have no ids, make ids that do not depend on other records. A record with other
+    # content then has another id, so that altering it reaches two teachers (docs/privacy.md):
+    # splits = splits.map(lambda row: {"id":
     # hashlib.sha256(row["image"].tobytes()).hexdigest()})
     ledger = (Path(place) if local else Path(__file__).parent) / "ledger.sqlite"
     keys = Keys(features=features, labels=labels, ids=ids, groups=groups, size=size)
