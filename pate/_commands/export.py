@@ -11,7 +11,7 @@ from pate.student._carried import load_student
 from pate.student._export import ExportFormat, export_student
 
 _SUMMARY = (
-    "Write a student that has left its run as one file for torch or ONNX Runtime,"
+    "Write an exported student as one file for torch or ONNX Runtime,"
     " with all that comes between a sample and its labels inside."
 )
 
