@@ -237,7 +237,7 @@ class Pipeline:
                 store = finished_votes(run)
                 manifest = store.manifest()
                 complete = resolve_settings(
-                    settings, manifest.shape, len(manifest.ids), manifest.ballots
+                    settings, manifest.shape, len(manifest.ids), manifest.kind
                 )
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for

@@ -12,14 +12,14 @@ import platform
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from pate import Outlook, Votes
 from pate._planning.proposals import propose, title
+from pate._votes import serves
 from pate.accounting import NeighboringRelation
-from pate.aggregators import Aggregator
+from pate.aggregators import Aggregator, Ballots, Counts
 
 NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
 
@@ -39,14 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ballots = (
         generator.random((NUM_WITH_BALLOTS, NUM_TEACHERS, NUM_LABELS), dtype=np.float32) < few
     ).view(np.uint8)
-    with_ballots = Votes(
-        counts=ballots.sum(axis=1, dtype=np.int64),
-        num_teachers=NUM_TEACHERS,
-        ballots=ballots,
-        predictions=predictions[:NUM_WITH_BALLOTS],
-        features=predictions[:NUM_WITH_BALLOTS],
-    ).with_voters()
-    counts_alone = replace(Votes.from_counts(counts, NUM_TEACHERS), predictions=predictions)
+    first = predictions[:NUM_WITH_BALLOTS]
+    with_ballots = Ballots(ballots=ballots, predictions=first, features=first)
+    counts_alone = Counts(counts=counts, num_teachers=NUM_TEACHERS, predictions=predictions)
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
     print(f"{NUM_LABELS} labels, {NUM_TEACHERS} teachers.\n")
@@ -55,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         Outlook.of(counts_alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)
     ):
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
-        votes = counts_alone if aggregator.needs.isdisjoint({"ballots", "voters"}) else with_ballots
+        votes = counts_alone if serves(Counts, aggregator.needs) else with_ballots
         rate = votes.num_queries / seconds(aggregator, votes, runs)
         print(f"| {title(aggregator)} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
 

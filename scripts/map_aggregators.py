@@ -103,7 +103,7 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
             seed=seed,
         )
     )
-    votes = task.votes.with_voters()
+    votes = task.votes
     features = features_of(votes)
     place = _Place(num_labels=num_labels, teacher_accuracy=accuracy, seed=seed)
     outlook = Outlook.of(task.votes, delta=DELTA, relation=NeighboringRelation.REPLACE_RECORD)

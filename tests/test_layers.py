@@ -23,8 +23,8 @@ ZONES = {
         accounting mechanisms _histogram _release.promise _release.pending _release.transaction
         _release.top_k_settings _release.top_k testing""",
     "pate": """
-        _linear _votes _runs data _data_file _votes.named _votes.store _votes.voter_store
-        aggregators _closed_form_plan teachers._jobs student._decisions student._average_precision
+        _linear _votes _runs data _data_file _votes.store _votes.named _votes.voter_store
+        _votes.loading aggregators _closed_form_plan teachers._jobs student._decisions student._average_precision
         student._metrics student._targets _planning.gaps _planning.outlook _planning.proposals
         _planning.tables _release _planning.completion _planning.unanswered _stages _pipeline
         _estimator testing._aggregators testing._batches testing._sources _commands cli

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pate import Votes, VoteShape, mechanisms as m
+from pate import VoteShape, mechanisms as m
 from pate._planning.simulation import Simulation, simulated
 from pate._votes import pack_ballots
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
+    Ballots,
     Canonical,
     ClippedVotes,
     ConfidentScreen,
@@ -207,20 +208,13 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
     }
 
 
-def votes() -> Votes:
+def votes() -> Ballots:
     """Return votes on forty queries, with ballots, predictions and features."""
     generator = np.random.default_rng(7)
     likely = generator.random((40, 1, NUM_LABELS)) ** 2
     ballots = (generator.random((40, NUM_TEACHERS, NUM_LABELS)) < likely).astype(np.uint8)
-    counts = ballots.sum(axis=1, dtype=np.int64)
-    predictions, features = generator.random(counts.shape), np.sqrt(likely[:, 0])
-    return Votes(
-        counts=counts,
-        num_teachers=NUM_TEACHERS,
-        ballots=ballots,
-        predictions=predictions,
-        features=features,
-    )
+    predictions, features = generator.random((40, NUM_LABELS)), np.sqrt(likely[:, 0])
+    return Ballots(ballots=ballots, predictions=predictions, features=features)
 
 
 def digest(value: Any) -> str:
@@ -284,7 +278,6 @@ def seeded_data() -> Iterator[tuple[str, str]]:
         digest(partition_records(ids, groups, num_teachers=7, key=bytes(32))),
     )
     ballots = votes().ballots
-    assert ballots is not None
     yield "packed ballots", digest(pack_ballots(ballots))
     task = simulated(Simulation(num_labels=4, num_teachers=20, num_public=200))
     yield "simulated votes", digest(task.votes.ballots)

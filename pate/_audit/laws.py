@@ -16,8 +16,8 @@ import numpy as np
 
 from pate._audit.exact import Laws
 from pate._typing import BoolArray, FloatArray
-from pate._votes import CountArray, Votes
-from pate.aggregators._base import Aggregator, ballots_of
+from pate._votes import Ballots, CountArray
+from pate.aggregators._base import Aggregator
 from pate.aggregators._powerset import Powerset
 from pate.aggregators._stable_majority import StableMajority
 from pate.aggregators._stable_topk import StableTopK
@@ -34,7 +34,7 @@ class NotAtHandError(ValueError):
     """A law is not known here, or has too many outcomes."""
 
 
-def laws(aggregator: Aggregator, votes: Votes, turned: Votes) -> Laws:
+def laws(aggregator: Aggregator, votes: Ballots, turned: Ballots) -> Laws:
     """Return the laws of all queries on ``votes`` and on ``turned``; outcomes that tell the same may be one.
 
     Raises:
@@ -46,7 +46,7 @@ def laws(aggregator: Aggregator, votes: Votes, turned: Votes) -> Laws:
     return law(aggregator, votes, turned)
 
 
-def _of_subsets(aggregator: Canonical, votes: Votes, turned: Votes) -> Laws:
+def _of_subsets(aggregator: Canonical, votes: Ballots, turned: Ballots) -> Laws:
     num_labels, k, gamma = votes.num_labels, aggregator.k, aggregator.gamma
     _require_few(math.comb(num_labels, k), aggregator.noise_law)
     inside = np.array(list(combinations(range(num_labels), k)))
@@ -65,7 +65,7 @@ def _of_subsets(aggregator: Canonical, votes: Votes, turned: Votes) -> Laws:
     return law(votes.counts), law(turned.counts)
 
 
-def _of_sequences(aggregator: Joint, votes: Votes, turned: Votes) -> Laws:
+def _of_sequences(aggregator: Joint, votes: Ballots, turned: Ballots) -> Laws:
     k = aggregator.k
     _require_few(math.perm(votes.num_labels, k), aggregator.noise_law)
     # those of a set one after another, because sets are released
@@ -89,17 +89,17 @@ def _of_sequences(aggregator: Joint, votes: Votes, turned: Votes) -> Laws:
     return law(votes.counts), law(turned.counts)
 
 
-def _of_peeling(aggregator: Peeling, votes: Votes, turned: Votes) -> Laws:
+def _of_peeling(aggregator: Peeling, votes: Ballots, turned: Ballots) -> Laws:
     if aggregator.noise_law != "gumbel":
         raise _unknown(aggregator, aggregator.noise_law)
     return _peel(votes, turned, aggregator.k, aggregator.scale_peel, "gumbel")
 
 
-def _of_flips(aggregator: PermuteAndFlip, votes: Votes, turned: Votes) -> Laws:
+def _of_flips(aggregator: PermuteAndFlip, votes: Ballots, turned: Ballots) -> Laws:
     return _peel(votes, turned, aggregator.k, aggregator.scale_flip, "exponential")
 
 
-def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
+def _of_gaps(aggregator: StableTopK, votes: Ballots, turned: Ballots) -> Laws:
     if aggregator.noise_law not in ("gumbel", "exponential"):
         raise _unknown(aggregator, aggregator.noise_law)
     num_labels, mechanism = votes.num_labels, aggregator.mechanism(votes.shape)
@@ -123,7 +123,7 @@ def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
     return _released(passed, failed, (members[0] == members[1]).all(axis=1))
 
 
-def _of_majority(aggregator: StableMajority, votes: Votes, turned: Votes) -> Laws:
+def _of_majority(aggregator: StableMajority, votes: Ballots, turned: Ballots) -> Laws:
     test, leads = (
         aggregator.mechanism(votes.shape),
         [2 * side.counts - side.num_teachers for side in (votes, turned)],
@@ -135,11 +135,11 @@ def _of_majority(aggregator: StableMajority, votes: Votes, turned: Votes) -> Law
     return _released(passed, failed, ((leads[0] > 0) == (leads[1] > 0)).all(axis=1, keepdims=True))
 
 
-def _of_powerset(aggregator: Powerset, votes: Votes, turned: Votes) -> Laws:
+def _of_powerset(aggregator: Powerset, votes: Ballots, turned: Ballots) -> Laws:
     """Sets whose number of votes stays as it is are one outcome: their chances change by one factor."""
     scale, most = aggregator.scale_powerset, 2.0**votes.num_labels
     rows = []
-    for ballots in zip(ballots_of(votes), ballots_of(turned), strict=True):
+    for ballots in zip(votes.ballots, turned.ballots, strict=True):
         before, after = (Counter(map(bytes, side)) for side in ballots)
         moved = sorted(code for code in before | after if before[code] != after[code])
         chances = []
@@ -159,7 +159,7 @@ def _of_powerset(aggregator: Powerset, votes: Votes, turned: Votes) -> Laws:
     return padded[:, 0], padded[:, 1]
 
 
-def _peel(votes: Votes, turned: Votes, k: int, scale: float, noise: str) -> Laws:
+def _peel(votes: Ballots, turned: Ballots, k: int, scale: float, noise: str) -> Laws:
     """Return the laws of sets that are peeled: a set comes of each of its members as the last one."""
     _require_few(sum(math.comb(votes.num_labels, size) for size in range(1, k + 1)), "gumbel")
 
@@ -223,7 +223,7 @@ def _unknown(aggregator: Any, noise: str | None = None) -> NotAtHandError:
     return NotAtHandError(f"the law of what {kind} releases is not known to an audit")
 
 
-_LAWS: Mapping[type, Callable[[Any, Votes, Votes], Laws]] = {
+_LAWS: Mapping[type, Callable[[Any, Ballots, Ballots], Laws]] = {
     Canonical: _of_subsets,
     Joint: _of_sequences,
     Peeling: _of_peeling,

@@ -24,10 +24,10 @@ from pate._audit.laws import laws
 from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._validation import require
-from pate._votes import Votes
+from pate._votes import Ballots, Moments as MomentVotes
 from pate._votes.voters import GroupVoters, Question, RecordVoters, Voters
 from pate.accounting._gaussian import gaussian_epsilon
-from pate.aggregators._base import Aggregator, ballots_of
+from pate.aggregators._base import Aggregator
 from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._score_votes import ScoreVotes, released
 from pate.aggregators._tau_voting import TauVoting
@@ -116,7 +116,7 @@ class Moments(World):
         rows: ``[copies, m]``, where they are among these records.
     """
 
-    def __init__(self, votes: Votes, canaries: Canaries, rows: IntArray) -> None:
+    def __init__(self, votes: MomentVotes, canaries: Canaries, rows: IntArray) -> None:
         voters = votes.voters
         require(
             isinstance(voters, RecordVoters | GroupVoters),
@@ -201,7 +201,7 @@ class Teachers(World):
             whose is not.
     """
 
-    def __init__(self, votes: Votes, teachers: IntArray, ballots: UInt8Array) -> None:
+    def __init__(self, votes: Ballots, teachers: IntArray, ballots: UInt8Array) -> None:
         self._votes, self._teachers, self._ballots = votes, teachers, ballots
         self.num_canaries, self.num_queries = teachers.shape[1], votes.num_queries
 
@@ -242,24 +242,21 @@ class Teachers(World):
         def pairs() -> Iterator[Laws]:
             with stage_bar(self.num_canaries, "exact divergences", unit="canary") as bar:
                 for other in turned:
-                    moved = np.flatnonzero(
-                        (ballots_of(other) != ballots_of(votes)).any(axis=(1, 2))
-                    )
+                    moved = np.flatnonzero((other.ballots != votes.ballots).any(axis=(1, 2)))
                     yield laws(aggregator, votes[moved], other[moved])
                     bar.update()
 
         return Exact.of_laws(pairs(), steps=self.num_queries, paid=paid, delta=delta)
 
-    def _turned(self, present: BoolArray) -> Votes:
-        assert self._votes.ballots is not None
+    def _turned(self, present: BoolArray) -> Ballots:
         ballots = np.array(self._votes.ballots)
         for copy, teachers in enumerate(self._teachers):
             first, second = self._ballots[:, :, copy]
             ballots[:, teachers] = np.where(present[None, :, None], first, second)
-        return replace(self._votes, ballots=ballots, counts=ballots.sum(axis=1, dtype=np.int64))
+        return replace(self._votes, ballots=ballots)
 
 
-def _in_deviations(aggregator: NoisyVotes | TauVoting, votes: Votes) -> FloatArray:
+def _in_deviations(aggregator: NoisyVotes | TauVoting, votes: Ballots) -> FloatArray:
     """Return the sums ``[Q, C]`` that noise is added to, in its standard deviations."""
     if isinstance(aggregator, NoisyVotes):
         return votes.counts / aggregator.sigma_votes

@@ -6,7 +6,7 @@ NOT PRIVATE.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from pate._data_file import load_data, load_ledger
 from pate._files.writing import make_once, write_text
 from pate._pipeline import Pipeline
 from pate._progress import stage_bar
-from pate._release.label_inputs import load_votes, queries_on
+from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
 from pate._runs import LABEL, TEACHERS_FIT, Run
 from pate._runs.key import read_key
@@ -29,9 +29,10 @@ from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields
 from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import require
-from pate._votes import Votes, rows_of
+from pate._votes import Ballots, Moments as MomentVotes
+from pate._votes.loading import load_votes
 from pate._votes.store import finished_votes
-from pate._votes.voters import GroupVoters, RecordVoters
+from pate._votes.voters import RecordVoters
 from pate.accounting._charges import account, for_group_size
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
@@ -206,32 +207,32 @@ def world_of(run: Run, data: CanaryRecords, settings: LabelSettings) -> World | 
     store = finished_votes(run)
     manifest, private = store.manifest(), data.records(Role.PRIVATE)
     queries = queries_on(manifest, settings)
-    votes = load_votes(run, settings, store, queries)
-    if manifest.ballots == "bits" and votes.ballots is None:
-        loaded, _ = store.load(rows=rows_of(queries.ids, np.array(manifest.ids)), ballots=True)
-        votes = replace(votes, ballots=loaded.ballots)
+    needs = settings.mechanism.needs
+    if manifest.kind is Ballots:
+        needs |= {Ballots}
+    votes = load_votes(run, store, queries.ids, needs, predictions=settings.predictions)
     place = dict(zip(private.ids.tolist(), range(len(private)), strict=True))
     rows = np.array([[place[name] for name in copy] for copy in data.ids.tolist()])
     plan = run.begun(TEACHERS_FIT).settings
     units = private.groups if plan["unit"] == "group" else private.ids
     key = read_key(run)
     assert units is not None and key is not None, "teachers were fitted"
-    if isinstance(votes.voters, RecordVoters):
+    if isinstance(votes, MomentVotes) and isinstance(votes.voters, RecordVoters):
         return Moments(votes, data.canaries, rows)
     groups: Any = units
     if plan["num_teachers"] is not None:
         groups = assign_teachers(map(str, units), num_teachers=plan["num_teachers"], key=key)
-    if isinstance(votes.voters, GroupVoters):
+    if isinstance(votes, MomentVotes):
         # as they were stored, those of a teacher one after another
         order = np.argsort(groups, kind="stable")
         return Moments(votes, data.canaries, np.argsort(order)[rows])
-    if manifest.ballots != "bits" or data.canaries.mixture.min() >= 0:
+    if not isinstance(votes, Ballots) or data.canaries.mixture.min() >= 0:
         return None  # scores cannot be turned around, nor the votes on what has no mirror image
     return _teachers(votes, queries.ids, data, groups[rows])
 
 
 def _teachers(
-    votes: Votes, ids: StrArray, data: CanaryRecords, teachers: IntArray
+    votes: Ballots, ids: StrArray, data: CanaryRecords, teachers: IntArray
 ) -> Teachers | None:
     """Return the votes with canaries that are alone in their teachers ``[copies, m]``, if there are some.
 
@@ -249,7 +250,7 @@ def _teachers(
     for one, other in pairs:
         if one is not None and other is not None:
             mirror[[one, other]] = other, one
-    if alone.sum() < 2 or votes.ballots is None:
+    if alone.sum() < 2:
         return None
     there = votes.ballots[:, teachers[:, alone]]
     sides = [

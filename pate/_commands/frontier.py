@@ -12,9 +12,10 @@ from pate._planning.evaluation import frontier
 from pate._planning.plots import draw_frontier, draw_variants
 from pate._planning.simulation import Simulation, simulated
 from pate._planning.tables import write_csv
-from pate._planning.task import load_task
+from pate._planning.task import Task, load_task
 from pate._runs import Run
 from pate._validation import require
+from pate._votes import Counts
 from pate.aggregators import Aggregator
 
 
@@ -55,7 +56,9 @@ def compare(
         simulate=simulate,
     )
     if simulate is not None:
-        task = simulated(simulate).drawn(comparison.num_queries, seed=comparison.query_seed)
+        task: Task[Counts] = simulated(simulate).drawn(
+            comparison.num_queries, seed=comparison.query_seed
+        )
         default = Path("frontier")
     else:
         assert run is not None

@@ -18,7 +18,7 @@ from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
 from pate._validation import AwaitedError, require
-from pate._votes import Ballots, VoteShape
+from pate._votes import Ballots, Votes, VoteShape
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -74,7 +74,7 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
 
 
 def settings_for(
-    args: Sequence[str], preset: Preset, shape: VoteShape, size: int, ballots: Ballots = "bits"
+    args: Sequence[str], preset: Preset, shape: VoteShape, size: int, kind: type[Votes] = Ballots
 ) -> LabelSettings:
     """Return the settings of `pate label`, resolved for votes of ``shape`` on ``size`` samples that are yet to be cast.
 
@@ -87,7 +87,7 @@ def settings_for(
     )
     parser = _parser(origin)
     return resolve_settings(
-        _settings(parser.instantiate(parse(parser, args, preset))), shape, size, ballots
+        _settings(parser.instantiate(parse(parser, args, preset))), shape, size, kind
     )
 
 

@@ -27,7 +27,7 @@ from pate._release.ledger_file import choose_ledger
 from pate._runs import STUDENT, TEACHERS_VOTE, Run
 from pate._settings import decode
 from pate._validation import MOST_VOTERS, require
-from pate._votes import Ballots, VoteShape, Voting
+from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.data._records import Role
@@ -153,15 +153,15 @@ def _label_settings(
         "test records, by which the student is judged",
         test_records=0,
     )
-    ballots: Ballots = "scores" if voting == "scores" else "bits"
+    kind: type[Votes] = Scores if voting == "scores" else Ballots
     if fit["fit"] == "closed_form":
         require(
             voting is None,
             "no --votes of teachers in closed form, whose ballots are moments",
             votes=voting,
         )
-        ballots = "moments"
-    return settings_for(words, preset, shape, size, ballots), shape
+        kind = Moments
+    return settings_for(words, preset, shape, size, kind), shape
 
 
 def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:

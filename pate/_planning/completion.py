@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from pate._planning.proposals import for_target, proposals, splits_noise
 from pate._release.label_settings import LabelSettings
 from pate._release.promise import require_promise
 from pate._validation import require
-from pate._votes import Ballots, VoteShape
+from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
 from pate.accounting._bisection import smallest_where
 from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target, epsilon_of
@@ -22,16 +23,22 @@ from pate.aggregators._silo_votes import SiloVotes
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
 _TOLERANCE = 1e-6
+_DEFAULTS: Mapping[type[Votes], type[Aggregator]] = {
+    Scores: ScoreVotes,
+    Moments: ScoreVotes,
+    MaskedTotal: SiloVotes,
+}
+"""What a target alone takes of votes of a kind, in place of `Rounds`."""
 
 
 def resolve_settings(
-    settings: LabelSettings, shape: VoteShape, size: int, ballots: Ballots = "bits"
+    settings: LabelSettings, shape: VoteShape, size: int, kind: type[Votes] = Ballots
 ) -> LabelSettings:
     """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
 
-    They are votes of ``shape`` on ``size`` samples, by such ballots. Repeating it changes nothing.
+    They are votes of ``shape`` on ``size`` samples, of a kind. Repeating it changes nothing.
     Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
-    budget is below it, or the aggregator cannot read the ballots.
+    budget is below it, or the aggregator takes votes of another kind.
     """
     number = size if settings.num_queries is None else settings.num_queries
     require(number <= size, f"num_queries <= {size}", num_queries=number)
@@ -43,19 +50,8 @@ def resolve_settings(
         max_teachers_per_unit=reach,
     )
     aggregator = settings.aggregator
-    if ballots == "masked":
-        require(
-            isinstance(aggregator, SiloVotes),
-            "SiloVotes, which opens the sum of silos",
-            aggregator=aggregator,
-        )
-    elif ballots != "bits" and aggregator is not None:
-        readable = f"--aggregator ScoreVotes, for ballots that are {ballots}"
-        require(
-            aggregator.needs.isdisjoint({"counts", "ballots"}),
-            readable,
-            aggregator=type(aggregator).__name__,
-        )
+    if aggregator is not None:
+        aggregator.require_kind(kind)
     if settings.target_epsilon is None:
         return replace(settings, num_queries=number)
     target = Target(
@@ -65,11 +61,12 @@ def resolve_settings(
         neighboring_relation=settings.relation,
         max_teachers_per_unit=settings.max_teachers_per_unit,
     )
-    if aggregator is None and ballots != "bits":
-        aggregator = ScoreVotes.blank()
+    if aggregator is None and kind in _DEFAULTS:
+        aggregator = _DEFAULTS[kind].blank()
     scaled = scale_to_target(
         complete_aggregator(aggregator, target, shape), target, shape, settings.budget
     )
+    scaled.require_kind(kind)
     return replace(settings, num_queries=number, aggregator=scaled)
 
 

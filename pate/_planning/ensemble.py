@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -13,8 +13,10 @@ from pate._planning.facts import Facts
 from pate._planning.learning import Learner
 from pate._planning.task import Task
 from pate._typing import BoolArray, FloatArray
-from pate._votes import Votes
+from pate._votes import Ballots, Votes
 from pate._votes.voters import Geometry, GroupVoters, RecordVoters
+
+Known = TypeVar("Known", bound=Votes)
 
 _FEATURES = 1 << 23  # of the records of simulated voters, at most
 _ENTRIES = 1 << 23  # ballot entries of a simulated ensemble, at most
@@ -56,7 +58,7 @@ class World:
         test_labels = _labels(test, directions, thresholds, learner, generator)
         return cls(public, test, test_labels, directions, thresholds, spectrum)
 
-    def task(self, votes: Votes) -> Task:
+    def task(self, votes: Known) -> Task[Known]:
         """Return the task of votes on the public samples."""
         return Task(
             votes=votes,
@@ -74,7 +76,7 @@ class World:
 
 def ensemble_votes(
     world: World, learner: Learner, *, num_teachers: int, records: float, seed: int
-) -> Task:
+) -> Task[Ballots]:
     """Return a task with the votes of a simulated ensemble.
 
     Of a large ensemble fewer teachers are simulated, each of which stands for ``num_teachers /
@@ -102,15 +104,12 @@ def ensemble_votes(
         -1, simulated, num_labels
     )
     ballots = (extents > needed).view(np.uint8)
-    features, counts = world.public * world.scale, ballots.sum(axis=1, dtype=np.int64)
-    return world.task(
-        Votes(counts=counts, num_teachers=simulated, ballots=ballots, features=features)
-    )
+    return world.task(Ballots(ballots=ballots, features=world.public * world.scale))
 
 
 def voters_task(
     world: World, learner: Learner, *, num_teachers: int, records: float, seed: int
-) -> Task:
+) -> Task[Votes]:
     """Return a task whose teachers are voters in closed form, single records or a few: fewer than there would be."""
     generator, records_each = np.random.default_rng(seed), max(1, round(records))
     simulated = max(2, min(num_teachers, _FEATURES // len(world.spectrum) // records_each))

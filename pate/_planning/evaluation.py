@@ -18,7 +18,7 @@ from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray
 from pate._validation import require
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, Votes, VoteShape
 from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
@@ -31,7 +31,7 @@ _SHORT = 1e-3  # the relative shortfall of epsilon below its target that is acce
 
 
 def measure(
-    task: Task, aggregator: Aggregator, epsilon: float, comparison: Comparison
+    task: Task[Counts], aggregator: Aggregator, epsilon: float, comparison: Comparison
 ) -> Point | None:
     """Return the results of an aggregator on a task at a target epsilon, or None if no noise meets it."""
     shape, target = task.votes.shape, comparison.target(epsilon)
@@ -72,7 +72,7 @@ def _calibrated(
 
 
 def _figures_of(
-    task: Task, aggregator: Aggregator, allowed: float, comparison: Comparison, seed: int
+    task: Task[Counts], aggregator: Aggregator, allowed: float, comparison: Comparison, seed: int
 ) -> dict[str, float]:
     """Draw the noise of a calibrated aggregator once, and return its figures by name."""
     votes = task.votes
@@ -91,7 +91,7 @@ def _figures_of(
     return figures
 
 
-def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, float]:
+def judge(student: LinearStudent, task: Task[Votes], *, cutoff: float) -> dict[str, float]:
     """Return the metrics of a student on the test set."""
     return _agreement(student.predict(task.test_features), task.test_labels > 0, cutoff=cutoff)
 
@@ -108,7 +108,7 @@ def _agreement(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) ->
     }
 
 
-def label_quality(release: Release, votes: Votes) -> dict[str, float]:
+def label_quality(release: Release, votes: Counts) -> dict[str, float]:
     """Return how much was released, and its agreement with the noiseless majority; NaN if nothing was released."""
     majority, labelled, answered = majority_of(votes), release.labels > 0, release.mask
     right = (labelled == majority) & answered
@@ -122,12 +122,12 @@ def label_quality(release: Release, votes: Votes) -> dict[str, float]:
     }
 
 
-def majority_of(votes: Votes) -> BoolArray:
+def majority_of(votes: Counts) -> BoolArray:
     """Return ``[Q, C]``, which labels more than half of the teachers gave."""
     return np.asarray(2 * votes.counts.astype(np.int64) > votes.num_teachers)
 
 
-def references(task: Task, *, student: bool, cutoff: float) -> dict[str, dict[str, float]]:
+def references(task: Task[Counts], *, student: bool, cutoff: float) -> dict[str, dict[str, float]]:
     """Return the figures of what aggregators are compared with, by name.
 
     The ``constant answer`` gives each label its more common value: that of the noiseless majority
@@ -159,7 +159,7 @@ def references(task: Task, *, student: bool, cutoff: float) -> dict[str, dict[st
 
 
 def frontier(
-    task: Task, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+    task: Task[Counts], comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
 ) -> Frontier:
     """Measure the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
 
@@ -187,8 +187,6 @@ def frontier(
         task.votes, delta=comparison.delta, relation=comparison.neighboring_relation
     )
     compared = candidates(outlook, aggregators, variants=comparison.variants)
-    if any("voters" in candidate.aggregator.needs for candidate in compared):
-        task = replace(task, votes=task.votes.with_voters())
     points: list[Point] = []
     with stage_bar(len(compared) * len(comparison.epsilons), "frontier", unit="point") as bar:
         for name, _, aggregator in compared:

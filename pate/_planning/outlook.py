@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pate._validation import require, require_count, require_in_open_unit_interval
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, VoteShape
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 
@@ -33,7 +33,7 @@ class Outlook:
         require_in_open_unit_interval(delta=self.delta)
 
     @classmethod
-    def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
+    def of(cls, votes: Counts, *, delta: float, relation: NeighboringRelation) -> Outlook:
         """Describe given votes; the result is as PRIVATE as they are.
 
         A set never has all of several labels.

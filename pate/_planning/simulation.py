@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from pate._planning.task import Task
 from pate._typing import FloatArray
 from pate._validation import require, require_count, require_in_open_unit_interval
-from pate._votes import Votes
+from pate._votes import Ballots
 from pate.accounting._bisection import smallest_where
 
 
@@ -59,7 +59,7 @@ class Simulation:
         )
 
 
-def simulated(simulation: Simulation) -> Task:
+def simulated(simulation: Simulation) -> Task[Ballots]:
     """Return a task with simulated teachers."""
     generator = np.random.default_rng(simulation.seed)
     directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
@@ -83,11 +83,8 @@ def simulated(simulation: Simulation) -> Task:
     ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(
         np.uint8
     )
-    counts = ballots.sum(axis=1, dtype=np.int64)
     return Task(
-        votes=Votes(
-            counts=counts, num_teachers=simulation.num_teachers, ballots=ballots, features=features
-        ),
+        votes=Ballots(ballots=ballots, features=features),
         test_features=test_features,
         test_labels=(test_margins > 0).astype(np.uint8),
         label_names=tuple(f"label_{j}" for j in range(simulation.num_labels)),

@@ -21,7 +21,7 @@ from pate._progress import stage_bar
 from pate._release.promise import require_promise
 from pate._typing import FloatArray
 from pate._validation import require, require_count, require_positive
-from pate._votes import VoteShape
+from pate._votes import Votes, VoteShape
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ClippedVotes, Rounds, ScoreVotes
@@ -211,7 +211,7 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
     """
     require_promise(sweep.delta, num_units=facts.num_units)
     learner, num_queries = fit_learner(facts), sweep.queries(facts)
-    ensembles: list[tuple[int, Callable[..., Task], tuple[type[Aggregator], ...]]]
+    ensembles: list[tuple[int, Callable[..., Task[Votes]], tuple[type[Aggregator], ...]]]
     ensembles = [(size, ensemble_votes, _CANDIDATES) for size in sweep.teachers(facts)]
     ensembles += [(size, voters_task, (_VOTERS,)) for size in facts.num_voters]
     aggregators: dict[tuple[float, type[Aggregator]], Aggregator] = {

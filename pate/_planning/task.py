@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -12,15 +13,16 @@ from pate._data_file import load_data
 from pate._planning.comparison import Comparison
 from pate._runs import Run
 from pate._typing import FloatArray, UInt8Array
-from pate._votes import Votes, drawn_rows, rows_of
+from pate._votes import Ballots, Counts, Need, Votes, drawn_rows, require_kind, rows_of, serves
 from pate._votes.store import finished_votes
 from pate.aggregators import Aggregator
-from pate.aggregators._base import Need
 from pate.data._records import Role
+
+Kind = TypeVar("Kind", bound=Votes, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Generic[Kind]):
     """Votes on public samples, and the data on which a student is trained and evaluated.
 
     Attributes:
@@ -31,13 +33,13 @@ class Task:
         private: whether the votes are private.
     """
 
-    votes: Votes
+    votes: Kind
     test_features: FloatArray
     test_labels: UInt8Array
     label_names: tuple[str, ...]
     private: bool
 
-    def drawn(self, num_queries: int, *, seed: int) -> Task:
+    def drawn(self, num_queries: int, *, seed: int) -> Task[Kind]:
         """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
         return replace(
             self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)]
@@ -46,7 +48,7 @@ class Task:
 
 def load_task(
     root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
-) -> Task:
+) -> Task[Counts]:
     """Return the task of a run, PRIVATE: votes on the drawn samples alone, with no more than a comparison needs.
 
     Args:
@@ -65,22 +67,23 @@ def load_task(
     names = tuple(manifest.label_names)
     rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
     # a round of clipped ballots and its student come before what needs predictions
-    needs = frozenset[Need]().union(*(aggregator.needs for aggregator in aggregators or ()))
-    ballots = aggregators is None or not needs.isdisjoint({"ballots", "voters", "predictions"})
-    features = aggregators is None or not needs.isdisjoint({"features", "predictions"})
-    votes, ids = store.load(rows=rows, ballots=ballots)
+    needs = frozenset[Need]({Counts}).union(*(each.needs for each in aggregators or ()))
+    if aggregators is None or "predictions" in needs:
+        needs |= {Ballots, "features"}
+    require_kind(manifest.kind, needs, "the comparison")
+    votes, ids = store.load(Counts if serves(Counts, needs) else Ballots, rows=rows)
     test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)
     brought = store.features(rows)
     if brought is not None:
-        votes = replace(votes, features=brought)
-    if comparison.student or (features and brought is None):
+        votes = votes.with_public(features=brought)
+    if comparison.student or ("features" in needs and brought is None):
         data = load_data(run)
         if brought is None:
             public = data.records(Role.PUBLIC)
             features_drawn = np.asarray(
                 public.features[rows_of(np.array(ids), public.ids)], dtype=np.float64
             )
-            votes = replace(votes, features=features_drawn.reshape(len(ids), -1))
+            votes = votes.with_public(features=features_drawn.reshape(len(ids), -1))
         if comparison.student:
             test = data.records(Role.TEST)
             test_features, test_labels = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pate._release.label_inputs import read_predictions
 from pate._release.label_settings import LabelSettings
 from pate._release.rehearsal import rehearse, require_answers
 from pate._release.transaction import require_payable_release
 from pate._runs import LABEL, Run
 from pate._settings import encode_fields
 from pate._votes import VoteShape, drawn_rows
+from pate._votes.loading import read_predictions
 from pate.data._records import Role
 from pate.data._source import DataSource
 
@@ -44,7 +44,7 @@ def require_possible(run: Run, settings: LabelSettings, shape: VoteShape, data: 
     if settings.predictions is not None:
         queries = np.array(ids)[drawn_rows(len(ids), count, seed=settings.query_seed)]
         predictions = read_predictions(settings.predictions, queries, data.label_names)
-    if not aggregator.needs.isdisjoint({"features", "voters"}):
+    if "features" in aggregator.needs:
         require_answers(aggregator, shape)  # what is left is rehearsed with the votes
     else:
         rehearse(aggregator, shape, predictions=predictions)

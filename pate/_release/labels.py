@@ -8,7 +8,7 @@ from typing import IO
 
 import numpy as np
 
-from pate._release.label_inputs import digest_of, label_inputs, load_votes, queries_on
+from pate._release.label_inputs import digest_of, label_inputs, queries_on
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import open_ledger
 from pate._release.pending import PendingRelease
@@ -20,6 +20,7 @@ from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
 from pate._validation import require
 from pate._votes import NoisyTotal, Votes
+from pate._votes.loading import load_votes
 from pate._votes.store import VoteStore
 from pate.accounting._history import LedgerEntry
 
@@ -113,8 +114,16 @@ class _Labels(Publication):
         self.seeds = run.private / "label"
 
     def request_digest(self) -> str:
-        self._votes = load_votes(self._run, self._settings, self._store, self.queries, self._total)
-        return digest_of(self._settings.mechanism, self.inputs, self._votes)
+        aggregator = self._settings.mechanism
+        self._votes = load_votes(
+            self._run,
+            self._store,
+            self.queries.ids,
+            aggregator.needs,
+            predictions=self._settings.predictions,
+            total=self._total,
+        )
+        return digest_of(aggregator, self.inputs, self._votes)
 
     @contextmanager
     def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> Iterator[Terms]:
@@ -124,13 +133,7 @@ class _Labels(Publication):
             aggregator.events(shape),
             open_ledger(self._run, settings.max_teachers_per_unit),
         )
-        rehearse(
-            aggregator,
-            shape,
-            predictions=votes.predictions,
-            features=votes.features,
-            voters=votes.voters,
-        )
+        rehearse(aggregator, shape, like=votes)
         with room_for_labels(self._run, self.queries) as self._room:
             yield Terms(
                 ledger=ledger,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pate._typing import BoolArray, FloatArray, IntArray
+from pate._typing import FloatArray, IntArray
 from pate._validation import require
-from pate._votes import Votes, VoteShape
-from pate._votes.voters import RecordVoters, Voters
+from pate._votes import Ballots, Counts, Moments, Scores, Votes, VoteShape, serves
+from pate._votes.voters import Geometry, RecordVoters
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator
 
 
@@ -17,7 +17,7 @@ def rehearse(
     *,
     predictions: FloatArray | None = None,
     features: FloatArray | None = None,
-    voters: Voters | None = None,
+    like: Votes | None = None,
 ) -> None:
     """Run an aggregator on made-up votes and discard its answers.
 
@@ -32,7 +32,8 @@ def rehearse(
         predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that
             needs them.
         features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
-        voters: those of an aggregator that needs them, of whom nothing is read but what is public.
+        like: the votes that will be released, of which nothing is read but their kind and what is
+            public; None if they are yet to be cast.
 
     Raises:
         ValueError: if the aggregator raises it, if its release does not have the shape of the
@@ -40,21 +41,19 @@ def rehearse(
             votes.
     """
     require_answers(aggregator, shape)
-    made_up = _made_up(shape)
-    for count in (0, 1, len(made_up)):
-        counts, size = made_up[:count], (count, shape.num_labels)
-        ballots = None
-        if "ballots" in aggregator.needs:
-            teachers = np.arange(shape.num_teachers)[None, :, None] < counts[:, None, :]
-            ballots = teachers.astype(np.uint8)
-        votes = Votes(
-            counts=counts,
-            num_teachers=shape.num_teachers,
-            ballots=ballots,
-            predictions=None if predictions is None else np.resize(predictions, size),
-            features=None if features is None else np.resize(features, (count, features.shape[1])),
-            voters=None if voters is None else _stand_ins(voters, 2 * made_up > shape.num_teachers),
-        )
+    geometry = None
+    if like is not None:
+        predictions, features = like.predictions, like.features
+        # of ballots, the directions are found if it asks voters for moments
+        asks = any(serves(Scores, {need}) for need in aggregator.needs if not isinstance(need, str))
+        if isinstance(like, Scores | Moments) or (isinstance(like, Ballots) and asks):
+            geometry = like.voters.geometry
+    counts = _made_up(shape)
+    for count in (0, 1, len(counts)):
+        size = (count, shape.num_labels)
+        votes = _synthetic(aggregator, counts[:count], shape, geometry, features)
+        if predictions is not None:
+            votes = votes.with_public(predictions=np.resize(predictions, size))
         release = aggregator.aggregate(
             votes, generator=np.random.Generator(np.random.Philox(key=0))
         )
@@ -94,16 +93,33 @@ def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
     require(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
 
 
-def _stand_ins(voters: Voters, labels: BoolArray) -> RecordVoters:
-    """Return made-up records with ``labels`` ``[N, C]`` in the place of voters."""
-    samples = voters.geometry.samples
-    return RecordVoters(
-        geometry=voters.geometry,
-        num_voters=voters.num_voters,
-        num_labels=voters.num_labels,
-        coordinates=np.resize(samples, (len(labels), samples.shape[1])),
-        labels=labels.astype(np.uint8),
-    )
+def _synthetic(
+    aggregator: Aggregator,
+    counts: IntArray,
+    shape: VoteShape,
+    geometry: Geometry | None,
+    features: FloatArray | None,
+) -> Votes:
+    """Return votes with ``counts`` ``[Q, C]`` of a kind that an aggregator takes; voters have any ``geometry``."""
+    moments = None
+    if features is not None:
+        features = np.resize(features, (len(counts), features.shape[1]))
+    if geometry is not None and features is not None:
+        samples, labels = geometry.samples, 2 * _made_up(shape) > shape.num_teachers
+        voters = RecordVoters(
+            geometry=geometry,
+            num_voters=shape.num_teachers,
+            num_labels=shape.num_labels,
+            coordinates=np.resize(samples, (len(labels), samples.shape[1])),
+            labels=labels.astype(np.uint8),
+        )
+        moments = Moments(voters=voters, features=features)
+        if serves(Moments, aggregator.needs):
+            return moments
+    if serves(Counts, aggregator.needs):
+        return Counts(counts=counts, num_teachers=shape.num_teachers, features=features)
+    ballots = np.arange(shape.num_teachers)[None, :, None] < counts[:, None, :]
+    return Ballots(ballots=ballots.astype(np.uint8), features=features, whole=moments)
 
 
 def _made_up(shape: VoteShape) -> IntArray:

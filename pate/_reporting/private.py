@@ -26,7 +26,7 @@ from pate._reporting.page import (
 from pate._reporting.sections import frontier_blocks, summary_blocks
 from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run
 from pate._typing import FloatArray
-from pate._votes import rows_of
+from pate._votes import Counts, rows_of
 from pate._votes.store import finished_votes
 
 _BINS = 20
@@ -73,12 +73,13 @@ def _votes(run: Run, released: Released | None) -> Iterator[Block]:
     if not (run.is_finished(VOTES_IMPORT) or run.is_finished(TEACHERS_VOTE)):
         return
     store = finished_votes(run)
-    if store.manifest().ballots != "bits":
-        yield Text(f"Ballots that are {store.manifest().ballots}: there are no votes to count.")
+    kind = store.manifest().kind
+    if not issubclass(kind, Counts):
+        yield Text(f"{kind.__name__}: there are no votes to count.")
         return
     ids = np.array(store.manifest().ids)
     rows = None if released is None else rows_of(released.labels.ids, ids)
-    votes, _ = store.load(rows=rows)
+    votes, _ = store.load(Counts, rows=rows)
     shares: FloatArray = votes.counts / votes.num_teachers
     agreement = np.maximum(shares, 1 - shares)
     which = "samples" if released is None else "queries"

@@ -18,7 +18,7 @@ from pate._silos.server import Server, invite
 from pate._silos.signing import SigningKey, read_public_keys
 from pate._stages.votes_import import VotesFrom
 from pate._validation import require
-from pate._votes import Ballots, VoteShape
+from pate._votes import MaskedTotal, Votes, VoteShape
 from pate._votes.named import Silos
 from pate._votes.store import VoteManifest
 from pate.aggregators._silo_votes import SiloVotes
@@ -44,9 +44,9 @@ class MaskedSilos(Silos):
         return self.terms.shape.num_teachers
 
     @property
-    def form(self) -> Ballots:
-        """What is known of the ballots: nothing."""
-        return "masked"
+    def kind(self) -> type[Votes]:
+        """A sum: nothing is known of the ballots."""
+        return MaskedTotal
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,12 @@ def invited(
     silos, aggregator = len(request.teachers), settings.aggregator or SiloVotes.blank()
     if isinstance(aggregator, SiloVotes) and aggregator.silos is None:
         aggregator = replace(aggregator, silos=silos)
-    complete = resolve_settings(replace(settings, aggregator=aggregator), shape, len(ids), "masked")
+    complete = resolve_settings(
+        replace(settings, aggregator=aggregator), shape, len(ids), MaskedTotal
+    )
     mechanism = complete.mechanism
+    named = "SiloVotes, which says how many silos draw which noise"
+    require(isinstance(mechanism, SiloVotes), named, aggregator=type(mechanism).__name__)
     assert isinstance(mechanism, SiloVotes)
     require(mechanism.silos == silos, f"silos={silos}, as --teachers names", silos=mechanism.silos)
     manifest = VoteManifest(

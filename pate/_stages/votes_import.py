@@ -18,7 +18,6 @@ from pate._files.hashing import digest
 from pate._files.json import Json
 from pate._planning.completion import resolve_settings
 from pate._progress import step_bar
-from pate._release.label_inputs import require_features
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import (
     PrivateSource,
@@ -29,9 +28,10 @@ from pate._release.ledger_file import (
 )
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Run, ensure_key, read_key
 from pate._validation import require
-from pate._votes import Ballots
+from pate._votes import Votes
+from pate._votes.loading import require_features
 from pate._votes.named import NamedVotes, Silos
-from pate._votes.store import VoteStore, require_no_counts
+from pate._votes.store import FORMS, VoteStore
 from pate.data._records import Role
 from pate.data._source import DataSource, located
 
@@ -140,13 +140,10 @@ def require_served(
     silos = votes.silos
     _require_no_copies(silos, settings.max_teachers_per_unit)
     num_samples = len(silos.ids)
-    aggregator = resolve_settings(settings, silos.shape, num_samples, silos.form).mechanism
-    if not aggregator.needs.isdisjoint({"ballots", "voters"}):
-        require_no_counts(sum(silo.num_teachers for silo in silos.members if silo.counts_alone))
+    aggregator = resolve_settings(settings, silos.shape, num_samples, silos.kind).mechanism
     if "features" in aggregator.needs and silos.features is None:
-        require_features(
-            _import_settings(run, votes, data)["data"], aggregator, silos.form, num_samples
-        )
+        described, name = _import_settings(run, votes, data)["data"], type(aggregator).__name__
+        require_features(described, name, silos.kind, num_samples)
 
 
 def _require_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
@@ -157,7 +154,9 @@ def _require_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
     samples alike, as one that stays away does, are no copies.
     """
     alike = Counter(
-        (silo.num_teachers, silo.sums) for silo in silos.members if silo.sums is not None
+        (silo.num_teachers, silo.vote_sum_digest)
+        for silo in silos.members
+        if silo.vote_sum_digest is not None
     )
     copies = max(alike.values(), default=1)
     requirement = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
@@ -203,7 +202,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     with step_bar(len(silos.members), "import of votes", unit="silo") as bar:
         for silo in silos.members:
             teachers = range(first_teacher, first_teacher + silo.num_teachers)
-            _import_silo(store, teachers, silo.votes(), silos.form)
+            _import_silo(store, teachers, silo.votes(), silos.kind)
             first_teacher = teachers.stop
             bar.update()
     feature_files = {} if silos.features is None else store.save_features(silos.features)
@@ -212,14 +211,14 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         label_names=silos.label_names,
         num_teachers=silos.num_teachers,
         made_by={"votes": inputs.digests["votes"]},
-        ballots=silos.form,
+        ballots=FORMS[silos.kind],
     )
     run.finish(VOTES_IMPORT, vote_files | feature_files, ledger_beside=votes.ledger_path)
 
 
-def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, form: Ballots) -> None:
+def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, kind: type[Votes]) -> None:
     """Write the votes of one silo, which is let go before the next one is read."""
-    ballots = votes.stored(form)
+    ballots = votes.to_store(kind)
     if ballots is not None:
         store.save_chunk(teachers, ballots)
     else:

@@ -1,10 +1,25 @@
-"""Votes of teachers on public samples, and the bit-packed form in which they are stored."""
+"""Votes of teachers on public samples: each kind is a type, which holds no more than is known.
+
+    >>> votes = Votes.from_ballots([[[1, 0], [1, 1], [0, 0]]])  # one query, three teachers
+    >>> votes.counts.tolist(), votes.shape
+    ([[2, 1]], VoteShape(num_teachers=3, num_labels=2))
+
+An aggregator says in one set what it needs of them (`Need`); another kind is refused in one line.
+
+    >>> require_kind(Scores, {Counts}, "NoisyVotes")
+    Traceback (most recent call last):
+    ValueError: Expected votes that are Counts or Ballots, which NoisyVotes takes, got votes='Scores'
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import UnionType
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +29,8 @@ from pate._validation import require, require_count
 from pate._votes.voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
-Ballots = Literal["bits", "scores", "moments", "masked"]
-"""What ballots are: a vote, 0 or 1, on each label of each public sample; a score in its place; moments; or nobody's."""
 Voting = Literal["bits", "scores", "quantile_bits"]
-"""How a network votes: by decisions, by probabilities, or for as many of its best samples as its own records say."""
+"""How a network votes: by decisions, by probabilities, or yes to its best samples, in the shares of its records."""
 
 _ENTRIES = 1 << 22  # votes unpacked at once
 
@@ -53,161 +66,269 @@ class NoisyTotal(Protocol):
         """Return the sum ``[Q, C]``, in steps of the grid of the shares modulo 2^64, and the number of its silos."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Votes:
-    """The votes on a batch of queries.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Votes(ABC):
+    """The votes on a batch of queries, of one of the kinds below it.
+
+    `from_counts`, `from_ballots`, `from_voters` and `from_total` make them. Indexed by ``[n]``
+    rows, a mask ``[Q]`` or a slice, they are the votes on some of the queries.
 
     Attributes:
-        counts: ``[Q, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each
-            label.
         num_teachers: the nominal number of teachers.
-        ballots: ``[Q, T, C]`` in {0, 1}, the vote of each teacher, for mechanisms that need it;
-            otherwise None.
+        num_labels: the number of labels of each query.
+        num_queries: the number of queries.
         predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases; None
             without one.
         features: ``[Q, F]`` float64, public features of the queries, flattened; None unless they
             are needed.
-        voters: those who vote by scores or moments, on all public samples, in place of labels on
-            queries; or None.
-        total: the sum of silos with its noise, in place of counts, which are zeros then; or None.
     """
 
-    counts: CountArray
-    num_teachers: int
-    ballots: UInt8Array | None = None
+    arrays: ClassVar[tuple[str, ...]] = ("predictions", "features")
+    """Names of the arrays that have a row for each query."""
+
+    num_teachers: int = field(init=False)
+    num_labels: int = field(init=False)
+    num_queries: int = field(init=False)
     predictions: FloatArray | None = None
     features: FloatArray | None = None
-    voters: Voters | None = None
-    total: NoisyTotal | None = None
 
-    def __post_init__(self) -> None:
-        counts = np.asarray(self.counts)
-        require(
-            counts.ndim == 2 and counts.shape[1] > 0,
-            "counts of shape [Q, C] with C > 0",
-            shape=counts.shape,
+    @staticmethod
+    def from_counts(counts: ArrayLike, num_teachers: int) -> Counts:
+        """Return votes of which the counts ``[Q, C]`` are known, integers in ``[0, num_teachers]``."""
+        return Counts(counts=np.asarray(counts), num_teachers=num_teachers)
+
+    @staticmethod
+    def from_ballots(ballots: ArrayLike) -> Ballots:
+        """Return votes of which the ballot of each teacher is known, ``[Q, T, C]`` in {0, 1}."""
+        return Ballots(ballots=np.asarray(ballots))
+
+    @staticmethod
+    def from_voters(voters: Voters, features: ArrayLike) -> Scores | Moments:
+        """Return votes of voters who are asked for moments, for queries of features ``[Q, F]``."""
+        known = np.asarray(features, dtype=np.float64)
+        if isinstance(voters, ScoreVoters):
+            return Scores(voters=voters, features=known)
+        return Moments(voters=voters, features=known)
+
+    @staticmethod
+    def from_total(total: NoisyTotal, num_queries: int, shape: VoteShape) -> MaskedTotal:
+        """Return votes of which nothing but a noisy sum can be known."""
+        return MaskedTotal(
+            total=total,
+            num_queries=num_queries,
+            num_teachers=shape.num_teachers,
+            num_labels=shape.num_labels,
         )
-        require(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
-        VoteShape(self.num_teachers, counts.shape[1])
-        if counts.size:
-            inside = counts.min() >= 0 and counts.max() <= self.num_teachers
-            require(
-                inside,
-                f"counts in 0..{self.num_teachers}",
-                minimum=int(counts.min()),
-                maximum=int(counts.max()),
-            )
-        object.__setattr__(self, "counts", counts)
-        if self.ballots is not None:
-            shape = (len(counts), self.num_teachers, counts.shape[1])
-            require(
-                self.ballots.shape == shape,
-                f"ballots of shape {list(shape)}",
-                shape=self.ballots.shape,
-            )
+
+    @abstractmethod
+    def __post_init__(self) -> None:
+        size, num_labels = self.num_queries, self.num_labels
         if self.predictions is not None:
             predictions = np.asarray(self.predictions, dtype=np.float64)
-            require(
-                predictions.shape == counts.shape,
-                f"predictions of {counts.shape}",
-                shape=predictions.shape,
-            )
-            require(
-                ((predictions >= 0) & (predictions <= 1)).all(),
-                "predictions in [0, 1]",
-                predictions="others",
-            )
-            object.__setattr__(self, "predictions", predictions)
+            wanted = f"predictions of {(size, num_labels)}"
+            require(predictions.shape == (size, num_labels), wanted, shape=predictions.shape)
+            inside = (predictions >= 0) & (predictions <= 1)
+            require(inside.all(), "predictions in [0, 1]")
+            self._set(predictions=predictions)
         if self.features is not None:
             features = np.asarray(self.features, dtype=np.float64)
-            flat = features.ndim == 2 and len(features) == len(counts)
-            require(flat, f"features of shape [{len(counts)}, F]", shape=features.shape)
-            require(np.isfinite(features).all(), "finite features", features="others")
-            object.__setattr__(self, "features", features)
-        if self.voters is not None:
-            theirs = VoteShape(self.voters.num_voters, self.voters.num_labels)
-            require(theirs == self.shape, f"voters of {self.shape}", voters=theirs)
+            flat = features.ndim == 2 and len(features) == size
+            require(flat, f"features of shape [{size}, F]", shape=features.shape)
+            require(np.isfinite(features).all(), "finite features")
+            self._set(features=features)
 
-    def __getitem__(self, rows: NDArray[Any] | slice) -> Votes:
-        """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice.
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
-        Raises:
-            ValueError: if they are a sum of silos, which is opened as a whole.
-        """
-        require(self.total is None, "all queries of a noisy sum", rows="some")
-        return Votes(
-            counts=self.counts[rows],
-            num_teachers=self.num_teachers,
-            ballots=None if self.ballots is None else self.ballots[rows],
-            predictions=None if self.predictions is None else self.predictions[rows],
-            features=None if self.features is None else self.features[rows],
-            voters=self.voters,
-        )
+    def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
+        """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice."""
+        known = [name for name in self.arrays if getattr(self, name) is not None]
+        part = copy(self)
+        for name in known:
+            part._set(**{name: getattr(self, name)[rows]})
+        part._set(num_queries=len(getattr(part, known[-1])))
+        return part
 
-    def with_voters(self) -> Votes:
-        """Return the votes with their teachers as voters, who score each label of a query by their votes, 0 or 1.
-
-        Raises:
-            ValueError: without ballots or features, or as `Geometry.of` does.
-        """
-        if self.ballots is None or self.features is None:
-            raise ValueError(
-                "Expected votes with the ballot of each teacher and with features, got others"
-            )
-        return replace(
-            self,
-            voters=ScoreVoters.of((encode_scores(self.ballots.swapaxes(0, 1)),), self.features),
-        )
-
-    @classmethod
-    def from_counts(cls, counts: ArrayLike, num_teachers: int) -> Votes:
-        """Return votes that hold counts ``[Q, C]`` alone."""
-        return cls(counts=np.asarray(counts), num_teachers=num_teachers)
-
-    @classmethod
-    def from_voters(cls, voters: Voters, features: ArrayLike) -> Votes:
-        """Return votes of voters who are asked by their ballots alone, for queries of features ``[Q, F]``."""
-        queries = np.asarray(features, dtype=np.float64)
-        counts = np.zeros((len(queries), voters.num_labels), dtype=np.int64)
-        return cls(counts=counts, num_teachers=voters.num_voters, features=queries, voters=voters)
-
-    @classmethod
-    def from_total(cls, total: NoisyTotal, num_queries: int, shape: VoteShape) -> Votes:
-        """Return votes of which nothing but a noisy sum can be known."""
-        counts = np.zeros((num_queries, shape.num_labels), dtype=np.int64)
-        return cls(counts=counts, num_teachers=shape.num_teachers, total=total)
-
-    @classmethod
-    def from_ballots(cls, ballots: ArrayLike) -> Votes:
-        """Return votes with the ballot of each teacher, ``[Q, T, C]`` in {0, 1}."""
-        ballots = np.asarray(ballots)
-        require(ballots.ndim == 3, "ballots of shape [Q, T, C]", shape=ballots.shape)
-        require(
-            np.isin(ballots, (0, 1)).all(),
-            "ballots in {0, 1}",
-            values=np.unique(ballots)[:5].tolist(),
-        )
-        ballots = ballots.astype(np.uint8)
-        return cls(
-            counts=ballots.sum(axis=1, dtype=np.int64),
-            num_teachers=ballots.shape[1],
-            ballots=ballots,
-        )
+    def with_public(
+        self, *, predictions: FloatArray | None = None, features: FloatArray | None = None
+    ) -> Self:
+        """Return the same votes with public side information; the kind that is None stays as it is."""
+        votes = copy(self)
+        if predictions is not None:
+            votes._set(predictions=predictions)
+        if features is not None:
+            votes._set(features=features)
+        Votes.__post_init__(votes)
+        return votes
 
     @property
     def shape(self) -> VoteShape:
         """The numbers of teachers and labels."""
         return VoteShape(self.num_teachers, self.num_labels)
 
-    @property
-    def num_queries(self) -> int:
-        """The number of queries."""
-        return int(self.counts.shape[0])
 
-    @property
-    def num_labels(self) -> int:
-        """The number of labels of each query."""
-        return int(self.counts.shape[1])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Counts(Votes):
+    """Votes of which the number of teachers that gave each label is known.
+
+    Attributes:
+        counts: ``[Q, C]`` integers in ``[0, num_teachers]``.
+        num_teachers: the nominal number of teachers.
+    """
+
+    arrays: ClassVar[tuple[str, ...]] = (*Votes.arrays, "counts")
+
+    counts: CountArray
+    num_teachers: int
+
+    def __post_init__(self) -> None:
+        counts = np.asarray(self.counts)
+        wanted = "counts of shape [Q, C] with C > 0"
+        require(counts.ndim == 2 and counts.shape[1] > 0, wanted, shape=counts.shape)
+        require(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
+        VoteShape(self.num_teachers, counts.shape[1])
+        if counts.size:
+            least, most = int(counts.min()), int(counts.max())
+            inside = least >= 0 and most <= self.num_teachers
+            require(inside, f"counts in 0..{self.num_teachers}", minimum=least, maximum=most)
+        self._set(counts=counts, num_queries=len(counts), num_labels=counts.shape[1])
+        super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ballots(Counts):
+    """Votes of which the ballot of each teacher is known, and so the counts and the voters.
+
+    Attributes:
+        ballots: ``[Q, T, C]`` in {0, 1}.
+        whole: the votes of which these are a part, whose voters learn from all queries; None if
+            they are no part.
+    """
+
+    arrays: ClassVar[tuple[str, ...]] = (*Counts.arrays, "ballots")
+
+    ballots: UInt8Array
+    counts: CountArray = field(init=False)
+    num_teachers: int = field(init=False)
+    whole: Ballots | Moments | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        ballots = np.asarray(self.ballots)
+        require(ballots.ndim == 3, "ballots of shape [Q, T, C]", shape=ballots.shape)
+        ballots = checked_bits(ballots)
+        counts = ballots.sum(axis=1, dtype=np.int64)
+        self._set(ballots=ballots, counts=counts, num_teachers=ballots.shape[1])
+        super().__post_init__()
+
+    def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
+        part = super().__getitem__(rows)
+        part._set(whole=self.whole or self)
+        return part
+
+    @cached_property
+    def voters(self) -> Voters:
+        """The teachers as voters, who score each label of a query by their votes, 0 or 1.
+
+        Raises ``ValueError`` without features, or as `Geometry.of` does.
+        """
+        if self.whole is not None:
+            return self.whole.voters
+        require(self.features is not None, "votes with the public features of their queries")
+        assert self.features is not None
+        return ScoreVoters.of((encode_scores(self.ballots.swapaxes(0, 1)),), self.features)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _OfVoters(Votes):
+    voters: Voters
+    features: FloatArray = field()
+
+    def __post_init__(self) -> None:
+        shape = VoteShape(self.voters.num_voters, self.voters.num_labels)
+        self._set(num_teachers=shape.num_teachers, num_labels=shape.num_labels)
+        self._set(num_queries=len(self.features))
+        super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scores(_OfVoters):
+    """Votes of models that have scored the labels of all public samples.
+
+    Attributes:
+        voters: the models, with their scores.
+        features: ``[Q, F]``, the public features of the queries.
+    """
+
+    voters: ScoreVoters
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moments(_OfVoters):
+    """Votes of private records, or groups of them, that are asked for moments of what they know.
+
+    Attributes:
+        voters: the records or groups.
+        features: ``[Q, F]``, the public features of the queries.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MaskedTotal(Votes):
+    """Votes of silos of which nothing but the noisy sum can be known, once it is opened.
+
+    Attributes:
+        total: the sum.
+        num_teachers: the nominal number of teachers of all silos.
+        num_labels: the number of labels of each query.
+        num_queries: the number of queries.
+    """
+
+    total: NoisyTotal
+    num_teachers: int
+    num_labels: int
+    num_queries: int
+
+    def __post_init__(self) -> None:
+        VoteShape(self.num_teachers, self.num_labels)
+        super().__post_init__()
+
+    def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
+        """Raise ``ValueError``: a sum of silos is opened as a whole."""
+        raise ValueError("Expected all queries of a noisy sum, got some")
+
+
+KINDS: tuple[type[Votes], ...] = (Counts, Ballots, Scores, Moments, MaskedTotal)
+
+Need: TypeAlias = type[Votes] | UnionType | Literal["predictions", "features"]
+"""What an aggregator needs of votes: a kind, one of several as in ``Counts | MaskedTotal``, or side information."""
+
+
+def serves(kind: type[Votes], needs: Iterable[Need]) -> bool:
+    """Return whether votes of a ``kind`` are all kinds that are needed; side information aside.
+
+    >>> serves(Ballots, {Counts, Ballots | Scores, "features"}), serves(Scores, {Counts})
+    (True, False)
+    """
+    return all(issubclass(kind, need) for need in needs if not isinstance(need, str))
+
+
+def require_kind(kind: type[Votes], needs: Iterable[Need], name: str) -> None:
+    """Raise ``ValueError`` in one line unless votes of a ``kind`` serve what ``name`` needs."""
+    needed = tuple(needs)
+    taken = [each.__name__ for each in KINDS if serves(each, needed)]
+    requirement = f"votes that are {' or '.join(taken)}, which {name} takes"
+    require(serves(kind, needed), requirement, votes=kind.__name__)
+
+
+def checked_bits(ballots: NDArray[Any]) -> UInt8Array:
+    """Return ballots as uint8. Raises ``ValueError`` unless all are 0 or 1."""
+    require(ballots.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(ballots.dtype))
+    # of the many that there may be, no copy in another type
+    if ballots.dtype.kind == "f" or (ballots.size and (ballots.min() < 0 or ballots.max() > 1)):
+        wrong = ballots[(ballots != 0) & (ballots != 1)]
+        require(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
+    return ballots.astype(np.uint8, copy=False)
 
 
 def pack_ballots(ballots: ArrayLike) -> UInt8Array:

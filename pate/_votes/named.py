@@ -17,7 +17,17 @@ from pate._files.writing import write_arrays
 from pate._progress import step_bar
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import require, require_count, require_distinct, require_label_names
-from pate._votes.kinds import Ballots, Votes, VoteShape, pack_ballots, unpack_ballots
+from pate._votes.kinds import (
+    Ballots,
+    Counts,
+    Scores,
+    Votes,
+    VoteShape,
+    checked_bits,
+    pack_ballots,
+    unpack_ballots,
+)
+from pate._votes.store import FORMS
 from pate._votes.voters import SCORE_STEPS, encode_scores
 
 ScoreArray = NDArray[np.floating[Any]]
@@ -105,10 +115,10 @@ class NamedVotes:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of(cls, votes: Votes, *, ids: ArrayLike, label_names: Sequence[str]) -> Self:
-        """Return votes ``[Q, C]`` with names; ballots and features are kept if they have them."""
+    def of(cls, votes: Counts, *, ids: ArrayLike, label_names: Sequence[str]) -> Self:
+        """Return counts or ballots with names, and with their features if they have them."""
         content: dict[str, Any] = (
-            {"counts": votes.counts} if votes.ballots is None else {"ballots": votes.ballots}
+            {"ballots": votes.ballots} if isinstance(votes, Ballots) else {"counts": votes.counts}
         )
         return cls(
             ids=np.asarray(ids),
@@ -167,39 +177,42 @@ class NamedVotes:
         )
 
     @property
-    def form(self) -> Ballots:
-        """What the ballots are: ``scores``, or else ``bits``."""
-        return "bits" if self.scores is None else "scores"
+    def kind(self) -> type[Votes]:
+        """The kind of the votes: `Scores`, `Ballots` or `Counts`."""
+        if self.scores is not None:
+            return Scores
+        return Counts if self.ballots is None and self._packed is None else Ballots
 
-    def stored(self, form: Ballots) -> UInt8Array | None:
+    def to_store(self, kind: type[Votes]) -> UInt8Array | None:
         """Return the ballot of each teacher as a `VoteStore` keeps it; None if only counts are known.
 
-        It is ``[T, N, ceil(C / 8)]`` for ``bits``, and ``[T, N, C]`` for ``scores``, which ballots
-        are too.
+        It is ``[T, N, C]`` for `Scores`, which ballots are too, and else ``[T, N, ceil(C / 8)]``.
         """
+        if self._packed is not None and kind is not Scores:
+            return self._packed
         if self._packed is not None:
-            return (
-                self._packed
-                if form == "bits"
-                else encode_scores(unpack_ballots(self._packed, len(self.label_names)))
-            )
+            return encode_scores(unpack_ballots(self._packed, len(self.label_names)))
         votes = self.ballots if self.scores is None else self.scores
         if votes is None:
             return None
         teachers = votes.swapaxes(0, 1)
-        return (
-            pack_ballots(teachers)
-            if form == "bits"
-            else np.stack([encode_scores(ballots) for ballots in teachers])
-        )
+        if kind is Scores:
+            return np.stack([encode_scores(ballots) for ballots in teachers])
+        return pack_ballots(teachers)
 
     def fingerprint(self) -> str:
         """Return a hash of all names, votes and features. PRIVATE."""
-        stored = self.stored(self.form)
+        stored = self.to_store(self.kind)
         votes = self.counts if stored is None else stored
         assert votes is not None
         head = json.dumps(
-            [self.ids.tolist(), self.label_names, self.num_teachers, stored is None, self.form]
+            [
+                self.ids.tolist(),
+                self.label_names,
+                self.num_teachers,
+                stored is None,
+                FORMS[self.kind],
+            ]
         )
         arrays = (votes,) if self.features is None else (votes, self.features)
         contents = (np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays)
@@ -213,19 +226,17 @@ class Silo:
     Attributes:
         source: its votes, or the file that holds them.
         num_teachers: the nominal number of its teachers.
-        form: what its ballots are.
-        counts_alone: whether its ballots are not known.
+        kind: the kind of its votes.
         fingerprint: a hash of all names, votes and features.
-        sums: a hash of what its teachers gave together, in steps of scores, which a copy with its
+        vote_sum_digest: a hash of what its teachers gave together, in steps of scores, which a copy with its
             teachers in another order has, too; None if they answered all samples alike.
     """
 
     source: NamedVotes | Path
     num_teachers: int
-    form: Ballots
-    counts_alone: bool
+    kind: type[Votes]
     fingerprint: str
-    sums: str | None
+    vote_sum_digest: str | None
 
     def votes(self) -> NamedVotes:
         """Return the votes.
@@ -284,6 +295,9 @@ class Silos:
                 bar.update()
         assert joined is not None
         require_count(2, num_teachers=joined.num_teachers)
+        counted = [str(silo.source) for silo in joined.members if silo.kind is Counts]
+        together = joined.kind is not Scores or not counted
+        require(together, "ballots or scores of every silo where one has scores", counts=counted)
         return joined
 
     @classmethod
@@ -296,10 +310,9 @@ class Silos:
         silo = Silo(
             source=source,
             num_teachers=votes.num_teachers,
-            form=votes.form,
-            counts_alone=votes.counts is not None and votes._packed is None,
+            kind=votes.kind,
             fingerprint=votes.fingerprint(),
-            sums=digest(sums.tobytes()) if (sums != sums[:1]).any() else None,
+            vote_sum_digest=digest(sums.tobytes()) if (sums != sums[:1]).any() else None,
         )
         if before is None:
             return cls(votes.ids, votes.label_names, votes.features, (silo,))
@@ -340,9 +353,10 @@ class Silos:
         return VoteShape(self.num_teachers, len(self.label_names))
 
     @property
-    def form(self) -> Ballots:
-        """What the ballots of all are: ``scores`` if those of some are."""
-        return "scores" if any(silo.form == "scores" for silo in self.members) else "bits"
+    def kind(self) -> type[Votes]:
+        """The kind of all votes: ballots are scores beside those of others, and counts beside counts."""
+        kinds = {silo.kind for silo in self.members}
+        return next(kind for kind in (Scores, Counts, Ballots) if kind in kinds)
 
 
 def read_votes(source: NamedVotes | Path) -> NamedVotes:
@@ -413,13 +427,7 @@ def _packed_ballots(
 
 def _checked_ballots(ballots: ArrayLike, shape: tuple[int, int]) -> UInt8Array:
     """Return ballots ``[N, T, C]`` as uint8."""
-    array = _by_teacher("ballots", ballots, shape)
-    require(array.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(array.dtype))
-    # of the many that there may be, no copy in another type
-    if array.dtype.kind == "f" or array.min() < 0 or array.max() > 1:
-        wrong = array[(array != 0) & (array != 1)]
-        require(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
-    return array.astype(np.uint8, copy=False)
+    return checked_bits(_by_teacher("ballots", ballots, shape))
 
 
 def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float16]:

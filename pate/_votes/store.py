@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,32 @@ from pate._files.writing import atomic_write, write_json
 from pate._runs import TEACHERS_VOTE, VOTES_IMPORT, Run, first_stage
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_distinct, require_known
-from pate._votes.kinds import Ballots, Votes, VoteShape, teacher_blocks, unpack_ballots
+from pate._votes.kinds import (
+    Ballots,
+    Counts,
+    MaskedTotal,
+    Moments,
+    Scores,
+    Votes,
+    VoteShape,
+    teacher_blocks,
+    unpack_ballots,
+)
+
+Form = Literal["bits", "scores", "moments", "masked"]
+Known = TypeVar("Known", bound=Counts)
 
 _MANIFEST = "manifest.json"
 _COUNTS = "_counts_"
+FORMS: Mapping[type[Votes], Form] = {
+    Counts: "bits",
+    Ballots: "bits",
+    Scores: "scores",
+    Moments: "moments",
+    MaskedTotal: "masked",
+}
+"""The words of manifests for the kinds of votes."""
+_KINDS = {form: kind for kind, form in FORMS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +54,7 @@ class VoteManifest:
         made_by: hashes of the ``teachers``, the ``data`` and the ``code``.
         chunks: digests of the files of votes, by file name. PRIVATE.
         ids: ids of the samples that were voted on, in the order of the ballots' rows.
-        ballots: what the ballots are, a public constant.
+        ballots: the word for what the ballots are, a public constant: `kind` is its meaning.
     """
 
     num_teachers: int
@@ -40,7 +62,13 @@ class VoteManifest:
     made_by: Mapping[str, str]
     chunks: Mapping[str, str]
     ids: Sequence[str]
-    ballots: Ballots = "bits"
+    ballots: Form = "bits"
+
+    @property
+    def kind(self) -> type[Votes]:
+        """The kind of the votes: `Counts` if the ballots of some teachers are not known."""
+        kind = _KINDS[self.ballots]
+        return Counts if kind is Ballots and any(_COUNTS in name for name in self.chunks) else kind
 
     @property
     def shape(self) -> VoteShape:
@@ -69,12 +97,9 @@ class VoteManifest:
                     isinstance(text, str) for text in values[name].values()
                 )
                 require(texts, f"{name} as texts by name", **{name: type(values[name]).__name__})
-            kinds = get_args(Ballots)
-            require(
-                values["ballots"] in kinds,
-                f"ballots in {', '.join(kinds)}",
-                ballots=values["ballots"],
-            )
+            form = values["ballots"]
+            known = isinstance(form, str) and form in _KINDS
+            require(known, f"ballots in {', '.join(_KINDS)}", ballots=form)
             VoteShape(values["num_teachers"], len(values["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
@@ -158,7 +183,7 @@ class VoteStore:
         label_names: Sequence[str],
         num_teachers: int,
         made_by: Mapping[str, str],
-        ballots: Ballots = "bits",
+        ballots: Form = "bits",
     ) -> dict[Path, str]:
         """Write the manifest of the stored chunks.
 
@@ -188,10 +213,10 @@ class VoteStore:
         self._check(self.manifest().chunks)
 
     def _check(self, chunks: Mapping[str, str]) -> None:
-        for name, cast in chunks.items():
+        for name, recorded in chunks.items():
             path = self.folder / name
             # digests of votes are PRIVATE, and not to be printed
-            unchanged = path.is_file() and digest(path) == cast
+            unchanged = path.is_file() and digest(path) == recorded
             again = "Delete it, and `pate teachers vote` makes it again"
             require(unchanged, f"the votes that were cast. {again}", changed_or_missing=str(path))
 
@@ -202,62 +227,55 @@ class VoteStore:
         """Return the manifest. Raises ``ValueError`` if it is missing or damaged."""
         return VoteManifest.read(self.manifest_file)
 
-    def load(
-        self, *, rows: IntArray | None = None, ballots: bool = False
-    ) -> tuple[Votes, list[str]]:
+    def load(self, kind: type[Known], *, rows: IntArray | None = None) -> tuple[Known, list[str]]:
         """Return the votes on some samples, and the ids of those samples.
 
         The files stay on disk: nothing of other samples is unpacked or kept.
 
         Args:
+            kind: `Ballots`, or `Counts`, which are not stored where ballots are known, but counted.
             rows: ``[Q]``, indices among the samples of the manifest; None for all samples.
-            ballots: whether to return the ballots ``[Q, T, C]`` too.
 
         Raises:
-            ValueError: if votes are missing, or do not have the shape that the manifest says; if
-                ballots are asked for where only counts are known; or if they are not votes of 0 or
-                1.
+            ValueError: if the votes are of another kind, are missing, or do not have the shape that
+                the manifest says.
         """
         manifest = self.manifest()
-        require(
-            manifest.ballots == "bits",
-            "votes of 0 or 1, which can be counted",
-            ballots=manifest.ballots,
-        )
-        ids, num_teachers = manifest.ids, manifest.num_teachers
-        chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
-        counts = np.zeros((len(chosen), manifest.shape.num_labels), dtype=np.int64)
-        loaded = np.empty(
-            (len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8
-        )
-        num_loaded = 0
+        found, wanted = manifest.kind, f"votes that are {kind.__name__}"
+        require(issubclass(found, kind), wanted, votes=found.__name__)
+        chosen = np.arange(len(manifest.ids)) if rows is None else np.asarray(rows)
+        size, shape = len(chosen), manifest.shape
+        ids = [manifest.ids[row] for row in chosen]
+        if kind is Counts:
+            counts = np.zeros((size, shape.num_labels), dtype=np.int64)
+            for _, votes in self._blocks(manifest, chosen):
+                counts += votes if votes.ndim == 2 else votes.sum(axis=0, dtype=np.int64)
+            return cast(Known, Votes.from_counts(counts, shape.num_teachers)), ids
+        ballots = np.empty((size, shape.num_teachers, shape.num_labels), dtype=np.uint8)
+        for teachers, votes in self._blocks(manifest, chosen):
+            ballots[:, teachers] = votes.swapaxes(0, 1)
+        return cast(Known, Votes.from_ballots(ballots)), ids
+
+    def _blocks(
+        self, manifest: VoteManifest, rows: IntArray
+    ) -> Iterator[tuple[slice, UInt8Array | IntArray]]:
+        """Yield teachers in their order with their ballots ``[t, Q, C]`` or counts ``[Q, C]`` on some samples."""
+        size, shape, done = len(manifest.ids), manifest.shape, 0
         for path in self._files():
-            if (behind := _teachers_counted(path)) is not None:
-                require_no_counts(behind if ballots else 0)
-                require(
-                    num_loaded + behind <= num_teachers,
-                    f"votes of {num_teachers} teachers",
-                    teachers=num_loaded + behind,
-                )
-                counts += _counts_in(path, (len(ids), counts.shape[1]), behind)[chosen]
-                num_loaded += behind
-                continue
-            packed = _mapped(path, (len(ids), -(-counts.shape[1] // 8)))
-            total = num_loaded + len(packed)
-            require(total <= num_teachers, f"votes of {num_teachers} teachers", teachers=total)
-            for block in teacher_blocks(len(packed), counts.size):
-                unpacked = unpack_ballots(
-                    packed[block] if rows is None else packed[block, chosen], counts.shape[1]
-                )
-                counts += unpacked.sum(axis=0, dtype=np.int64)
-                if ballots:
-                    loaded[:, num_loaded : num_loaded + len(unpacked)] = unpacked.transpose(1, 0, 2)
-                num_loaded += len(unpacked)
-        require(
-            num_loaded == num_teachers, f"votes of {num_teachers} teachers", teachers=num_loaded
-        )
-        votes = Votes(counts=counts, num_teachers=num_teachers, ballots=loaded if ballots else None)
-        return votes, [ids[row] for row in chosen]
+            counted = _teachers_counted(path)
+            if counted is None:
+                packed = _mapped(path, (size, -(-shape.num_labels // 8)))
+                for block in teacher_blocks(len(packed), len(rows) * shape.num_labels):
+                    here = slice(done + block.start, done + block.stop)
+                    _require_teachers(here.stop <= shape.num_teachers, shape, done + len(packed))
+                    yield here, unpack_ballots(packed[block, rows], shape.num_labels)
+                done += len(packed)
+            else:
+                done += counted
+                _require_teachers(done <= shape.num_teachers, shape, done)
+                counts = _counts_in(path, (size, shape.num_labels), counted)
+                yield slice(done - counted, done), counts[rows]
+        _require_teachers(done == shape.num_teachers, shape, done)
 
     def scores(self) -> tuple[UInt8Array, ...]:
         """Return the scores ``[t, N, C]`` of all teachers in their order, in files that are mapped into memory.
@@ -268,26 +286,12 @@ class VoteStore:
         manifest = self.manifest()
         num_samples, shape = len(manifest.ids), manifest.shape
         chunks = tuple(_mapped(path, (num_samples, shape.num_labels)) for path in self._files())
-        num_loaded = sum(map(len, chunks))
-        require(
-            num_loaded == shape.num_teachers,
-            f"votes of {shape.num_teachers} teachers",
-            teachers=num_loaded,
-        )
+        found = sum(map(len, chunks))
+        _require_teachers(found == shape.num_teachers, shape, found)
         return chunks
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("votes_*.npy"), key=_first_teacher)
-
-
-def require_no_counts(teachers: int) -> None:
-    """Raise ``ValueError`` unless ``teachers``, the number of those of whom counts alone are known, is 0."""
-    give = "ballots [N, T, C] of every teacher, which are needed here, in place of counts"
-    require(
-        teachers == 0,
-        f"{give}; NoisyVotes, for one, takes counts",
-        teachers_with_counts_alone=teachers,
-    )
 
 
 def finished_votes(run: Run) -> VoteStore:
@@ -297,6 +301,10 @@ def finished_votes(run: Run) -> VoteStore:
     """
     run.require(VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE)
     return VoteStore(run.root / TEACHERS_VOTE.outputs[0])
+
+
+def _require_teachers(right: bool, shape: VoteShape, found: int) -> None:
+    require(right, f"votes of {shape.num_teachers} teachers", teachers=found)
 
 
 def _read(path: Path) -> Json:

@@ -1,6 +1,14 @@
 """Aggregator plug-ins: they turn votes into released labels and describe the cost as an event."""
 
-from pate._votes import NoisyTotal as NoisyTotal
+from pate._votes import (
+    Ballots as Ballots,
+    Counts as Counts,
+    MaskedTotal as MaskedTotal,
+    Moments as Moments,
+    Need as Need,
+    NoisyTotal as NoisyTotal,
+    Scores as Scores,
+)
 from pate._votes.voters import (
     Geometry as Geometry,
     GroupVoters as GroupVoters,

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import get_annotations
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_positive
-from pate._votes import Votes, VoteShape
-from pate._votes.voters import Voters
+from pate._votes import Counts, Need, Votes, VoteShape, require_kind
 from pate.accounting._calibration import Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
 from pate.accounting._cost import DEFAULT_ORDERS
@@ -27,9 +26,6 @@ LEAST_ANSWERED = 0.1
 
 
 _LARGEST_SCALE = 1e300  # beyond it, noise may be infinite
-
-Need: TypeAlias = Literal["counts", "ballots", "predictions", "features", "voters"]
-"""A part of `Votes` that an aggregator may read."""
 
 
 class Release(NamedTuple):
@@ -107,6 +103,8 @@ class Aggregator(ABC):
                 # missing as None
                 setattr(cls, name, None)
                 cls.required += (name,)
+        if "aggregate" in vars(cls):
+            cls.aggregate = _when_served(cls.aggregate)  # type: ignore[method-assign]
         if "__post_init__" in vars(cls):
             cls.__post_init__ = _when_complete(cls.__post_init__)  # type: ignore[assignment]
 
@@ -147,13 +145,17 @@ class Aggregator(ABC):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The parts of `Votes` that it reads, for which it is asked before any work is done.
+        """What it needs of votes: kinds, such as ``Counts`` or ``Ballots | Scores``, and side information.
 
-        ``counts`` are there unless voters are asked by scores or moments alone; ``ballots`` are the
-        ballot of each teacher, ``predictions`` those of a student for the queries, ``features`` the
-        public features of the queries, and ``voters`` are asked for their moments.
+        Votes of another kind, or without ``"predictions"`` or ``"features"`` that are needed, are
+        refused before anything is drawn or spent. `Ballots` are `Counts` too. An aggregator that
+        holds others needs all that they need.
         """
-        return frozenset({"counts"})
+        return frozenset({Counts})
+
+    def require_kind(self, kind: type[Votes]) -> None:
+        """Raise ``ValueError`` in one line unless it takes votes of a ``kind``."""
+        require_kind(kind, self.needs, type(self).__name__)
 
     @property
     def noise(self) -> dict[str, float]:
@@ -178,8 +180,14 @@ class Aggregator(ABC):
         """
 
     @abstractmethod
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a whole batch of queries with noise from ``generator``."""
+    def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
+        """Label a whole batch of queries with noise from ``generator``.
+
+        The subclass annotates ``votes`` with the kinds that it takes, as `needs` says them.
+
+        Raises:
+            ValueError: if the votes are of another kind, or lack side information.
+        """
 
     def events(self, shape: VoteShape, tier: int | None = None) -> Events:
         """Describe the cost of one query under both relations, as `event` does under one."""
@@ -263,14 +271,18 @@ def _when_complete(check: Callable[[Any], None]) -> Callable[[Any], None]:
     return checked
 
 
-def ballots_of(votes: Votes) -> UInt8Array:
-    """Return the ballots ``[Q, T, C]`` of votes.
+def _when_served(aggregate: Callable[..., Release]) -> Callable[..., Release]:
+    """Return an ``aggregate`` that refuses votes which lack what is needed, before anything is drawn."""
 
-    Raises ``ValueError`` if they hold counts alone.
-    """
-    if votes.ballots is None:
-        raise ValueError("Expected votes with the ballot of each teacher, got counts alone")
-    return votes.ballots
+    @wraps(aggregate)
+    def checked(aggregator: Any, votes: Votes, **arguments: Any) -> Release:
+        aggregator.require_kind(type(votes))
+        for name, known in (("predictions", predictions_of), ("features", features_of)):
+            if name in aggregator.needs:
+                known(votes)
+        return aggregate(aggregator, votes, **arguments)
+
+    return checked
 
 
 def predictions_of(votes: Votes) -> FloatArray:
@@ -291,10 +303,3 @@ def features_of(votes: Votes) -> FloatArray:
     if votes.features is None:
         raise ValueError("Expected votes with the public features of their queries, got none")
     return votes.features
-
-
-def voters_of(votes: Votes) -> Voters:
-    """Return the voters of votes. Raises ``ValueError`` if there are none."""
-    if votes.voters is None:
-        raise ValueError("Expected votes with voters who are asked by scores or moments, got none")
-    return votes.voters

@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._votes import Votes, VoteShape
+from pate._votes import Ballots, Need, VoteShape
 from pate._votes.voters import blocks
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Need, Release, ballots_of, predictions_of
+from pate.aggregators._base import Aggregator, Release, predictions_of
 from pate.mechanisms._exact_normal import add_gaussian, exceeds
 
 _DOUBLINGS = 4  # candidates for the median between a number and its double
@@ -73,7 +73,7 @@ class ClippedVotes(Aggregator):
     @property
     def needs(self) -> frozenset[Need]:
         """The ballots, and the predictions that they are read around."""
-        return frozenset({"ballots", "predictions"} if self.around_predictions else {"ballots"})
+        return frozenset({Ballots, "predictions"} if self.around_predictions else {Ballots})
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
@@ -83,8 +83,8 @@ class ClippedVotes(Aggregator):
             noise_multiplier=self.multiplier_clipped,
         )
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        ballots, mask = ballots_of(votes), np.ones(votes.counts.shape, dtype=np.bool_)
+    def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Release:
+        ballots, mask = votes.ballots, np.ones(votes.counts.shape, dtype=np.bool_)
         guess = np.zeros(mask.shape, dtype=np.uint8)
         if self.around_predictions:
             guess = (predictions_of(votes) > 0.5).astype(np.uint8)
@@ -189,13 +189,13 @@ def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
     return total
 
 
-def clipped_sums(votes: Votes, guess: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
+def clipped_sums(votes: Ballots, guess: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
     """Return the sums ``[Q, C]`` over teachers of what differs from ``guess``, ballots clipped to ``sqrt(clip)``.
 
     Exact multiples of ``2^-20``, in whatever order they are added up: `factors_of` says by what
     ballots are scaled.
     """
-    ballots, counts = ballots_of(votes), votes.counts.astype(np.float64)
+    ballots, counts = votes.ballots, votes.counts.astype(np.float64)
     sums = np.where(guess > 0, votes.num_teachers - counts, counts)
     scaled = np.flatnonzero(sizes > clip)
     if len(scaled):

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from pate._typing import IntArray
 from pate._validation import require
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, VoteShape
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Release
@@ -83,7 +83,7 @@ class LimitedDomainTopK(_Listing[LimitedDomain]):
     scale_domain: float
     delta_domain: float
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         return self._answered(
             self.mechanism(votes.shape)(votes.counts, generator=generator), votes.num_labels
         )
@@ -144,7 +144,7 @@ class TopStableTopK(_Listing[TopStable]):
         """Describe the cost of one query for which ``tier`` rounds of peeling were run, 0 or k; k if None."""
         return self.mechanism(shape).event(self.relation_of(relation), tier)
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         peeled = self.mechanism(votes.shape).peel(votes.counts, generator=generator)
         return self._answered(peeled.listed, votes.num_labels, peeled.rounds)
 

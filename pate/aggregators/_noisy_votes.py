@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pate._validation import require_positive
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, VoteShape
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release
@@ -68,7 +68,7 @@ class NoisyVotes(Aggregator):
             neighboring_relation=self.relation_of(relation), noise_multiplier=noise_multiplier
         )
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         half = votes.num_teachers / 2
         margins = add_gaussian(votes.counts - half, sigma=self.sigma_votes, generator=generator)
         leading = margins > self.min_lead

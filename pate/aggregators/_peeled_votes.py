@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from pate._validation import require
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, VoteShape
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
 from pate.mechanisms._peeled_counts import PeeledCounts
@@ -58,7 +58,7 @@ class PeeledVotes(MechanismAggregator[PeeledCounts]):
         )
         return super().mechanism(shape)
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; all labels of each are answered, or with ``soft`` the k that are chosen."""
         items, scores = self.mechanism(votes.shape)(votes.counts, generator=generator)
         chosen = np.zeros(votes.counts.shape, dtype=np.bool_)

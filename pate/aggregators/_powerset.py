@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from pate._typing import IntArray, UInt8Array
 from pate._validation import require
-from pate._votes import Votes, VoteShape
+from pate._votes import Ballots, Need, VoteShape
 from pate._votes.voters import blocks
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Need, Release, ballots_of
+from pate.aggregators._base import Aggregator, Release
 from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
 
 Codes = NDArray[np.uint64]
@@ -52,7 +52,7 @@ class Powerset(Aggregator):
     @property
     def needs(self) -> frozenset[Need]:
         """The ballots, which are the sets that are voted for."""
-        return frozenset({"ballots"})
+        return frozenset({Ballots})
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
@@ -62,8 +62,8 @@ class Powerset(Aggregator):
             neighboring_relation=self.relation_of(relation), eta=2 / self.scale_powerset
         )
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        ballots = ballots_of(votes)
+    def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Release:
+        ballots = votes.ballots
         _require_codes(votes.num_labels)
         chosen = np.empty(votes.num_queries, dtype=np.uint64)
         for rows in blocks(len(chosen), ballots[:1].size):

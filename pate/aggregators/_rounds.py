@@ -10,10 +10,10 @@ import numpy as np
 from pate._linear import student_of
 from pate._typing import FloatArray
 from pate._validation import require
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, Moments, Need, Scores, Votes, VoteShape
 from pate.accounting._events import ComposedEvent, Event
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Need, Release, features_of
+from pate.aggregators._base import Aggregator, Release, features_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +75,9 @@ class Rounds(Aggregator):
         """What its rounds need, but predictions: those are of a student between rounds, who needs features."""
         if self.missing:
             return super().needs
-        student = frozenset[Need]({"features"} if len(self.rounds) > 1 else ())
-        return student.union(*(part.needs for part in self.rounds)) - {"predictions"}
+        needs = frozenset[Need]().union(*(part.needs for part in self.rounds)) - {"predictions"}
+        # a sum of silos is opened once
+        return needs | {"features", Counts | Scores | Moments} if len(self.rounds) > 1 else needs
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
@@ -91,16 +92,13 @@ class Rounds(Aggregator):
         return replace(self, rounds=tuple(part.scaled(factor) for part in self.rounds))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        if "features" in self.needs:
-            features_of(votes)
         first, *following = self.rounds
         release = first.aggregate(votes, generator=generator)
         for aggregator in following:
-            predictions = student_of(release, features_of(votes), votes.num_teachers).predict(
-                features_of(votes)
-            )
+            features = features_of(votes)
+            predictions = student_of(release, features, votes.num_teachers).predict(features)
             answers = aggregator.aggregate(
-                replace(votes, predictions=predictions), generator=generator
+                votes.with_public(predictions=predictions), generator=generator
             )
             release = combined(release, answers, votes.num_teachers)
         return release

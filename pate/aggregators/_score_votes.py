@@ -13,11 +13,11 @@ from scipy.special import expit
 from pate._linear import departures, link, shrunk_means
 from pate._typing import BoolArray, FloatArray
 from pate._validation import require, require_positive
-from pate._votes import Votes, VoteShape
+from pate._votes import Ballots, Moments, Need, Scores, VoteShape
 from pate._votes.voters import Geometry, Question, Voters
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Need, Release, features_of, voters_of
+from pate.aggregators._base import Aggregator, Release, features_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
 from pate.mechanisms._exact_normal import add_gaussian
 
@@ -98,8 +98,8 @@ class ScoreVotes(Aggregator):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Features, of which answers are a function, and voters, who are asked in every round."""
-        return frozenset({"features", "voters"})
+        """Votes of voters, who are asked in every round, and features, of which answers are a function."""
+        return frozenset({"features", Ballots | Scores | Moments})
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
@@ -109,17 +109,18 @@ class ScoreVotes(Aggregator):
             neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_scores
         )
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(
+        self, votes: Ballots | Scores | Moments, *, generator: np.random.Generator
+    ) -> Release:
         """Answer a batch of queries, which is paid for by all of them."""
-        voters, features = voters_of(votes), features_of(votes)
-        shape = votes.counts.shape
+        shape = (votes.num_queries, votes.num_labels)
         mask = np.ones(shape, dtype=np.bool_)
         if not mask.size:
             return Release(
                 np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), linear=True
             )
-        *_, (learner, _, _) = released(self, voters, len(mask), generator)
-        answers, labels = learner.answers(features)
+        *_, (learner, _, _) = released(self, votes.voters, len(mask), generator)
+        answers, labels = learner.answers(features_of(votes))
         return Release(
             labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, linear=True
         )

@@ -10,10 +10,10 @@ from scipy.special import ndtr
 
 from pate._typing import BoolArray
 from pate._validation import require, require_count
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, Need, VoteShape
 from pate.accounting._events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Need, Release, predictions_of
+from pate.aggregators._base import Aggregator, Release, predictions_of
 from pate.mechanisms._exact_normal import exceeds
 
 Over = Literal["mean", "worst"]
@@ -72,7 +72,7 @@ class Screen(Aggregator):
     def most_answered(self, shape: VoteShape) -> float:
         return self.answers.most_answered(shape)
 
-    def _ask(self, votes: Votes, passed: BoolArray, generator: np.random.Generator) -> Release:
+    def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty.
 
         Of a linear model's answers, which are of all queries or of none, the labels are kept.
@@ -119,7 +119,7 @@ class ConfidentScreen(Screen):
     sigma_confident: float
     threshold_confident: float
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         distances = np.abs(votes.counts - votes.num_teachers / 2)
         # a mean is compared as a sum, which is exact
         mean = self.over == "mean"
@@ -185,7 +185,7 @@ class InteractiveScreen(Screen):
         """What a screen needs, and the predictions that it confirms."""
         return super().needs | {"predictions"}
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         predictions = predictions_of(votes)
         expected = (
             np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from pate._validation import require, require_count
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, MaskedTotal, Need, VoteShape
 from pate.accounting._events import ComposedEvent, Event, FailureEvent, GaussianEvent, PartiesEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release
@@ -90,6 +90,11 @@ class SiloVotes(Aggregator):
         """The standard deviation of the noise to whoever knows none of the shares, in votes."""
         return self.share_sigma * math.sqrt(self.silos - self.dropouts)
 
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The sum of the silos, or the counts of all in one hand."""
+        return frozenset({Counts | MaskedTotal})
+
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
@@ -105,17 +110,16 @@ class SiloVotes(Aggregator):
 
         return PartiesEvent(parties=release(self.sigma_silos), world=release(self.world_sigma))
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts | MaskedTotal, *, generator: np.random.Generator) -> Release:
         """Label a whole batch of queries from the silos' sum, or with shares of noise from ``generator``."""
-        if votes.total is None:
-            # as silos would, but with the counts in one hand
+        if isinstance(votes, MaskedTotal):
+            total, num_shares = votes.total.open()
+        else:  # as silos would, but with the counts in one hand
             total, num_shares = np.zeros(votes.counts.shape, dtype=np.uint64), self.silos
             for silo in range(self.silos):
                 total += summand(
                     votes.counts if silo == 0 else 0 * votes.counts, self.share_sigma, generator
                 )
-        else:
-            total, num_shares = votes.total.open()
         noisy_counts = decode(total, self.share_sigma, num_shares)
         labels = (noisy_counts > votes.num_teachers / 2).astype(np.uint8)
         mask = np.ones(labels.shape, dtype=np.bool_)

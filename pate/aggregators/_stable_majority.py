@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, VoteShape
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
 from pate.mechanisms._stability import StabilityTest
@@ -54,7 +54,7 @@ class StableMajority(MechanismAggregator[StabilityTest]):
             window=_SHIFT,
         )
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         leads = 2 * votes.counts.astype(np.int64) - votes.num_teachers
         passed = self.mechanism(votes.shape)(np.abs(leads).min(axis=1) / 2, generator=generator)
         return Release.of_rows(leads > 0, passed)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, VoteShape
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Release
@@ -77,7 +77,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
                 self, "regularizer", tuple(float(value) for value in self.regularizer)
             )
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         return Release.of_rows(*self.mechanism(votes.shape)(votes.counts, generator=generator))
 
     def most_answered(self, shape: VoteShape) -> float:
@@ -141,7 +141,7 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
         """Describe the cost of one query for which ``tier`` labels are peeled, k if None."""
         return self.mechanism(shape).event(self.relation_of(relation), tier)
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         members, passed, rounds = self.mechanism(votes.shape)(votes.counts, generator=generator)
         return Release.of_rows(members, passed | self.fallback, rounds)
 

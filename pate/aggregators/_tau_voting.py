@@ -10,11 +10,11 @@ import numpy as np
 
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_positive
-from pate._votes import Votes, VoteShape
+from pate._votes import Ballots, Need, VoteShape
 from pate._votes.voters import blocks
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Need, Release, ballots_of, predictions_of
+from pate.aggregators._base import Aggregator, Release, predictions_of
 from pate.mechanisms._exact_normal import add_gaussian
 
 Norm = Literal["l2", "l1"]
@@ -74,7 +74,7 @@ class TauVoting(Aggregator):
     @property
     def needs(self) -> frozenset[Need]:
         """The ballots, and the predictions that they are read around."""
-        return frozenset({"ballots", "predictions"} if self.around_predictions else {"ballots"})
+        return frozenset({Ballots, "predictions"} if self.around_predictions else {Ballots})
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
@@ -97,7 +97,7 @@ class TauVoting(Aggregator):
         disjoint = sizes[:, None] + sizes <= num_labels
         return math.sqrt(float((squares[:, None] + squares)[disjoint].max()))
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Release:
         noisy = add_gaussian(self.clipped_sums(votes), sigma=self.sigma_tau, generator=generator)
         labels = (noisy > self.threshold_tau).astype(np.uint8)
         if self.around_predictions:
@@ -109,10 +109,10 @@ class TauVoting(Aggregator):
             return Release(labels, mask)
         return Release(labels, mask, noisy_counts=noisy, noise_std=self.sigma_tau)
 
-    def clipped_sums(self, votes: Votes) -> FloatArray:
+    def clipped_sums(self, votes: Ballots) -> FloatArray:
         """Return the sums ``[Q, C]`` of clipped ballots, without noise."""
         sums = np.empty(votes.counts.shape)
-        ballots = ballots_of(votes)
+        ballots = votes.ballots
         guess = _guess(votes) if self.around_predictions else None
         for rows in blocks(len(sums), ballots[:1].size):
             differing = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
@@ -127,5 +127,5 @@ class TauVoting(Aggregator):
         return factors
 
 
-def _guess(votes: Votes) -> UInt8Array:
+def _guess(votes: Ballots) -> UInt8Array:
     return (predictions_of(votes) > 0.5).astype(np.uint8)

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from pate._validation import require
-from pate._votes import Votes, VoteShape
+from pate._votes import Counts, VoteShape
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
 from pate.mechanisms._base import TopKMechanism
@@ -33,7 +33,7 @@ class LabelSets(MechanismAggregator[Sets]):
         require(self.k <= largest, f"k <= {largest} for {shape.num_labels} labels", k=self.k)
         return super().mechanism(shape)
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         return Release.of_sets(
             self.mechanism(votes.shape)(votes.counts, generator=generator), votes.num_labels
         )

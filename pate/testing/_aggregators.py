@@ -25,7 +25,7 @@ from scipy.stats import kstest
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import for_target, forms, proposals, splits_noise, title
 from pate._typing import IntArray
-from pate._votes import Votes, VoteShape
+from pate._votes import Ballots, Counts, Scores, Votes, VoteShape, serves
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._cost import Cost
 from pate.accounting._events import Event, GaussianEvent, leaves
@@ -52,8 +52,8 @@ from pate.testing._laws import (
 Array = NDArray[Any]
 Outcome = tuple[int, ...]
 Law = Mapping[Outcome, float]
-Ballots = tuple[tuple[int, ...], ...]
-Grid = Sequence[Ballots]
+BallotRows = tuple[tuple[int, ...], ...]
+Grid = Sequence[BallotRows]
 _Checked = Callable[[], "AggregatorContract"]
 
 
@@ -84,7 +84,7 @@ class AggregatorContract(Contract):
         """Return the aggregator, run for ``relation``."""
 
     @abstractmethod
-    def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+    def law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
         """Return the probability of each outcome of one query, by the plain definition."""
 
     @abstractmethod
@@ -374,17 +374,21 @@ class AggregatorContract(Contract):
         assert set(aggregator.noise_parameters) <= set(aggregator.required)
 
     def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
-        """Votes without ballots, predictions or features are refused exactly if the aggregator needs them."""
+        """Votes of another kind, or without predictions or features, are refused exactly if they are needed."""
         aggregator, complete = self.make(RELATIONS[0]), self.votes(self.grid[0])
-        generator = np.random.default_rng(0)
-        for name in ("ballots", "predictions", "features"):
+        public = {"predictions": complete.predictions, "features": complete.features}
+        counts = Votes.from_counts(complete.counts, self.num_teachers).with_public(**public)
+        offered: list[tuple[Votes, bool]] = [(counts, serves(Counts, aggregator.needs))]
+        for name in public:
             missing: dict[str, Any] = {name: None}
-            incomplete = replace(complete, **missing)
-            if name in aggregator.needs:
-                with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
-                    aggregator.aggregate(incomplete, generator=generator)
+            offered.append((replace(complete, **missing), name not in aggregator.needs))
+        for votes, served in offered:
+            generator = np.random.default_rng(0)
+            if served:
+                assert len(aggregator.aggregate(votes, generator=generator).labels) == 1
             else:
-                assert len(aggregator.aggregate(incomplete, generator=generator).labels) == 1
+                with pytest.raises(ValueError, match=r"^Expected votes [^\n]*$"):
+                    aggregator.aggregate(votes, generator=generator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_no_label_is_answered_more_often_than_admitted(
@@ -444,12 +448,12 @@ class AggregatorContract(Contract):
         return proposed[0].calibrated(target, outlook.shape) if proposed else None
 
     def drawn(
-        self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator
+        self, aggregator: Aggregator, votes: Ballots, generator: np.random.Generator
     ) -> IntArray:
         """Return outcomes ``[Q, 2 C + 1]`` that follow the law of one query each."""
         return outcomes_of(aggregator, votes, generator)
 
-    def votes(self, ballots: Ballots) -> Votes:
+    def votes(self, ballots: BallotRows) -> Ballots:
         """Return the votes on one query."""
         return self._with_public(Votes.from_ballots(np.array(ballots)[None]))
 
@@ -504,7 +508,7 @@ class AggregatorContract(Contract):
     def _contract(self) -> _Checked:
         return type(self)
 
-    def _with_public(self, votes: Votes) -> Votes:
+    def _with_public(self, votes: Ballots) -> Ballots:
         predictions, features = (
             None
             if values is None
@@ -518,7 +522,7 @@ class AggregatorContract(Contract):
         votes = self._with_public(Votes.from_ballots(rows))
         return self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(seed))
 
-    def _repeated(self, ballots: Ballots, draws: int) -> Votes:
+    def _repeated(self, ballots: BallotRows, draws: int) -> Ballots:
         return self.votes(ballots)[np.zeros(draws, dtype=np.int64)]
 
     def _p_values(
@@ -556,7 +560,7 @@ class SoftReleaseContract(Contract):
         """Return the aggregator, run for ``relation``."""
 
     @abstractmethod
-    def mean(self, votes: Votes) -> Array:
+    def mean(self, votes: Ballots) -> Array:
         """Return the values of one query without noise, ``[C]``."""
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -643,7 +647,7 @@ class SoftReleaseContract(Contract):
             release.noisy_counts - self.mean(_votes(self._ballots(), self.guesses[0]))
         )
 
-    def _ballots(self) -> Ballots:
+    def _ballots(self) -> BallotRows:
         return tuple(
             tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers)
         )
@@ -653,7 +657,9 @@ class SoftReleaseContract(Contract):
         return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
 
 
-def neighbors(shape: VoteShape, relation: NeighboringRelation) -> list[tuple[Ballots, Ballots]]:
+def neighbors(
+    shape: VoteShape, relation: NeighboringRelation
+) -> list[tuple[BallotRows, BallotRows]]:
     """Return all ordered pairs of neighboring ballots ``[T, C]``; teachers are alike, so each set is listed once.
 
     A teacher that takes no part casts a row of zeros; the number of teachers is the same on both
@@ -674,7 +680,7 @@ def neighbors(shape: VoteShape, relation: NeighboringRelation) -> list[tuple[Bal
 _PRACTICE = VoteShape(num_teachers=200, num_labels=6)
 
 
-def _votes_of_probability(chances: Array) -> Votes:
+def _votes_of_probability(chances: Array) -> Ballots:
     """Return votes on queries whose labels ``[Q, C]`` each of 200 teachers gives with these chances."""
     ballots = np.random.default_rng(0).random(
         (len(chances), _PRACTICE.num_teachers, _PRACTICE.num_labels)
@@ -686,7 +692,7 @@ def _votes_of_probability(chances: Array) -> Votes:
 _COINS = _votes_of_probability(np.full((60, 6), 0.5))
 
 
-def _release_of(aggregator: Aggregator, votes: Votes) -> Release:
+def _release_of(aggregator: Aggregator, votes: Ballots) -> Release:
     return aggregator.aggregate(votes, generator=np.random.default_rng(0))
 
 
@@ -698,7 +704,7 @@ def _abstaining(contract: _Checked, relation: NeighboringRelation) -> Aggregator
         shape=_PRACTICE, num_queries=num_queries, delta=1e-6, relation=relation, labels_per_sample=k
     )
     aggregator = contract().in_practice(outlook)
-    if aggregator is None or "voters" in aggregator.needs:
+    if aggregator is None or serves(Scores, aggregator.needs):
         return None
     agreement = np.linspace(0.5, 1, num_queries)[:, None]
     votes = _votes_of_probability(
@@ -707,15 +713,17 @@ def _abstaining(contract: _Checked, relation: NeighboringRelation) -> Aggregator
     return None if _release_of(aggregator, votes).mask.any(axis=1).all() else aggregator
 
 
-def _visible_part(contract: _Checked) -> Callable[[Ballots], Ballots]:
+def _visible_part(contract: _Checked) -> Callable[[BallotRows], BallotRows]:
     """Return a function to what the law may depend on of the ballots, which is never the order of the teachers."""
-    if "ballots" in contract().make(RELATIONS[0]).needs:
+    if not serves(Counts, contract().make(RELATIONS[0]).needs):
         return lambda ballots: tuple(sorted(ballots))
     return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
 
 
 @cache
-def _laws(contract: _Checked, made_for: NeighboringRelation) -> dict[Ballots, tuple[Ballots, Law]]:
+def _laws(
+    contract: _Checked, made_for: NeighboringRelation
+) -> dict[BallotRows, tuple[BallotRows, Law]]:
     """Return ballots whose visible parts differ, with their law, by that part."""
     aggregator, visible = contract(), _visible_part(contract)
     kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
@@ -787,12 +795,12 @@ def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
     return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn), rare=rare)
 
 
-def _votes(ballots: Ballots, predictions: tuple[float, ...] | None = None) -> Votes:
+def _votes(ballots: BallotRows, predictions: tuple[float, ...] | None = None) -> Ballots:
     votes = Votes.from_ballots(np.array(ballots)[None])
     return replace(votes, predictions=None if predictions is None else np.array([predictions]))
 
 
-def outcomes_of(aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+def outcomes_of(aggregator: Aggregator, votes: Ballots, generator: np.random.Generator) -> IntArray:
     """Return the outcomes ``[Q, 2 C + 1]`` of one call of `aggregate`, whose release is what it should be."""
     release = aggregator.aggregate(votes, generator=generator)
     assert isinstance(release, Release), f"Expected a Release, got {type(release).__name__}"

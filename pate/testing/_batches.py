@@ -17,13 +17,12 @@ import numpy as np
 import pytest
 
 from pate._typing import FloatArray, IntArray
-from pate._votes import Votes, VoteShape
+from pate._votes import Ballots, Votes, VoteShape
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator
-from pate.aggregators._base import ballots_of
 from pate.testing._aggregators import (
     AggregatorContract,
-    Ballots,
+    BallotRows,
     Grid,
     Law,
     neighbors,
@@ -46,21 +45,21 @@ class BatchContract(AggregatorContract):
     grid: Grid = (((1, 1), (1, 1), (1, 0)), ((0, 0), (1, 0), (0, 0)), ((1, 0), (0, 1), (1, 0)))
 
     @abstractmethod
-    def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+    def joint_law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
         """Return the probability of each outcome of a batch: those of its queries, one after another.
 
         By the plain definition, for any number of queries.
         """
 
-    def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+    def law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
         """Return that of a batch of one query."""
         return self.joint_law(votes, relation)
 
     def drawn(
-        self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator
+        self, aggregator: Aggregator, votes: Ballots, generator: np.random.Generator
     ) -> IntArray:
         """Return outcomes of batches of one query each."""
-        ballots, outcomes = ballots_of(votes), []
+        ballots, outcomes = votes.ballots, []
         # what is public is the same for all of them
         starts = np.flatnonzero(np.append(True, (ballots[1:] != ballots[:-1]).any(axis=(1, 2))))
         for start, end in itertools.pairwise((*starts.tolist(), len(ballots))):
@@ -90,7 +89,7 @@ class BatchContract(AggregatorContract):
             _worst_of_pairs(self._contract(), made_for, relation), 2 * event.cost(ORDERS).rdp, event
         )
 
-    def pair(self, first: Ballots, second: Ballots) -> Votes:
+    def pair(self, first: BallotRows, second: BallotRows) -> Ballots:
         """Return the votes on two queries."""
         return self._with_public(Votes.from_ballots(np.array((first, second))))
 
@@ -128,7 +127,7 @@ def _worst_of_pairs(
 @cache
 def _joint_laws(
     contract: _Checked, made_for: NeighboringRelation
-) -> tuple[FloatArray, dict[Ballots, int]]:
+) -> tuple[FloatArray, dict[BallotRows, int]]:
     """Return the laws ``[N, M]`` of all ballots on two queries, and the row of each set of ballots ``[T, 2 C]``."""
     checked = contract()
     pairs = neighbors(

@@ -9,13 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate import Votes, VoteShape
+from pate import VoteShape
 from pate._planning.evaluation import label_quality
 from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._typing import FloatArray
 from pate.accounting import NeighboringRelation, Target
-from pate.aggregators import Aggregator, NoisyVotes, Powerset, TauVoting
+from pate.aggregators import Aggregator, Ballots, NoisyVotes, Powerset, TauVoting
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.multi_winner import (
     OneWay,
@@ -113,14 +113,13 @@ def compared(panel: VoteShape) -> dict[str, Aggregator]:
     return {name: aggregator for name, aggregator in calibrated.items() if aggregator is not None}
 
 
-def quality(task: Task, seeds: int, effort: Effort) -> list[Quality]:
+def quality(task: Task[Ballots], seeds: int, effort: Effort) -> list[Quality]:
     """Return how well labels are released at the budget, for the first 2, 5, 10 and all labels."""
     qualities = []
     ballots = task.votes.ballots
-    assert ballots is not None
     for num_labels in (2, 5, 10, NUM_LABELS):
         some = ballots[:_COMPARED, :, :num_labels]
-        votes = Votes(counts=some.sum(axis=1, dtype=np.int64), num_teachers=TEACHERS, ballots=some)
+        votes = Ballots(ballots=some)
         for i, (name, aggregator) in enumerate(compared(votes.shape).items()):
             drawn = []
             for seed in range(seeds):
@@ -141,7 +140,6 @@ def measured(effort: Effort) -> Numbers:
     data = celeba_attributes(effort.path(ATTRIBUTES))
     task = voted(data, TEACHERS, effort.trials(600, 3000), generator=effort.generator(0))
     counts, ballots = task.votes.counts.astype(np.int64), task.votes.ballots
-    assert ballots is not None
     with stage_bar(5, "multi-winner voting", unit="accounting") as bar:
         independent, panel = {}, VoteShape(TEACHERS, NUM_LABELS)
         for relation in NeighboringRelation:

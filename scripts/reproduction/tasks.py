@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate import Votes
 from pate._planning.facts import Facts
 from pate._planning.task import Task
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_count
+from pate.aggregators import Ballots
 from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role
 from pate.data.faces import write_celeba_folder
 
@@ -132,7 +132,7 @@ def answers(weights: FloatArray, features: FloatArray) -> UInt8Array:
 
 def voted(
     data: Data, num_teachers: int, num_queries: int, *, generator: np.random.Generator
-) -> Task:
+) -> Task[Ballots]:
     """Return the task of labelling ``num_queries`` public samples by the votes of ridge regressions."""
     weights = ridge_weights(data.private, num_teachers, generator=generator)
     require(
@@ -143,12 +143,11 @@ def voted(
     rows = generator.permutation(len(data.public.features))[:num_queries]
     queries = data.public.features[rows]
     ballots = answers(weights, queries)
-    counts = ballots.sum(axis=1, dtype=np.int64)
     return Task(
-        votes=Votes(counts=counts, num_teachers=num_teachers, ballots=ballots, features=queries),
+        votes=Ballots(ballots=ballots, features=queries),
         test_features=data.test.features,
         test_labels=data.test.labels,
-        label_names=tuple(map(str, range(counts.shape[1]))),
+        label_names=tuple(map(str, range(ballots.shape[2]))),
         private=False,
     )
 

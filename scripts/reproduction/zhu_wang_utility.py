@@ -18,7 +18,7 @@ from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.accounting._calibration import COARSE_ORDERS
-from pate.aggregators import Aggregator, NoisyVotes, Rounds, StableTopK, TauVoting
+from pate.aggregators import Aggregator, Ballots, NoisyVotes, Rounds, StableTopK, TauVoting
 from pate.aggregators._base import features_of
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.tasks import (
@@ -140,7 +140,7 @@ def methods(
 
 
 def figures_of(
-    task: Task, aggregator: Aggregator, generator: np.random.Generator
+    task: Task[Ballots], aggregator: Aggregator, generator: np.random.Generator
 ) -> dict[str, float]:
     """Return the share of labels released and the figures of the student of one release."""
     release = aggregator.aggregate(task.votes, generator=generator)

@@ -8,6 +8,7 @@ from pate._audit.laws import MOST_FLIPPED, NotAtHandError, laws
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
+    Ballots,
     Canonical,
     Joint,
     Peeling,
@@ -16,7 +17,7 @@ from pate.aggregators import (
     StableTopK,
 )
 from pate.testing import AggregatorContract, exact_epsilon
-from pate.testing._aggregators import Ballots, Law, neighbors
+from pate.testing._aggregators import BallotRows, Law, neighbors
 from tests.aggregators import (
     oracles as law_oracles,
     test_powerset,
@@ -37,7 +38,7 @@ class FlipContract(test_top_k._TopK):
     def make(self, relation: NeighboringRelation) -> Aggregator:
         return PermuteAndFlip(k=self.k, scale_flip=self.scale, neighboring_relation=relation)
 
-    def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+    def law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
         sequences = oracles.sequences(3, self.k)
         scores = tuple(count / self.scale for count in law_oracles.counts(votes))
         return law_oracles.sets_law(
@@ -69,13 +70,15 @@ CONTRACTS: tuple[AggregatorContract, ...] = (
 )
 
 
-def some_pairs(contract: AggregatorContract, most: int = 60) -> list[tuple[Ballots, Ballots]]:
+def some_pairs(contract: AggregatorContract, most: int = 60) -> list[tuple[BallotRows, BallotRows]]:
     """Return pairs of neighbors, spread over all of them."""
     pairs = neighbors(contract.shape, REPLACE)
     return pairs[:: -(-len(pairs) // most)]
 
 
-def sides(contract: AggregatorContract, pairs: list[tuple[Ballots, Ballots]]) -> list[Votes]:
+def sides(
+    contract: AggregatorContract, pairs: list[tuple[BallotRows, BallotRows]]
+) -> list[Ballots]:
     """Return the votes of the first and of the second members of pairs, a query for each."""
     return [
         Votes.from_ballots(np.array(ballots, dtype=np.uint8))

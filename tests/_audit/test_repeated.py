@@ -13,7 +13,14 @@ from pate._audit.bounds import gaussian_trade_off
 from pate._audit.repeated import Moments, Repeated, Teachers
 from pate._typing import FloatArray
 from pate.accounting import gaussian_epsilon
-from pate.aggregators import GroupVoters, NoisyVotes, Question, RecordVoters, Release
+from pate.aggregators import (
+    Counts,
+    GroupVoters,
+    NoisyVotes,
+    Question,
+    RecordVoters,
+    Release,
+)
 from pate.mechanisms import add_gaussian
 from tests._audit.worlds import DELTA, MU, audited, moments
 
@@ -156,7 +163,7 @@ def test_votes_are_audited_by_their_noisy_counts(share: float) -> None:
 class Labels(NoisyVotes):
     """Noisy votes of which only the labels are released."""
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         return (
             super()
             .aggregate(votes, generator=generator)

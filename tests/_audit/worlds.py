@@ -4,11 +4,17 @@ import math
 
 import numpy as np
 
-from pate import Votes
 from pate._audit.bounds import gaussian_trade_off
 from pate._audit.canaries import CanaryRecords, Kind
 from pate._audit.repeated import Moments, Repeated
-from pate.aggregators import Geometry, GroupVoters, RecordVoters, ScoreVotes, Voters
+from pate.aggregators import (
+    Geometry,
+    GroupVoters,
+    Moments as MomentVotes,
+    RecordVoters,
+    ScoreVotes,
+    Voters,
+)
 from pate.data import ArrayFeatures, DataSource, Records, Role
 
 MU = 0.9
@@ -72,7 +78,11 @@ def moments(
             groups=groups[order],
         )
     rows = np.array([[place[name] for name in copy] for copy in data.ids.tolist()])
-    return Moments(Votes.from_voters(voters, public), data.canaries, rows)
+    return Moments(
+        MomentVotes(voters=voters, features=np.asarray(public, dtype=np.float64)),
+        data.canaries,
+        rows,
+    )
 
 
 def voting(world: Moments) -> ScoreVotes:

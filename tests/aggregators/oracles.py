@@ -9,12 +9,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from pate import Votes
+from pate.aggregators import Counts
 from pate.testing._aggregators import Law, Outcome
 from tests.mechanisms import oracles
 
 
 def counts(votes: Votes) -> list[int]:
     """Return the counts of one query as a list."""
+    assert isinstance(votes, Counts)
     return [int(count) for count in votes.counts[0]]
 
 

@@ -16,7 +16,7 @@ from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.aggregators import ScoreVotes
 from pate.aggregators._plugins import OWN
 from pate.testing import AggregatorContract, exact_epsilon
-from pate.testing._aggregators import Ballots, Law, neighbors
+from pate.testing._aggregators import BallotRows, Law, neighbors
 
 Contract = Callable[[], AggregatorContract]
 RELATIONS = tuple(NeighboringRelation)
@@ -48,7 +48,7 @@ def audited(
     neighbors apart."""
     aggregator = contract()
 
-    def law(ballots: Ballots) -> Law:
+    def law(ballots: BallotRows) -> Law:
         return aggregator.law(aggregator.votes(ballots), made_for)
 
     laws = cache(law)

@@ -15,10 +15,10 @@ from scipy.stats import kstest
 
 from pate import Votes, VoteShape
 from pate.accounting import NeighboringRelation as Relation, epsilon_of
-from pate.aggregators import Aggregator, ClippedVotes, _clipped_votes
+from pate.aggregators import Aggregator, Ballots, ClippedVotes, _clipped_votes
 from pate.aggregators._clipped_votes import Bisection, clipped_sums, factors_of, sizes_of
 from pate.testing import BatchContract, sampled_epsilon
-from pate.testing._aggregators import Ballots, Law, neighbors
+from pate.testing._aggregators import BallotRows, Law, neighbors
 from pate.testing._laws import chi_square_p_value
 
 SEARCHED = 0.24  # a multiplier so small that three teachers are asked for a median
@@ -54,9 +54,8 @@ def sizes_sought(most: int) -> list[int]:
     return sorted({math.ceil(most / 2 ** (k / 4)) for k in range(41)})
 
 
-def joint_clipped_law(votes: Votes, multiplier: float, guess: np.ndarray) -> Law:
+def joint_clipped_law(votes: Ballots, multiplier: float, guess: np.ndarray) -> Law:
     """Return the law of the labels of a batch by the plain definition of clipped votes."""
-    assert votes.ballots is not None
     said = np.abs(votes.ballots.astype(float) - guess[:, None])
     sizes, most = said.sum(axis=(0, 2)), guess.size
     whole = multiplier / math.sqrt(len(guess))
@@ -93,7 +92,7 @@ class TestClippedVotes(BatchContract):
             around_predictions=self.predictions is not None,
         )
 
-    def joint_law(self, votes: Votes, relation: Relation) -> Law:
+    def joint_law(self, votes: Ballots, relation: Relation) -> Law:
         guess = (
             np.zeros(votes.counts.shape) if votes.predictions is None else votes.predictions > 0.5
         )
@@ -118,7 +117,7 @@ class TestClippedVotesThatSearchAroundPredictions(TestClippedVotesThatSearch):
     predictions = (0.9, 0.2)
 
 
-def listed(entries: int, num_teachers: int) -> dict[Ballots, int]:
+def listed(entries: int, num_teachers: int) -> dict[BallotRows, int]:
     """Return all sets of ballots ``[T, Q C]`` with a number for each."""
     kinds = itertools.product((0, 1), repeat=entries)
     return {
@@ -185,7 +184,6 @@ def test_staying_away_around_a_student_may_move_the_sums_as_far_as_any_change() 
     )
     sums = []
     for votes in (present, absent):
-        assert votes.ballots is not None
         sums.append(clipped_sums(votes, guess, sizes_of(votes.ballots, guess), 2))
     assert ((sums[0] - sums[1]) ** 2).sum() == 4
 
@@ -362,7 +360,7 @@ def test_noise_is_gaussian_of_the_stated_deviation(around: bool) -> None:
 class Halved(ClippedVotes):
     """A planted fault: half of the noise."""
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Any:
+    def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Any:
         return ClippedVotes(multiplier_clipped=self.multiplier_clipped / 2).aggregate(
             votes, generator=generator
         )
@@ -384,7 +382,7 @@ def test_a_search_and_its_sum_survive_an_audit_by_sampling(
     voting = kind(multiplier_clipped=1.6)
     assert Bisection(num_teachers=30, most=16).share(0.8) <= 0.25
 
-    def sample(votes: Votes, draws: int, noise: np.random.Generator) -> list[Hashable]:
+    def sample(votes: Ballots, draws: int, noise: np.random.Generator) -> list[Hashable]:
         found: list[Hashable] = []
         for _ in range(draws):
             release = voting.aggregate(votes, generator=noise)

@@ -12,7 +12,7 @@ from pate.accounting import (
     RDPAccountant,
     gaussian_epsilon,
 )
-from pate.aggregators import Aggregator, NoisyVotes
+from pate.aggregators import Aggregator, Counts, NoisyVotes
 from pate.testing import AggregatorContract, SoftReleaseContract
 from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
@@ -27,7 +27,7 @@ class TestNoisyVotes(AggregatorContract):
     def make(self, relation: Relation) -> Aggregator:
         return NoisyVotes(sigma_votes=self.sigma, neighboring_relation=relation)
 
-    def law(self, votes: Votes, relation: Relation) -> Law:
+    def law(self, votes: Counts, relation: Relation) -> Law:
         return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], self.sigma)
 
     def malformed(self) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ class TestSoftNoisyVotes(SoftReleaseContract):
     def make(self, relation: Relation) -> Aggregator:
         return NoisyVotes(sigma_votes=2.0, neighboring_relation=relation)
 
-    def mean(self, votes: Votes) -> np.ndarray:
+    def mean(self, votes: Counts) -> np.ndarray:
         return np.asarray(votes.counts[0])
 
 
@@ -59,7 +59,7 @@ class TestNoisyVotesWithALead(AggregatorContract):
     def make(self, relation: Relation) -> Aggregator:
         return NoisyVotes(sigma_votes=1.5, soft=False, min_lead=1.0, neighboring_relation=relation)
 
-    def law(self, votes: Votes, relation: Relation) -> Law:
+    def law(self, votes: Counts, relation: Relation) -> Law:
         return gaussian_labels_law(
             [h - votes.num_teachers / 2 for h in counts(votes)], 1.5, lead=1.0
         )

@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from pate import Votes
 from pate.accounting import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, Powerset, _powerset as powerset
+from pate.aggregators import Aggregator, Ballots, Powerset, _powerset as powerset
 from pate.mechanisms import _exact_race as race
 from pate.testing import AggregatorContract
 from pate.testing._aggregators import Grid, Law
@@ -24,8 +24,7 @@ class TestPowerset(AggregatorContract):
     def make(self, relation: Relation) -> Aggregator:
         return Powerset(scale_powerset=self.scale, neighboring_relation=relation)
 
-    def law(self, votes: Votes, relation: Relation) -> Law:
-        assert votes.ballots is not None
+    def law(self, votes: Ballots, relation: Relation) -> Law:
         sets = list(itertools.product((0, 1), repeat=self.num_labels))
         said = [tuple(ballot) for ballot in votes.ballots[0].tolist()]
         chances = oracles.softmax(np.array([said.count(each) for each in sets]) / self.scale)

@@ -32,12 +32,16 @@ from pate.accounting import (
 )
 from pate.aggregators import (
     Aggregator,
+    Ballots,
     ClippedVotes,
     ConfidentScreen,
+    Counts,
     InteractiveScreen,
+    Moments,
     NoisyVotes,
     Release,
     Rounds,
+    Scores,
     ScoreVotes,
     TauVoting,
 )
@@ -53,7 +57,7 @@ from tests.release.test_labels_crash import resolve
 PANEL = VoteShape(40, 3)
 
 
-def given_in_first_round(votes: Votes, sigma: float) -> list[tuple[np.ndarray, float]]:
+def given_in_first_round(votes: Ballots, sigma: float) -> list[tuple[np.ndarray, float]]:
     """Return all labels ``[Q, C]`` of noisy majorities, and the probability of each."""
     shape = votes.counts.shape
     chances = ndtr((votes.counts.ravel() - votes.num_teachers / 2) / sigma)
@@ -96,7 +100,7 @@ class TestRounds(BatchContract):
             neighboring_relation=relation,
         )
 
-    def joint_law(self, votes: Votes, relation: Relation) -> Law:
+    def joint_law(self, votes: Ballots, relation: Relation) -> Law:
         law: dict[tuple[int, ...], float] = defaultdict(float)
         for labels, chance in given_in_first_round(votes, 1.5):
             predictions = student_says(tuple(labels.ravel().tolist()), self.num_labels)
@@ -104,7 +108,7 @@ class TestRounds(BatchContract):
                 law[outcome] += chance * inner
         return law
 
-    def last_law(self, votes: Votes, predictions: np.ndarray) -> Law:
+    def last_law(self, votes: Ballots, predictions: np.ndarray) -> Law:
         return joint_clipped_law(votes, self.multiplier, (predictions > 0.5).astype(float))
 
     def malformed(self) -> list[dict[str, Any]]:
@@ -132,7 +136,7 @@ class TestRoundsBeforeAScreen(TestRounds):
             neighboring_relation=relation,
         )
 
-    def last_law(self, votes: Votes, predictions: np.ndarray) -> Law:
+    def last_law(self, votes: Ballots, predictions: np.ndarray) -> Law:
         law: dict[tuple[int, ...], float] = {(): 1.0}
         for row, said in enumerate(predictions):
             h = votes.counts[row]
@@ -161,7 +165,7 @@ class TestRoundsOfCounts(AggregatorContract):
             **common,
         )
 
-    def law(self, votes: Votes, relation: Relation) -> Law:
+    def law(self, votes: Ballots, relation: Relation) -> Law:
         sigma = (1 / 4 + 1 / 9) ** -0.5
         return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], sigma)
 
@@ -175,7 +179,7 @@ class Says(NoisyVotes):
 
     told: tuple[tuple[float, ...], ...] = ()
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         counts = np.array(self.told)
         labels = (2 * counts > votes.num_teachers).astype(np.uint8)
         return Release(
@@ -193,12 +197,12 @@ class Hears(ClippedVotes):
     around_predictions: bool = True
     heard: list[np.ndarray] = field(default_factory=list, compare=False)
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Release:
         self.heard.append(predictions_of(votes).copy())
         return super().aggregate(votes, generator=generator)
 
 
-def random_votes(seed: int, queries: int = 60) -> Votes:
+def random_votes(seed: int, queries: int = 60) -> Ballots:
     generator = np.random.default_rng(seed)
     features = np.random.default_rng(0).standard_normal((queries, 4))
     likely = 1 / (1 + np.exp(-3 * features[:, None, :3] - generator.normal(0, 1, (1, 1, 3))))
@@ -336,21 +340,21 @@ def test_rounds_need_what_one_of_them_needs() -> None:
     noisy, clipped = NoisyVotes(sigma_votes=1.0), ClippedVotes(multiplier_clipped=1.0)
     scores = ScoreVotes(multiplier_scores=1.0)
     around = replace(clipped, around_predictions=True)
-    assert Rounds(rounds=(noisy,)).needs == {"counts"} and Rounds(rounds=(clipped,)).needs == {
-        "ballots"
-    }
-    assert Rounds(rounds=(noisy, around)).needs == {"counts", "ballots", "features"}
-    assert Rounds(rounds=(scores,)).needs == {"features", "voters"}
+    asked, often = Ballots | Scores | Moments, Counts | Scores | Moments
+    assert Rounds(rounds=(noisy,)).needs == {Counts}
+    assert Rounds(rounds=(clipped,)).needs == {Ballots}
+    assert Rounds(rounds=(noisy, around)).needs == {Counts, Ballots, "features", often}
+    assert Rounds(rounds=(scores,)).needs == {"features", asked}
     screen = ConfidentScreen(answers=scores, sigma_confident=1.0, threshold_confident=2.0)
-    assert Rounds(rounds=(screen, around)).needs == {"counts", "ballots", "features", "voters"}
-    assert screen.needs == {"counts", "features", "voters"}
+    assert Rounds(rounds=(screen, around)).needs == screen.needs | {Ballots, often}
+    assert screen.needs == {Counts, "features", asked}
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_answers_of_a_linear_model_are_averaged_with_no_counts(first: bool) -> None:
     """They have all the noise of the model: a round of them stands for itself, as does one that
     comes after it."""
-    votes = random_votes(4).with_voters()
+    votes = random_votes(4)
     parts: tuple[Aggregator, ...] = (
         ClippedVotes(multiplier_clipped=50.0),
         ScoreVotes(multiplier_scores=50.0),
@@ -367,7 +371,7 @@ def test_answers_of_a_linear_model_are_averaged_with_no_counts(first: bool) -> N
 
 def test_a_screen_keeps_the_labels_of_a_linear_model() -> None:
     """It is a model no more where some queries have no answers, or the opinion of a student."""
-    votes = replace(random_votes(4).with_voters(), predictions=np.full((60, 3), 0.9))
+    votes = replace(random_votes(4), predictions=np.full((60, 3), 0.9))
     answers = ScoreVotes(multiplier_scores=5.0)
     for screen in (
         ConfidentScreen(answers=answers, sigma_confident=0.5, threshold_confident=13.0),
@@ -512,7 +516,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
 
     drawn, original, following = [], ClippedVotes.aggregate, resolve(step)
 
-    def aggregate(self: ClippedVotes, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self: ClippedVotes, votes: Ballots, *, generator: np.random.Generator) -> Release:
         found = original(self, votes, generator=generator)
         if votes.num_queries == 60:
             drawn.append(found)

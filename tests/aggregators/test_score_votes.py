@@ -18,10 +18,13 @@ from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate._votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (
+    Ballots,
     Geometry,
     GroupVoters,
+    Moments,
     Question,
     RecordVoters,
+    Scores,
     ScoreVoters,
     ScoreVotes,
     Voters,
@@ -571,12 +574,16 @@ def test_votes_must_have_voters_and_features() -> None:
     generator = np.random.default_rng(0)
     votes = Votes.from_voters(voters_of(50, generator), PUBLIC)
     voting = make(1.0)
-    assert voting.needs == {"features", "voters"}
-    for change in ({"voters": None}, {"features": None}):
-        with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
-            voting.aggregate(replace(votes, **change), generator=generator)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"^Expected voters of VoteShape\(num_teachers=51[^\n]*$"):
-        replace(votes, num_teachers=51)
+    assert voting.needs == {"features", Ballots | Scores | Moments}
+    assert (votes.num_teachers, votes.num_labels, votes.num_queries) == (
+        50,
+        NUM_LABELS,
+        len(PUBLIC),
+    )
+    ballots = Votes.from_ballots(np.zeros((2, 50, NUM_LABELS)))
+    for other in (Votes.from_counts(ballots.counts, 50), ballots):
+        with pytest.raises(ValueError, match=r"^Expected votes [^\n]*$"):
+            voting.aggregate(other, generator=generator)  # type: ignore[arg-type]
     none = voting.aggregate(votes[np.zeros(0, dtype=np.int64)], generator=generator)
     assert none.labels.shape == none.mask.shape == (0, NUM_LABELS) and none.linear
     assert none.noisy_counts is not None and none.noisy_counts.shape == (0, NUM_LABELS)

@@ -14,6 +14,7 @@ from pate.accounting._curves import gaussian_rdp
 from pate.aggregators import (
     Aggregator,
     ConfidentScreen,
+    Counts,
     FixedStableTopK,
     InteractiveScreen,
     NoisyVotes,
@@ -215,7 +216,7 @@ def test_most_is_answered_where_all_agree() -> None:
     screen = ConfidentScreen(
         sigma_confident=5.0, threshold_confident=14.0, answers=NoisyVotes(sigma_votes=1.0)
     )
-    votes = Votes(counts=np.tile([40, 0, 40], (4000, 1)), num_teachers=40)
+    votes = Votes.from_counts(np.tile([40, 0, 40], (4000, 1)), 40)
     answered = screen.aggregate(votes, generator=np.random.default_rng(0)).mask[:, 0].mean()
     expected = screen.most_answered(shape)
     assert expected == pytest.approx(ndtr(6 / 5)) and abs(answered - expected) < 4 * np.sqrt(
@@ -304,7 +305,7 @@ def test_a_screen_of_a_screen_pays_both() -> None:
         answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0
     )
     outer = InteractiveScreen(answers=inner, sigma_interactive=2.0, threshold_interactive=5.0)
-    assert outer.needs == {"counts", "predictions"}
+    assert outer.needs == {Counts, "predictions"}
     votes = Votes.from_counts(np.array([[40, 0, 39], [20, 21, 19], [40, 0, 40]]), 40)
     votes = replace(
         votes, predictions=np.array([[0.0, 1.0, 0.0], [0.9, 0.1, 0.9], [0.97, 0.02, 0.99]])

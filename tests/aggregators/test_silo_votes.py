@@ -13,7 +13,7 @@ from pate._planning.completion import scale_to_target
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target
 from pate.accounting._base import leaves
 from pate.accounting._charges import account, to_world
-from pate.aggregators import Aggregator, NoisyVotes, SiloVotes, _silo_votes
+from pate.aggregators import Aggregator, Counts, NoisyVotes, SiloVotes, _silo_votes
 from pate.mechanisms._noise_shares import UInt64Array, share_grid, summand
 from pate.testing import AggregatorContract, SoftReleaseContract
 from pate.testing._aggregators import Law
@@ -28,7 +28,7 @@ class TestSiloVotes(AggregatorContract):
     def make(self, relation: Relation) -> Aggregator:
         return SiloVotes(sigma_silos=1.5, silos=3, neighboring_relation=relation)
 
-    def law(self, votes: Votes, relation: Relation) -> Law:
+    def law(self, votes: Counts, relation: Relation) -> Law:
         # to the world, which knows none of three shares, where two of them have a deviation of 1.5
         return gaussian_labels_law(
             [h - votes.num_teachers / 2 for h in counts(votes)], 1.5 * np.sqrt(3 / 2)
@@ -51,7 +51,7 @@ class TestSoftSiloVotes(SoftReleaseContract):
     def make(self, relation: Relation) -> Aggregator:
         return SiloVotes(sigma_silos=2.0, silos=3, neighboring_relation=relation)
 
-    def mean(self, votes: Votes) -> np.ndarray:
+    def mean(self, votes: Counts) -> np.ndarray:
         return np.asarray(votes.counts[0])
 
 
@@ -81,7 +81,7 @@ def test_the_sum_of_silos_is_what_one_hand_releases_with_the_same_noise() -> Non
     np.testing.assert_array_equal(summed.noisy_counts, together.noisy_counts)
     np.testing.assert_array_equal(summed.labels, together.labels)
     assert summed.noise_std == together.noise_std == pytest.approx(3.0 * np.sqrt(3 / 2))
-    with pytest.raises(ValueError, match=r"^Expected all queries of a noisy sum, got rows='some'$"):
+    with pytest.raises(ValueError, match=r"^Expected all queries of a noisy sum, got some$"):
         votes[:10]
     dropped = Votes.from_total(Opened(total.silos[:2]), 50, VoteShape(90, 4))
     assert aggregator.aggregate(dropped, generator=generator).noise_std == pytest.approx(3.0)

@@ -10,7 +10,7 @@ import pytest
 
 from pate import Votes
 from pate.accounting import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, TauVoting, _tau_voting as tau_voting
+from pate.aggregators import Aggregator, Ballots, TauVoting, _tau_voting as tau_voting
 from pate.aggregators._tau_voting import Norm
 from pate.testing import AggregatorContract, SoftReleaseContract
 from pate.testing._aggregators import Grid, Law
@@ -38,8 +38,7 @@ class TestTauVoting(AggregatorContract):
             around_predictions=self.predictions is not None,
         )
 
-    def law(self, votes: Votes, relation: Relation) -> Law:
-        assert votes.ballots is not None
+    def law(self, votes: Ballots, relation: Relation) -> Law:
         guess = np.array(self.predictions or (0,) * self.num_labels) > 0.5
         sums = sum(
             clipped(np.abs(ballot - guess), self.tau, self.norm)
@@ -77,8 +76,7 @@ class TestSoftTauVoting(SoftReleaseContract):
             neighboring_relation=relation,
         )
 
-    def mean(self, votes: Votes) -> np.ndarray:
-        assert votes.ballots is not None
+    def mean(self, votes: Ballots) -> np.ndarray:
         return np.asarray(
             sum(clipped(b, self.tau, self.norm) for b in votes.ballots[0].astype(float))
         )
@@ -101,8 +99,8 @@ class TestSoftTauVotingAroundPredictions(TestSoftTauVoting):
             around_predictions=True,
         )
 
-    def mean(self, votes: Votes) -> np.ndarray:
-        assert votes.ballots is not None and votes.predictions is not None
+    def mean(self, votes: Ballots) -> np.ndarray:
+        assert votes.predictions is not None
         guess = votes.predictions[0] > 0.5
         differ = sum(
             clipped(np.abs(b - guess), self.tau, self.norm) for b in votes.ballots[0].astype(float)
@@ -197,7 +195,7 @@ def test_values_around_predictions_count_teachers() -> None:
     ballots = (generator.random((50, 40, 6)) < 0.3).astype(np.uint8)
     predictions = generator.random((50, 6))
     counts = ballots.sum(axis=1)
-    votes = Votes(counts=counts, num_teachers=40, ballots=ballots, predictions=predictions)
+    votes = Ballots(ballots=ballots, predictions=predictions)
     voting = TauVoting(tau=3.0, sigma_tau=1e-3, threshold_tau=20.0, around_predictions=True)
     release = voting.aggregate(votes, generator=generator)
     assert release.noisy_counts is not None

@@ -371,7 +371,7 @@ OVERLAP[450] = "r0007"
         bad("unknown stage", "overrides such as", "--labels.num_queries=3"),
         bad(
             "scores for bits",
-            "--aggregator ScoreVotes, for ballots that are scores",
+            "votes that are Counts or Ballots, which",
             "--votes=scores",
         ),
         bad("unknown label", "unknown", '--data.init_args.labels=["a","q"]'),

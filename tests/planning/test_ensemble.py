@@ -10,7 +10,7 @@ from pate._planning import ensemble
 from pate._planning.ensemble import World, ensemble_votes, voters_task
 from pate._planning.facts import Facts
 from pate._planning.learning import Learner, fit_learner
-from pate.aggregators import ClippedVotes, GroupVoters, RecordVoters
+from pate.aggregators import ClippedVotes, GroupVoters, Moments, RecordVoters
 
 FACTS = Facts(num_records=20_000, num_labels=8, num_public=1000, label_density=0.2, num_features=30)
 
@@ -108,6 +108,7 @@ def test_voters_in_closed_form_have_records_of_the_task(
     learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=60, seed=0)
     task = voters_task(world, learner, num_teachers=9000, records=records, seed=0)
+    assert isinstance(task.votes, Moments)
     voters = task.votes.voters
     assert isinstance(voters, RecordVoters if records == 1 else GroupVoters)
     assert (

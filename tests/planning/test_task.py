@@ -14,7 +14,7 @@ from pate._planning.comparison import Comparison
 from pate._planning.task import load_task
 from pate._runs import Run
 from pate._votes import unpack_ballots
-from pate.aggregators import Aggregator, ClippedVotes, NoisyVotes, TauVoting
+from pate.aggregators import Aggregator, Ballots, ClippedVotes, Counts, NoisyVotes, TauVoting
 from pate.data import Features, Role
 from pate.teachers import VoteStore
 
@@ -34,9 +34,9 @@ def test_samples_are_those_that_label_takes(copied: Path) -> None:
     task = load_task(
         copied, Comparison(num_queries=30, query_seed=5), [ClippedVotes(multiplier_clipped=1.0)]
     )
-    whole, ids = VoteStore(copied / "private" / "votes").load(ballots=True)
+    whole, ids = VoteStore(copied / "private" / "votes").load(Ballots)
     rows = [ids.index(name) for name in labelled.tolist()]
-    assert task.private and whole.ballots is not None
+    assert task.private and isinstance(task.votes, Ballots)
     np.testing.assert_array_equal(task.votes.counts, whole.counts[rows])
     np.testing.assert_array_equal(task.votes.ballots, whole.ballots[rows])
 
@@ -63,7 +63,7 @@ def test_only_drawn_samples_are_read(finished: Path, monkeypatch: pytest.MonkeyP
     assert read == [600, 7]  # all of them once, as the file is checked
     assert task.votes.features is not None and again.votes.features is not None
     np.testing.assert_array_equal(task.votes.features, again.votes.features)
-    _, ids = VoteStore(finished / "private" / "votes").load()
+    _, ids = VoteStore(finished / "private" / "votes").load(Counts)
     order = np.random.default_rng(0).permutation(len(ids))[:7]
     rows = [public.ids.tolist().index(ids[row]) for row in order]
     np.testing.assert_array_equal(task.votes.features, np.asarray(public.features)[rows])
@@ -73,17 +73,17 @@ def test_only_drawn_samples_are_read(finished: Path, monkeypatch: pytest.MonkeyP
 def test_ballots_and_features_are_read_where_they_are_needed(finished: Path) -> None:
     comparison = Comparison(num_queries=7)
     votes = load_task(finished, comparison, COUNTED).votes
-    assert votes.ballots is None and votes.features is None
+    assert type(votes) is Counts and votes.features is None
     votes = load_task(finished, Comparison(num_queries=7, student=True), COUNTED).votes
-    assert votes.ballots is None and votes.features is not None
+    assert type(votes) is Counts and votes.features is not None
     votes = load_task(finished, comparison, [ClippedVotes(multiplier_clipped=1.0)]).votes
-    assert votes.ballots is not None and votes.features is None
+    assert type(votes) is Ballots and votes.features is None
     around: list[Aggregator] = [
         TauVoting(tau=1.5, sigma_tau=1, threshold_tau=5, around_predictions=True)
     ]
     for listed in (around, None):
         votes = load_task(finished, comparison, listed).votes
-        assert votes.ballots is not None and votes.features is not None
+        assert type(votes) is Ballots and votes.features is not None
 
 
 def test_more_queries_than_samples_are_refused(finished: Path) -> None:

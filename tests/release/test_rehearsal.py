@@ -10,10 +10,12 @@ from pate import Votes, VoteShape
 from pate._release.rehearsal import rehearse
 from pate.aggregators import (
     Aggregator,
+    Ballots,
     ConfidentScreen,
     FixedStableTopK,
     InteractiveScreen,
     LimitedDomainTopK,
+    Need,
     NoisyVotes,
     Release,
     Rounds,
@@ -21,7 +23,6 @@ from pate.aggregators import (
     StableTopK,
     TopStableTopK,
 )
-from pate.aggregators._base import Need
 
 
 def test_votes_are_made_up_and_noise_is_nobodys() -> None:
@@ -50,7 +51,7 @@ def test_votes_are_made_up_and_noise_is_nobodys() -> None:
     class Counted(Watched):
         @property
         def needs(self) -> frozenset[Need]:
-            return frozenset({"ballots"})
+            return frozenset({Ballots})
 
         def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
             assert votes.ballots.shape == (votes.num_queries, 8, 3)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import LabelSettings, ReleasedLabels, VoteShape, cli
+from pate import LabelSettings, ReleasedLabels, Votes, VoteShape, cli
 from pate._linear import linear_student_of
 from pate._planning.completion import resolve_settings
 from pate._release.labels import label as label_stage
@@ -18,9 +18,13 @@ from pate._votes import rows_of
 from pate._votes.store import finished_votes
 from pate.accounting import NeighboringRelation as Relation, epsilon_of, read_ledger
 from pate.aggregators import (
+    Ballots,
     ClippedVotes,
+    Counts,
+    Moments,
     NoisyVotes,
     Rounds,
+    Scores,
     ScoreVotes,
     _score_votes as score_votes,
 )
@@ -61,7 +65,7 @@ def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(
     released, entry = ReleasedLabels.load(copied), read_ledger(copied / "ledger.sqlite").entries[-1]
     assert 3999 < epsilon_of(entry.events[Relation.REPLACE_RECORD], count=80, delta=1e-3) <= 4000
     assert released.linear and released.mask.all() and released.noisy_counts is not None
-    votes, ids = finished_votes(Run(copied)).load()
+    votes, ids = finished_votes(Run(copied)).load(Counts)
     shares = votes.counts[rows_of(released.ids, np.array(ids))] / 10
     assert np.corrcoef(shares.ravel(), released.noisy_counts.ravel() / 10)[0, 1] > 0.8
     # the same command finds these labels
@@ -164,29 +168,29 @@ def test_voters_are_asked_by_a_part_of_a_composite(scores_last: bool, copied: Pa
     assert (released.noise_std is None) == scores_last
 
 
-@pytest.mark.parametrize("ballots", ["scores", "moments"])
-def test_ballots_that_are_no_bits_are_read_by_score_votes_alone(ballots: Any) -> None:
+@pytest.mark.parametrize("kind", [Scores, Moments])
+def test_ballots_that_are_no_bits_are_read_by_score_votes_alone(kind: type[Votes]) -> None:
     shape, target = VoteShape(50, 3), LabelSettings(delta=1e-5, target_epsilon=1.0)
     assert type(resolve_settings(target, shape, 20).mechanism) is Rounds
-    assert type(resolve_settings(target, shape, 20, ballots).mechanism) is ScoreVotes
+    assert type(resolve_settings(target, shape, 20, kind).mechanism) is ScoreVotes
     complete = LabelSettings(ScoreVotes(multiplier_scores=5.0), delta=1e-5)
-    assert resolve_settings(complete, shape, 20, ballots).mechanism is complete.aggregator
+    assert resolve_settings(complete, shape, 20, kind).mechanism is complete.aggregator
     for other in (
         LabelSettings(NoisyVotes(sigma_votes=5.0), delta=1e-5),
         replace(target, aggregator=Rounds.blank()),
     ):
         with pytest.raises(
             ValueError,
-            match=rf"^Expected --aggregator ScoreVotes, for ballots that are {ballots}, got",
+            match=rf"^Expected votes that are Counts or Ballots, .* got votes='{kind.__name__}'$",
         ):
-            resolve_settings(other, shape, 20, ballots)
+            resolve_settings(other, shape, 20, kind)
 
 
 def test_networks_leave_scores_which_are_labelled_for_a_target_alone(
     copied: Path, capsys: Captured
 ) -> None:
     vote, run = ["teachers", "vote", "--run", str(copied)], Run(copied)
-    bits, ids = finished_votes(run).load()
+    bits, ids = finished_votes(run).load(Counts)
     assert cli.main([*vote, "--votes=scores"]) == 2
     assert "votes='scores' (was 'bits')" in capsys.readouterr().err
     assert cli.main([*vote, "--votes=scores", "--absent=[3]", "--overwrite"]) == 0
@@ -208,7 +212,8 @@ def test_networks_leave_scores_which_are_labelled_for_a_target_alone(
         assert cli.main([*words, "--target_epsilon=4", *refused]) == 2
         message = capsys.readouterr().err
         assert (
-            "Expected --aggregator ScoreVotes, for ballots that are scores" in message
+            "Expected votes that are Counts or Ballots" in message
+            and "'Scores'" in message
             and message.count("\n") == 1
         )
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
@@ -271,7 +276,7 @@ def test_quantile_bits_are_votes_for_every_aggregator(copied: Path) -> None:
     vote = ["teachers", "vote", "--run", str(copied), "--votes=quantile_bits", "--overwrite"]
     assert cli.main(vote) == 0
     store = finished_votes(Run(copied))
-    votes, _ = store.load(ballots=True)
+    votes, _ = store.load(Ballots)
     assert store.manifest().ballots == "bits" and votes.ballots is not None
     # of 400 records of 10 teachers, half have the first label, and of 100 samples as many
     assert 0.4 < votes.ballots[:, :, 0].mean() < 0.6

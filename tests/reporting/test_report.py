@@ -21,6 +21,7 @@ from pate import ReleasedLabels, cli
 from pate._reporting.report import make_page
 from pate.accounting import Statement, _log as log, read_ledger
 from pate.accounting._formatting import format_epsilon
+from pate.aggregators import Ballots
 from pate.data._images import read_image
 from tests.reporting.conftest import NAMES, Reader, label_votes, read, report
 
@@ -151,7 +152,7 @@ def test_figures_of_the_votes(copied: Path) -> None:
 
     with np.load(copied / "public" / "labels.npz") as released:
         ids, labels, mask = released["ids"], released["labels"], released["mask"]
-    votes, names = VoteStore(copied / "private" / "votes").load(ballots=True)
+    votes, names = VoteStore(copied / "private" / "votes").load(Ballots)
     assert votes.ballots is not None
     row = {name: number for number, name in enumerate(names)}
     shares = votes.ballots[[row[name] for name in ids]].mean(axis=1)

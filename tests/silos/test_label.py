@@ -251,7 +251,7 @@ def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         ),
         (
             ["--aggregator", "NoisyVotes", "--aggregator.sigma_votes", "3"],
-            "Expected SiloVotes, which opens the sum",
+            "Expected votes that are Counts or Ballots, which NoisyVotes takes, got votes=",
         ),
         (
             ["--data", "null"],

@@ -250,7 +250,7 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
 ) -> None:
     place, moments = (
         Place(tmp_path),
-        "Expected --aggregator ScoreVotes, for ballots that are moments, got",
+        "Expected votes that are Counts or Ballots, which",
     )
     assert [place.fit(), place.vote()] == [0, 0]
     for words, message in [
@@ -269,7 +269,10 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
     assert place.vote("--workers=2") == 2
     refused(capsys, "no workers for teachers in closed form")
     assert cli.main(["frontier", "--run", str(place.root), "--num_queries=10"]) == 2
-    refused(capsys, "votes of 0 or 1, which can be counted, got ballots='moments'")
+    refused(
+        capsys,
+        "votes that are Ballots, which the comparison takes, got votes='Moments'",
+    )
 
 
 def test_more_records_than_are_summed_exactly_are_refused_without_their_number(

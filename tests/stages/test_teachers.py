@@ -20,6 +20,7 @@ import torch
 
 from pate import cli
 from pate._files.writing import make_once
+from pate.aggregators import Ballots
 from pate.teachers import TrainJob, VoteManifest, VoteStore
 from pate.teachers._jobs import Report
 from tests.conftest import make_arrays, recipe
@@ -288,7 +289,7 @@ def test_a_record_that_is_removed_reaches_one_teacher_by_command(
     ]
     assert len(pairs) == 10 and sum(differing) == 1
     (first, ids), (second, others) = (
-        VoteStore(root / "private" / "votes").load(ballots=True) for root in roots
+        VoteStore(root / "private" / "votes").load(Ballots) for root in roots
     )
     assert ids == others == arrays["ids"][400:500].tolist()
     assert first.ballots is not None and second.ballots is not None
@@ -478,7 +479,7 @@ def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
     ]
     assert fit(again, root, *options) == 0
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-    votes, _ = VoteStore(root / "private" / "votes").load(ballots=True)
+    votes, _ = VoteStore(root / "private" / "votes").load(Ballots)
     assert votes.ballots is not None and not votes.ballots.any(axis=(0, 2)).all()
 
 
@@ -515,7 +516,7 @@ def test_absent_teachers_by_command(
     teachers."""
     root = Path(shutil.copytree(finished, tmp_path / "run"))
     vote = ["teachers", "vote", "--run", str(root)]
-    everybody, ids = VoteStore(root / "private" / "votes").load(ballots=True)
+    everybody, ids = VoteStore(root / "private" / "votes").load(Ballots)
     for wrong in ("[10]", "[-1]", "[3, 3]"):
         assert cli.main([*vote, "--overwrite", f"--absent={wrong}"]) == 2
         one_line(capsys, "absent teachers in 0..9, each once")
@@ -523,7 +524,7 @@ def test_absent_teachers_by_command(
     one_line(capsys, "absent=[3, 7] (was [])", "--overwrite")
     assert cli.main([*vote, "--absent=[3, 7]", "--overwrite"]) == 0
     store = VoteStore(root / "private" / "votes")
-    present, same = store.load(ballots=True)
+    present, same = store.load(Ballots)
     assert same == ids and present.num_teachers == everybody.num_teachers == 10
     assert present.ballots is not None and everybody.ballots is not None
     assert everybody.ballots.any(axis=(0, 2)).all()
@@ -532,7 +533,7 @@ def test_absent_teachers_by_command(
     assert (present.ballots[:, ~away] == everybody.ballots[:, ~away]).all()
     assert (present.counts == everybody.counts - everybody.ballots[:, away].sum(axis=1)).all()
     assert cli.main(vote) == 0  # said once
-    assert store.load(ballots=True)[0].counts.tolist() == present.counts.tolist()
+    assert store.load(Ballots)[0].counts.tolist() == present.counts.tolist()
     assert "absent" not in "".join(path.read_text() for path in (root / "public").glob("*.yaml"))
 
 

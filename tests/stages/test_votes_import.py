@@ -19,6 +19,7 @@ from pate._release.ledger_file import ledger_scope
 from pate._runs import VOTES_IMPORT, Run, Stage
 from pate._stages.votes_import import import_votes, open_votes_run, votes_from
 from pate.accounting import read_ledger, verify_ledger
+from pate.aggregators import Counts
 from pate.teachers import VoteStore
 from tests.conftest import make_arrays, recipe
 
@@ -275,7 +276,7 @@ def test_scores_of_other_models_become_labels_for_a_target_alone(
     votes = made_scores()
     votes.save(Path("scores.npz"))
     error = refused(capsys, "--votes=scores.npz")
-    assert "Expected --aggregator ScoreVotes, for ballots that are scores" in error
+    assert "which NoisyVotes takes, got votes='Scores'" in error
     assert not Path("runs/mine").exists() and spent("scores.ledger.sqlite") == 0
     target = ("--votes=scores.npz", "--target_epsilon=3000", "--noise_seed=1")
     for _ in range(2):
@@ -307,7 +308,7 @@ def test_votes_beside_scores_are_scores_and_copies_are_told(place: Path, capsys:
     scores.save(Path("silos/a.npz"))
     part(votes, slice(0, 20), counts=True).save(Path("silos/b.npz"))
     error = refused(capsys, "--votes=silos", aggregator=SCORES)
-    assert "Expected ballots [N, T, C] of every teacher" in error
+    assert "ballots or scores of every silo" in error and "silos/b.npz" in error
     part(votes, slice(0, 20)).save(Path("silos/b.npz"))
     assert label("--votes=silos", aggregator=SCORES) == 0
     chunks = VoteStore(Path("runs/mine/private/votes")).scores()
@@ -326,7 +327,7 @@ def test_scores_of_few_samples_need_no_features(
     votes = replace(made_scores(), features=None)
     votes.save(Path("votes.npz"))
     with monkeypatch.context() as patch:
-        patch.setattr("pate._release.label_inputs.MOST_SAMPLES", 99)
+        patch.setattr("pate._votes.loading.MOST_SAMPLES", 99)
         message = (
             "features [N, F] in the votes, or --config data.yaml with their public"
             " records, or scores of 99 samples"
@@ -357,11 +358,12 @@ def test_counts_do_not_serve_an_aggregator_that_needs_ballots(
 ) -> None:
     part(made_votes(), slice(0, 20), counts=True).save(Path("votes.npz"))
     error = refused(capsys, "--votes=votes.npz", aggregator=TAU)
-    assert "Expected ballots [N, T, C] of every teacher" in error and spent() == 0
+    told = "Expected votes that are Ballots, which TauVoting takes, got votes='Counts'"
+    assert told in error and spent() == 0
     error = refused(
         capsys, "--votes=votes.npz", aggregator=("--aggregator=ScoreVotes", "--target_epsilon=2")
     )
-    assert "Expected ballots [N, T, C] of every teacher" in error and spent() == 0
+    assert "which ScoreVotes takes, got votes='Counts'" in error and spent() == 0
     assert not Path("runs/mine").exists()
     assert label("--votes=votes.npz") == 0
     assert spent() == 1
@@ -635,7 +637,7 @@ def test_an_import_that_was_killed_goes_on(
     assert run.is_finished(VOTES_IMPORT) == (step == "state" and after)
     import_votes(run, votes)
     run.require(VOTES_IMPORT)
-    found, ids = VoteStore(Path("runs/mine/private/votes")).load()
+    found, ids = VoteStore(Path("runs/mine/private/votes")).load(Counts)
     assert whole.ballots is not None
     assert ids == whole.ids.tolist() and (found.counts == whole.ballots.sum(axis=1)).all()
 

@@ -260,7 +260,7 @@ def test_a_target_without_an_aggregator_says_what_the_default_lacks(
     )
     part(made_votes(), slice(0, 20), counts=True).save(Path("counts.npz"))
     error = refused(capsys, "--votes=counts.npz", target, run="runs/counts", aggregator=())
-    assert "ballots [N, T, C] of every teacher" in error and "features" not in error
+    assert "votes that are Ballots, which Rounds takes" in error and "features" not in error
     assert spent() == 0 and spent("counts.ledger.sqlite") == 0
 
 

@@ -13,6 +13,7 @@ from models import Linear
 from pate import VoteShape
 from pate._typing import FloatArray, UInt8Array
 from pate._votes import highest, pack_ballots
+from pate.aggregators import Ballots, Counts
 from pate.data import ArrayFeatures
 from pate.teachers import VoteJob, VoteManifest, VoteStore, cast_votes, load_chunk
 from pate.teachers._saved import SavedChunk
@@ -26,12 +27,12 @@ def test_votes_come_back_as_they_went(tmp_path: Path) -> None:
     store.save_chunk(range(3), pack_ballots(ballots[:3]))
     names = [f"l{j}" for j in range(11)]
     store.seal(ids=list("abcdefg"), label_names=names, num_teachers=5, made_by={"code": "1"})
-    votes, ids = store.load(ballots=True)
+    votes, ids = store.load(Ballots)
     assert ids == list("abcdefg")
     assert (votes.counts == ballots.sum(axis=0)).all()
     assert votes.ballots is not None
     assert (votes.ballots == ballots.transpose(1, 0, 2)).all()
-    assert store.load()[0].ballots is None
+    assert type(store.load(Counts)[0]) is Counts
     # one bit a vote, and a header
     assert store.chunk_file(range(3)).stat().st_size == 3 * 7 * 2 + 128
     store.check()
@@ -42,7 +43,7 @@ def test_missing_votes_are_noticed(tmp_path: Path) -> None:
     store.save_chunk(range(2), np.zeros((2, 3, 1), dtype=np.uint8))
     store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
     with pytest.raises(ValueError, match="votes of 4 teachers, got teachers=2"):
-        store.load()
+        store.load(Counts)
 
 
 def test_changed_votes_are_noticed(tmp_path: Path) -> None:
@@ -250,7 +251,7 @@ def test_no_count_of_many_teachers_wraps(tmp_path: Path) -> None:
     for start in (0, 50_000):
         store.save_chunk(range(start, start + 50_000), pack_ballots(np.ones((50_000, 2, 3))))
     store.seal(ids=["a", "b"], label_names=list("xyz"), num_teachers=100_000, made_by={})
-    votes, _ = store.load()
+    votes, _ = store.load(Counts)
     assert (votes.counts == 100_000).all()
     # what mechanisms do with counts must not wrap below zero either
     assert (votes.counts - votes.num_teachers - 1 == -1).all()
@@ -268,13 +269,12 @@ def test_chosen_rows_are_those_of_all(ballots: bool, tmp_path: Path) -> None:
         ids=list("abcdef"), label_names=[str(j) for j in range(10)], num_teachers=9, made_by={}
     )
     rows = np.array([4, 0, 5])
-    votes, ids = store.load(rows=rows, ballots=ballots)
+    votes, ids = store.load(Ballots if ballots else Counts, rows=rows)
     assert ids == ["e", "a", "f"]
     np.testing.assert_array_equal(votes.counts, said.sum(axis=0)[rows])
-    if ballots:
+    assert isinstance(votes, Ballots) == ballots
+    if isinstance(votes, Ballots):
         np.testing.assert_array_equal(votes.ballots, said.transpose(1, 0, 2)[rows])
-    else:
-        assert votes.ballots is None
 
 
 def test_the_ballots_of_chosen_samples_alone_are_read(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_the_ballots_of_chosen_samples_alone_are_read(tmp_path: Path) -> None:
     ids = [str(i) for i in range(5_000)]
     store.seal(ids=ids, label_names=[str(j) for j in range(320)], num_teachers=400, made_by={})
     tracemalloc.start()
-    votes, _ = store.load(rows=np.arange(0, 5_000, 125), ballots=True)
+    votes, _ = store.load(Ballots, rows=np.arange(0, 5_000, 125))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert votes.ballots is not None and votes.ballots.shape == (40, 400, 320)
@@ -308,8 +308,8 @@ def test_scores_come_back_as_they_went_and_are_not_counted(tmp_path: Path) -> No
     store.seal(num_teachers=5, **sealed)
     assert all(isinstance(chunk, np.memmap) for chunk in store.scores())
     np.testing.assert_array_equal(np.concatenate(store.scores()), scores)
-    with pytest.raises(ValueError, match=r"^Expected votes of 0 or 1[^\n]* got ballots='scores'$"):
-        store.load()
+    with pytest.raises(ValueError, match=r"^Expected votes that are Counts, got votes='Scores'$"):
+        store.load(Counts)
     store.seal(num_teachers=6, **sealed)
     with pytest.raises(ValueError, match=r"^Expected votes of 6 teachers, got teachers=5$"):
         store.scores()
@@ -370,10 +370,8 @@ def test_only_votes_of_0_or_1_are_counted(tmp_path: Path) -> None:
     store = VoteStore(tmp_path)
     store.seal(ids=["a"], label_names=["x"], num_teachers=2, made_by={}, ballots="scores")
     assert store.manifest().ballots == "scores"
-    with pytest.raises(
-        ValueError, match=r"^Expected votes of 0 or 1, which can be counted, got ballots='scores'$"
-    ):
-        store.load()
+    with pytest.raises(ValueError, match=r"^Expected votes that are Counts, got votes='Scores'$"):
+        store.load(Counts)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 4, 1), (2, 3, 2)])
@@ -384,4 +382,4 @@ def test_votes_of_another_shape_are_refused(shape: tuple[int, ...], tmp_path: Pa
     with pytest.raises(
         ValueError, match=r"votes on 3 samples, 1 bytes each, in votes_00000.npy, got shape="
     ):
-        store.load()
+        store.load(Counts)

@@ -10,10 +10,9 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from pate import Votes
 from pate._typing import FloatArray, IntArray
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
-from pate.aggregators import Aggregator, NoisyVotes, Release
+from pate.aggregators import Aggregator, Counts, NoisyVotes, Release
 from pate.mechanisms import GumbelPeeling, Mechanism, NoisyMax
 from pate.mechanisms._ranking import below_rank
 from pate.testing import (
@@ -178,7 +177,7 @@ def test_noise_that_is_drowned_is_found(kind: str) -> None:
 class Copies(NoisyVotes):
     """Gives a query the labels of the one before it."""
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         shifted = np.roll(np.arange(votes.num_queries), 1)
         return super().aggregate(votes[shifted], generator=generator)
 
@@ -189,7 +188,7 @@ class OfNoisyVotes(AggregatorContract):
     def make(self, relation: NeighboringRelation) -> Aggregator:
         return self.kind(sigma_votes=1.5, neighboring_relation=relation)
 
-    def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+    def law(self, votes: Counts, relation: NeighboringRelation) -> Law:
         return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 1.5)
 
     def malformed(self) -> list[dict[str, Any]]:
@@ -208,7 +207,7 @@ class OneNoise(NoisyVotes):
     """Adds the noise of one query to all queries of a batch, so that their differences are told
     exactly."""
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         noise = self.sigma_votes * generator.standard_normal(votes.num_labels)
         labels = 2 * (votes.counts + noise) > votes.num_teachers
         return Release(labels.astype(np.uint8), np.ones(labels.shape, dtype=np.bool_))
@@ -222,7 +221,7 @@ class Batches(BatchContract):
     def make(self, relation: NeighboringRelation) -> Aggregator:
         return self.kind(sigma_votes=1.5, neighboring_relation=relation)
 
-    def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+    def joint_law(self, votes: Counts, relation: NeighboringRelation) -> Law:
         laws = [
             gaussian_labels_law([h - votes.num_teachers / 2 for h in row], 1.5)
             for row in votes.counts.tolist()
@@ -239,7 +238,7 @@ class Batches(BatchContract):
 class BatchesOfOneNoise(Batches):
     kind = OneNoise
 
-    def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+    def joint_law(self, votes: Counts, relation: NeighboringRelation) -> Law:
         """Return the law: each label of all queries is given where the common noise exceeds a level
         of each query."""
         joint: dict[tuple[int, ...], float] = {(): 1.0}

@@ -12,6 +12,7 @@ import pytest
 
 from pate import NamedVotes, Votes
 from pate._votes.named import Silos, read_votes
+from pate.aggregators import Ballots, Counts, Scores
 from pate.teachers import VoteStore
 
 IDS = np.array(["s3", "s1", "s2"])
@@ -171,16 +172,16 @@ def test_scores_are_kept_teacher_by_teacher() -> None:
     scores = BALLOTS * 0.5
     scores[:, 1] = np.nan
     votes = scored(scores)
-    stored = votes.stored(votes.form)
+    stored = votes.to_store(votes.kind)
     assert stored is not None
     np.testing.assert_array_equal(stored[0], 1 + 127 * BALLOTS[[1, 2, 0], 0])
     assert not stored[1].any()
     assert scored(scores.astype(np.float16)).fingerprint() == votes.fingerprint()
     np.testing.assert_array_equal(
-        named().stored("scores"), 1 + 254 * BALLOTS[[1, 2, 0]].swapaxes(0, 1)
+        named().to_store(Scores), 1 + 254 * BALLOTS[[1, 2, 0]].swapaxes(0, 1)
     )
     assert scored(BALLOTS[:, 0] * 1.0).num_teachers == 1
-    assert (Silos.of([named()]).form, Silos.of([named(), votes]).form) == ("bits", "scores")
+    assert (Silos.of([named()]).kind, Silos.of([named(), votes]).kind) == (Ballots, Scores)
 
 
 def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -219,10 +220,10 @@ def test_ballots_of_a_file_are_packed_block_by_block(
         == expected.fingerprint()
         == NamedVotes.read(tmp_path / "votes.npz").fingerprint()
     )
-    for form in ("bits", "scores"):
-        np.testing.assert_array_equal(packed.stored(form), expected.stored(form))
+    for kind in (Ballots, Scores):
+        np.testing.assert_array_equal(packed.to_store(kind), expected.to_store(kind))
     known, theirs = (Silos.of([source]).members[0] for source in (tmp_path / "votes.npz", expected))
-    assert (known.sums, known.counts_alone) == (theirs.sums, False)
+    assert (known.vote_sum_digest, known.kind) == (theirs.vote_sum_digest, Ballots)
 
 
 def test_reading_large_ballots_takes_little_more_than_their_packed_form(tmp_path: Path) -> None:
@@ -353,7 +354,7 @@ def test_one_teacher_in_all_or_no_silo_are_too_few(tmp_path: Path) -> None:
 def store_of(folder: Path) -> VoteStore:
     """Two teachers with ballots, and five of whom only counts are known."""
     store = VoteStore(folder)
-    packed = named().stored("bits")
+    packed = named().to_store(Ballots)
     assert packed is not None
     store.save_chunk(range(2), packed)
     store.save_counts(range(2, 7), COUNTS[[1, 2, 0]])
@@ -363,15 +364,14 @@ def store_of(folder: Path) -> VoteStore:
 
 def test_counts_and_ballots_add_up(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    votes, ids = store.load()
+    votes, ids = store.load(Counts)
     assert ids == ["s1", "s2", "s3"] and votes.num_teachers == 7
     assert (votes.counts == 2 * COUNTS[[1, 2, 0]]).all()
-    some, ids = store.load(rows=np.array([2, 0]))
+    some, ids = store.load(Counts, rows=np.array([2, 0]))
     assert ids == ["s3", "s1"] and (some.counts == 2 * COUNTS[[0, 1]]).all()
-    with pytest.raises(
-        ValueError, match=r"ballots \[N, T, C\] of every teacher.*teachers_with_counts_alone=5"
-    ):
-        store.load(ballots=True)
+    assert store.manifest().kind is Counts
+    with pytest.raises(ValueError, match=r"^Expected votes that are Ballots, got votes='Counts'$"):
+        store.load(Ballots)
     store.check()
 
 
@@ -388,7 +388,7 @@ def test_counts_that_were_changed_are_told(counts: Any, message: str, tmp_path: 
     store = store_of(tmp_path)
     np.save(tmp_path / "votes_00002_counts_5.npy", counts)
     with pytest.raises(ValueError, match=message):
-        store.load()
+        store.load(Counts)
     with pytest.raises(ValueError, match="changed_or_missing"):
         store.check()
 
@@ -398,4 +398,4 @@ def test_counts_of_too_many_teachers_are_told(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"num_teachers": 6}))
     with pytest.raises(ValueError, match="votes of 6 teachers, got teachers=7"):
-        store.load()
+        store.load(Counts)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pate import cli
+from pate.aggregators import Counts
 from pate.data import ArrayFeatures, Arrays, DataSource, PublicScaling, Records, Role
 from pate.data._records import as_features
 from pate.data.features import _public_scaling as public_scaling
@@ -172,7 +173,7 @@ def test_teachers_of_long_rows_give_labels_about_as_often_as_they_are_true(tmp_p
         words = [f"--data.init_args.path={tmp_path / 'data.npz'}", *more]
         words += ["--label.target_epsilon=8", "--student.trainer.enable_progress_bar=false"]
         assert cli.main(["run", str(recipe), "--run", str(tmp_path / name), *words]) == 0
-        votes, _ = VoteStore(tmp_path / name / "private" / "votes").load()
+        votes, _ = VoteStore(tmp_path / name / "private" / "votes").load(Counts)
         return float(votes.counts.sum() / votes.num_teachers / labels[4000:5000].sum())
 
     assert 0.7 < excess("scaled") < 1.7

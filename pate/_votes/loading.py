@@ -1,0 +1,210 @@
+"""The votes of a run on some of its samples: of the kind that its manifest says, with public features.
+
+What is read follows from what an aggregator needs. Of ballots `NoisyVotes` is given the counts,
+``ClippedVotes`` the ballots, and ``Rounds`` of it the features too:
+
+    votes = load_votes(run, finished_votes(run), ids, aggregator.needs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from pate._data_file import load_data
+from pate._files.arrays import read_arrays
+from pate._files.json import Json
+from pate._runs import VOTES_IMPORT, Run, first_stage
+from pate._typing import FloatArray, StrArray
+from pate._validation import require
+from pate._votes.kinds import (
+    Ballots,
+    Counts,
+    MaskedTotal,
+    Moments,
+    Need,
+    NoisyTotal,
+    Scores,
+    Votes,
+    rows_of,
+    serves,
+)
+from pate._votes.store import VoteManifest, VoteStore
+from pate._votes.voter_store import load_voters
+from pate._votes.voters import ScoreVoters, Voters
+from pate.data._checks import as_text
+from pate.data._records import Role
+
+MOST_SAMPLES = 4_096
+"""Of scores without features: the directions are found in time of their third power."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What readers of votes are given.
+
+    Attributes:
+        store: the votes on disk.
+        ids: ``[Q]``, the samples that are asked for.
+        needs: what the aggregator needs.
+        total: the sum of silos that mask their votes.
+        features: the public features of samples by their ids; None without public records.
+        voters: the voters of teachers in closed form.
+    """
+
+    store: VoteStore
+    ids: StrArray
+    needs: frozenset[Need]
+    total: NoisyTotal | None
+    features: Callable[[StrArray], FloatArray] | None
+    voters: Callable[[], Voters]
+
+    @property
+    def samples(self) -> StrArray:
+        """``[N]``, all samples that were voted on."""
+        return np.array(self.store.manifest().ids)
+
+    def known(self, ids: StrArray) -> FloatArray:
+        """Return the features of samples that came with the votes, or else of the public records."""
+        features = self.store.features(rows_of(ids, self.samples))
+        if features is None:
+            assert self.features is not None, "`require_features` refused it"
+            features = self.features(ids)
+        return features
+
+
+def load_votes(
+    run: Run,
+    store: VoteStore,
+    ids: StrArray,
+    needs: frozenset[Need],
+    *,
+    predictions: Path | None = None,
+    total: NoisyTotal | None = None,
+) -> Votes:
+    """Return the votes on samples with ``ids`` ``[Q]``, with the side information that is needed.
+
+    Args:
+        run: the run, of whose public records features are read if none came with the votes.
+        store: its votes.
+        ids: ``[Q]``, ids of samples that were voted on.
+        needs: what the aggregator needs.
+        predictions: the file of a student's predictions.
+        total: the sum of silos that mask their votes.
+
+    Raises:
+        ValueError: if the votes are of another kind, or without their sum or side information, or
+            the public records are not those that were voted on.
+    """
+    manifest, features = store.manifest(), None
+    if run.begun(first_stage(run)).settings.get("data") is not None:
+        features = partial(read_features, run, manifest)
+    request = _Request(store, ids, needs, total, features, partial(load_voters, run))
+    votes = _READERS[manifest.kind](request)
+    if predictions is None:
+        return votes
+    return votes.with_public(predictions=read_predictions(predictions, ids, manifest.label_names))
+
+
+def _masked(request: _Request) -> MaskedTotal:
+    require(request.total is not None, "the folder through which the silos of this run send")
+    assert request.total is not None
+    manifest = request.store.manifest()
+    return Votes.from_total(request.total, len(request.ids), manifest.shape)
+
+
+def _moments(request: _Request) -> Votes:
+    return Votes.from_voters(request.voters(), request.known(request.ids))
+
+
+def _scores(request: _Request) -> Votes:
+    """Return scores on all samples, from which voters learn, and the features of those that are asked for."""
+    samples = request.samples
+    if request.features is None and not request.store.has_features():
+        public = np.eye(len(samples))  # each sample is a direction of its own
+    else:
+        public = request.known(samples)
+    voters = ScoreVoters.of(request.store.scores(), public)
+    return Votes.from_voters(voters, public[rows_of(request.ids, samples)])
+
+
+def _counted(request: _Request) -> Counts:
+    # before features, which do not help an aggregator that lacks ballots
+    kind = Counts if serves(Counts, request.needs) else Ballots
+    votes, _ = request.store.load(kind, rows=rows_of(request.ids, request.samples))
+    if "features" in request.needs:
+        return votes.with_public(features=request.known(request.ids))
+    return votes
+
+
+_READERS: Mapping[type[Votes], Callable[[_Request], Votes]] = {
+    Counts: _counted,
+    Ballots: _counted,
+    Scores: _scores,
+    Moments: _moments,
+    MaskedTotal: _masked,
+}
+
+
+def read_features(run: Run, manifest: VoteManifest, wanted: StrArray) -> FloatArray:
+    """Return the public features ``[Q, F]`` of the samples with the ids ``wanted`` ``[Q]``, flattened.
+
+    Raises ``ValueError`` if the public records of the run are not those that were voted on.
+    """
+    data = load_data(run)
+    # votes from elsewhere name samples by their ids, which were compared with those of the records
+    if first_stage(run) is not VOTES_IMPORT:
+        same = data.fingerprint(Role.PUBLIC) == manifest.made_by.get("data")
+        require(same, f"the public records that the teachers of {run.root} voted on")
+    public = data.records(Role.PUBLIC)
+    rows = public.features[rows_of(wanted, public.ids)]
+    return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)
+
+
+def require_features(data: Json | None, name: str, kind: type[Votes], num_samples: int) -> None:
+    """Raise ``ValueError`` unless votes that bring no features come with the ``data`` of their public records.
+
+    Scores of few samples need none: each sample is then a direction of its own.
+
+    Args:
+        data: the description of the public records; None without.
+        name: the aggregator that needs features.
+        kind: the kind of the votes.
+        num_samples: the number of samples that were voted on.
+    """
+    give = "features [N, F] in the votes, or --config data.yaml with their public records"
+    needed = f"{give}, which {name} needs; another --aggregator may need none"
+    if kind is Scores:
+        needed = f"{give}, or scores of {MOST_SAMPLES} samples at most"
+    few = kind is Scores and num_samples <= MOST_SAMPLES
+    require(few or data is not None, needed, features=None, samples=num_samples)
+
+
+def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:
+    """Return a student's probabilities ``[Q, C]`` for the samples with the ids ``wanted`` ``[Q]``.
+
+    Raises:
+        ValueError: if the file, a sample or a label is missing.
+    """
+    require_predictions(path)
+    arrays = read_arrays(path, ("ids", "probabilities", "label_names"), unread=("labels",))
+    names = [str(name) for name in arrays["label_names"]]
+    require(
+        names == list(label_names),
+        f"--predictions of the labels {', '.join(label_names)}",
+        label_names=names,
+    )
+    return np.asarray(
+        arrays["probabilities"][rows_of(wanted, as_text(arrays["ids"]))], dtype=np.float64
+    )
+
+
+def require_predictions(path: Path) -> None:
+    """Raise ``ValueError`` if a file of predictions is missing."""
+    require(
+        path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path)
+    )
