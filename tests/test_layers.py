@@ -236,11 +236,9 @@ def loaded(module: str) -> set[str]:
             continue
         found.add(name)
         left += [name.rpartition(".")[0]] if "." in name else []
-        place = ROOT.parent / name.replace(".", "/")
-        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-        if name.partition(".")[0] != ROOT.name or not file.is_file():
+        if name not in TREES:
             continue  # a name within a module, or another package
-        for node in ast.parse(file.read_text()).body:
+        for node in TREES[name].body:
             if isinstance(node, ast.ImportFrom):
                 left += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.Import):
