@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, get_args
 
+from pate._networks import LINEAR, is_linear
 from pate._settings import plain
 from pate._validation import MOST_VOTERS, require, require_count
 from pate.data._records import Unit
 
 CLOSED_FORM = "closed_form"
 """The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
-_LINEAR = ("pate.models.Linear", "models.Linear")
 
 
 class Plan(Protocol):
@@ -53,9 +53,8 @@ class ClosedFormPlan:
         if self.network is not None:
             # by its path alone, because to import a network is to import torch
             named = plain(self.network)
-            path = named.get("class_path") if isinstance(named, dict) else named
-            require(path in _LINEAR, f"{_LINEAR[0]}, the network in closed form", network=named)
-            object.__setattr__(self, "network", {"class_path": _LINEAR[0]})
+            require(is_linear(named), f"{LINEAR}, the network in closed form", network=named)
+            object.__setattr__(self, "network", {"class_path": LINEAR})
 
     @property
     def nominal(self) -> int:

@@ -11,8 +11,19 @@ from pate._validation import require
 if TYPE_CHECKING:
     from torch import nn
 
+LINEAR = "pate.models.Linear"
+"""The path of the network that is solved in closed form."""
+
 _CLASSES = "num_classes"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def is_linear(settings: Any) -> bool:
+    """Return whether a network's settings name `LINEAR`, as a recipe has them or as the path."""
+    if isinstance(settings, dict):
+        known = settings.keys() <= {"class_path", "init_args"}
+        settings = settings.get("class_path") if known and not settings.get("init_args") else None
+    return settings in (LINEAR, LINEAR.removeprefix("pate."))
 
 
 def make_network(

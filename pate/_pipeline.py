@@ -304,13 +304,14 @@ class Pipeline:
             ValueError: in one line, if a stage is not finished.
         """
         from pate._stages.beginning import load_plan
+        from pate._stages.references import make_references
 
         with self._opened() as run, _own_threads():
             trained = first_stage(run) is TEACHERS_FIT
             wanted = "a run whose teachers were trained here, which references measure"
             require(trained, wanted, imported_votes=str(run.root))
             run.require(TEACHERS_FIT)
-            find("make_references")(run, load_plan(run))
+            make_references(run, load_plan(run))
             figures: Json = read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())
             return figures
 

@@ -32,7 +32,7 @@ from pate._typing import Float32Array, FloatArray, IntArray, UInt8Array
 from pate._votes import Voting, highest
 from pate.aggregators import ScoreVotes
 from pate.data import Arrays
-from pate.models import MLP, Linear, SmallCNN
+from pate.models import MLP, SmallCNN
 from pate.teachers import TeacherPlan
 from pate.teachers._plan import NetworkFactory
 from scripts.measure_runs import PRIVATE, PUBLIC, TEST, records_of
@@ -49,10 +49,7 @@ WAYS: tuple[tuple[Voting, str], ...] = (
     ("scores", "ScoreVotes"),
 )
 MOST = {PRIVATE: 50_000, PUBLIC: 4_000, TEST: 10_000}
-STUDENT = StudentPlan(
-    network=Linear,
-    trainer={"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False},
-)
+STUDENT = StudentPlan()
 
 
 class Task(NamedTuple):

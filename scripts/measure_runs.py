@@ -244,7 +244,7 @@ def measure_run(task: Task, way: str, title: str, epsilon: float, seed: int) -> 
     start, words = time.perf_counter(), [*task.options(way), *WAYS[way][title]]
     words += [f"--label.target_epsilon={epsilon}", f"--label.noise_seed={seed}"]
     try:
-        call("run", *words, "--student.trainer.enable_progress_bar=false")
+        call("run", *words)
     except SystemExit:
         if not title.startswith(STABLE):
             raise

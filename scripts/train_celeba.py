@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
     # public from here on: as many students as you like
-    run.fit_student(pate.StudentPlan(network=Linear, trainer={"enable_model_summary": False}))
+    run.fit_student(pate.StudentPlan())
     # run.student().predict(["new.jpg"]) labels new pictures
     figures = run.test_student()
     for name, title in (

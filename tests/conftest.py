@@ -143,6 +143,16 @@ delta: 0.001
     (folder / "student.yaml").write_text(
         """model:
   network: models.Linear
+"""
+    )
+    return folder
+
+
+DESCENT = """model:
+  network:
+    class_path: pate.models.MLP
+    init_args:
+      hidden: []
   optimizer:
     class_path: Adam
     init_args:
@@ -156,8 +166,7 @@ trainer:
   enable_progress_bar: false
   enable_model_summary: false
 """
-    )
-    return folder
+"""The settings of a student with one linear layer that is trained by descent."""
 
 
 @pytest.fixture(scope="session")

@@ -209,6 +209,7 @@ SMALL = {
         *NOISELESS,
         *("--teachers.num_teachers=5", "--teachers.num_steps=1"),
         *("--data.init_args.size=16", '--data.init_args.labels=["Smiling"]'),
+        *("--student.trainer.max_epochs=1", "--student.trainer.enable_progress_bar=false"),
     ],
 }
 
@@ -233,8 +234,7 @@ def test_shipped_configs(
             str(tmp_path / "run"),
             f"--data.init_args.root={faces}",
         ),
-        *("--label.num_queries=20", "--label.max_epsilon=null", "--student.trainer.max_epochs=1"),
-        *("--student.trainer.enable_progress_bar=false", *SMALL[name]),
+        *("--label.num_queries=20", "--label.max_epsilon=null", *SMALL[name]),
     ]
     assert cli.main(words) == 0
     out = capsys.readouterr().out
@@ -245,10 +245,7 @@ def test_shipped_configs(
 
 def require_carried(run: Path, faces: Path) -> None:
     """What left the run says of the pictures what the student in its run says of the test set."""
-    assert (
-        cli.main(["student", "predict", "--run", str(run), "--trainer.enable_progress_bar=false"])
-        == 0
-    )
+    assert cli.main(["student", "predict", "--run", str(run)]) == 0
     with np.load(run / "public" / "student" / "predictions.npz") as answers:
         expected, ids = answers["probabilities"], answers["ids"]
     student = pate.load_student(run / "public" / "student" / "model")

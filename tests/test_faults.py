@@ -70,8 +70,8 @@ CASES = (
         " hospitals/north/silo.pem --public_keys hospitals/keys --max_epsilon 50 --delta 1e-6 --wait 0"
     ),
     Case("student fit --run run --config recipe/student.yaml", (STUDENT,)),
-    Case("student fit --run run --config recipe/student.yaml --trainer.max_epochs 3 --overwrite"),
-    Case("student validate --run run --model.fit descent"),
+    Case("student fit --run run --config recipe/student.yaml --optimize macro_f1 --overwrite"),
+    Case("student validate --run run --model.network pate.models.MLP"),
     Case("student test --run run"),
     Case("student predict --run run"),
     Case("references --run run", (REFERENCES,)),

@@ -91,7 +91,9 @@ CASES = {
         " --max_epsilon 9 --delta 1e-6 --wait 0",
     ),
     "student fit": Case("run", "--run . --config ../recipe/student.yaml", quick=False),
-    "student validate": Case("run", "--run . --model.fit descent", codes=(0, 2), quick=False),
+    "student validate": Case(
+        "run", "--run . --model.network pate.models.MLP", codes=(0, 2), quick=False
+    ),
     "student test": Case("run", "--run .", quick=False),
     "student predict": Case("run", "--run .", quick=False),
     "predict": Case(

@@ -107,7 +107,6 @@ def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(
     words = [
         *("--teachers.num_teachers=12", "--label.target_epsilon=1e5"),
         *("--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"),
-        *("--student.trainer.max_epochs=1", "--student.trainer.enable_progress_bar=false"),
     ]
     out = outside([command, "run", "faces", *words], tmp_path)
     assert "private student" in out

@@ -8,8 +8,17 @@ from dataclasses import fields
 from jsonargparse import Namespace
 
 from pate._commands.mistakes import CommandParser
-from pate._commands.parsing import ALONE, Preset, make_parser, parse, shows_help, with_saved_data
+from pate._commands.parsing import (
+    ALONE,
+    Preset,
+    make_parser,
+    parse,
+    settings_of,
+    shows_help,
+    with_saved_data,
+)
 from pate._commands.votes import HELP, add_votes, votes_from_where
+from pate._files.json import Json
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
 from pate._planning.unanswered import describe_unanswered
@@ -81,14 +90,22 @@ def settings_for(
     Raises:
         ValueError: in one line, if nothing could be released by them.
     """
+    parser, parsed = _own_votes(args, preset)
+    return resolve_settings(_settings(parser.instantiate(parsed)), shape, size, kind)
+
+
+def read_content(args: Sequence[str], preset: Preset) -> Json:
+    """Return the settings of `pate label` as plain data. Ends with status 2 on a wrong option."""
+    return settings_of(*_own_votes(args, preset))
+
+
+def _own_votes(args: Sequence[str], preset: Preset) -> tuple[CommandParser, Namespace]:
+    """Return the parser and the parsed options of labels by the votes of the run's own teachers."""
     origin = votes_from_where(args, preset)
-    require(
-        origin is None, "labels by the votes of the recipe's own teachers", option=f"--{origin}"
-    )
-    parser = _parser(origin)
-    return resolve_settings(
-        _settings(parser.instantiate(parse(parser, args, preset))), shape, size, kind
-    )
+    own = "labels by the votes of the recipe's own teachers"
+    require(origin is None, own, option=f"--{origin}")
+    parser = _parser(None)
+    return parser, parse(parser, args, preset)
 
 
 def _parser(origin: str | None) -> CommandParser:

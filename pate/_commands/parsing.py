@@ -153,13 +153,24 @@ def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
 
 
 def named_before(name: str, args: Sequence[str], preset: Preset) -> Any:
-    """Return a setting that decides how others are parsed, from options or else from files; None if it is missing."""
+    """Return a setting that decides how others are parsed, from options or else from files; None if it is missing.
+
+    Dots in the name lead into groups of settings.
+    """
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", action="append", nargs="?", default=[])
     early.add_argument(f"--{name}", dest="named", nargs="?", const="")
     words, _ = early.parse_known_args([*preset.options(), *args])
-    values = [_content(Path(file)).get(name) for file in words.config if file is not None]
+    values: list[Any] = [_content(Path(file)) for file in words.config if file is not None]
+    for part in name.split("."):
+        values = [value.get(part) if isinstance(value, dict) else None for value in values]
     return next((value for value in (words.named, *reversed(values)) if value is not None), None)
+
+
+def settings_of(parser: ArgumentParser, parsed: Namespace) -> dict[str, Any]:
+    """Return parsed settings as plain data, apart from those of the run."""
+    content: dict[str, Any] = yaml.safe_load(parser.dump(parsed, skip_unset=False))
+    return {name: value for name, value in content.items() if name not in ("run", "overwrite")}
 
 
 def _content(file: Path) -> dict[str, Any]:

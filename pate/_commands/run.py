@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib import import_module
-from io import StringIO
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import yaml
 
-from pate._commands.label import settings_for
+from pate._closed_form_plan import ClosedFormPlan
+from pate._commands import label, student, teachers
 from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
@@ -25,7 +24,6 @@ from pate._release.foresight import require_possible
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import choose_ledger
 from pate._runs import STUDENT, TEACHERS_VOTE, Run
-from pate._settings import decode
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
 from pate.accounting._calibration import epsilon_of
@@ -56,13 +54,15 @@ class _Step:
     words: tuple[str, ...] = ()
 
 
+_FIT = _Step("teachers fit", "teachers", "fit", ("data", "teachers"))
 _VOTE = _Step("teachers vote", "teachers", "vote")
 _LABEL = _Step("label", "label", "release", ("label",))  # the statement is printed at the end
+_STUDENT = _Step("student fit", "student", "fit", ("student",))
 _STEPS = (
-    _Step("teachers fit", "teachers", "fit", ("data", "teachers")),
+    _FIT,
     _VOTE,
     _LABEL,
-    _Step("student fit", "student", "fit", ("student",)),
+    _STUDENT,
     _Step("student test", "student", "test", words=("--verbose=false",)),
 )
 _REFERENCES = _Step("references", "references", "main")
@@ -78,43 +78,32 @@ def main(args: Sequence[str]) -> None:
     if parsed.ledger:
         overrides["data"].append(f"--ledger={parsed.ledger}")
     root = parsed.run or Path("runs") / recipe.resolve().name
-    if parsed.print_config:
-        contents = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
-        print("---\n".join(text for content in contents for text in _files(content)), end="")
-        return
     # errors in any stage are reported before teachers train for hours and labels are paid for
-    fit, _, student, *_ = [
-        _settings(step, recipe, overrides, root) for step in _STEPS if step.parts
-    ]
-    voting = parsed.votes
-    if voting is None and fit["fit"] != "closed_form":
+    fit = teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
+    learner = student.read_fit(_words(_STUDENT, overrides), _preset(_STUDENT, recipe, root))
+    label_words, label_preset = overrides["label"], _preset(_LABEL, recipe, root)
+    if parsed.print_config:
+        print_recipe(fit.content, label.read_content(label_words, label_preset), learner.content)
+        return
+    data, voting = fit.options.data, parsed.votes
+    if voting is None and not isinstance(fit.plan, ClosedFormPlan):
         voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
-    data: DataSource = decode(DataSource, fit["data"])
-    settings, shape = _label_settings(
-        fit, data, voting, overrides["label"], _preset(_LABEL, recipe, root)
-    )
+    settings, shape = _label_settings(fit.plan, data, voting, label_words, label_preset)
     assert settings.num_queries is not None, "settings are complete"
-    ledger = choose_ledger(
-        root, fit["ledger"] and Path(fit["ledger"]), data, overwrite=parsed.overwrite
-    )
+    ledger = choose_ledger(root, fit.options.ledger, data, overwrite=parsed.overwrite)
     for folder in (root, Run(root, ledger=ledger).ledger_path.parent):
         require_place(folder)
     require_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, shape, data)
     if parsed.overwrite or not Run(root).is_finished(STUDENT):
-        from pate._stages.student_steps import rehearse_student
-
-        rehearse_student(Run(root), student, data, num_queries=settings.num_queries)
+        learner.rehearse(Run(root), data, settings.num_queries)
     vote = replace(_VOTE, words=(f"--votes={voting}",) if voting else ())
     steps = [
         vote if step is _VOTE else step
         for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))
     ]
     if parsed.dry_run:
-        fit_teachers = steps[0]
-        print(f"[1/{len(steps)}] {fit_teachers.name}", flush=True)
-        _command(fit_teachers)(
-            [*_words(fit_teachers, overrides), "--dry_run"], _preset(fit_teachers, recipe, root)
-        )
+        print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
+        teachers.fit([*_words(_FIT, overrides), "--dry_run"], _preset(_FIT, recipe, root))
         print(_planned_release(settings, shape))
         print(f"Run: {root}. Nothing was written, and nothing was spent.")
         return
@@ -130,7 +119,11 @@ def main(args: Sequence[str]) -> None:
 
 
 def _label_settings(
-    fit: Json, data: DataSource, voting: Voting | None, words: Sequence[str], preset: Preset
+    plan: Any,
+    data: DataSource,
+    voting: Voting | None,
+    words: Sequence[str],
+    preset: Preset,
 ) -> tuple[LabelSettings, VoteShape]:
     """Return the settings of the release, complete, and the numbers of teachers and labels.
 
@@ -138,7 +131,7 @@ def _label_settings(
     allow it.
 
     Args:
-        fit: the settings of `pate teachers fit`.
+        plan: how teachers are made.
         data: the records.
         voting: how the teachers are to vote; None for what they do by default.
         words: the overrides of `pate label`.
@@ -146,7 +139,7 @@ def _label_settings(
     """
     size, shape = (
         len(data.load(Role.PUBLIC).ids),
-        VoteShape(fit["num_teachers"] or MOST_VOTERS, data.num_labels),
+        VoteShape(plan.num_teachers or MOST_VOTERS, data.num_labels),
     )
     require(
         len(data.load(Role.TEST).ids) > 0,
@@ -154,14 +147,14 @@ def _label_settings(
         test_records=0,
     )
     kind: type[Votes] = Scores if voting == "scores" else Ballots
-    if fit["fit"] == "closed_form":
+    if isinstance(plan, ClosedFormPlan):
         require(
             voting is None,
             "no --votes of teachers in closed form, whose ballots are moments",
             votes=voting,
         )
         kind = Moments
-    return settings_for(words, preset, shape, size, kind), shape
+    return label.settings_for(words, preset, shape, size, kind), shape
 
 
 def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
@@ -198,46 +191,24 @@ def _preset(step: _Step, recipe: Path, root: Path, *, overwrite: bool = False) -
     )
 
 
-def _settings(step: _Step, recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
-    """Return what ``--print_config`` of a stage prints, but for the run.
-
-    Ends with status 2 on a wrong option.
-    """
-    printed = StringIO()
-    try:
-        with redirect_stdout(printed):
-            _command(step)(
-                [*_words(step, overrides), "--print_config"], _preset(step, recipe, root)
-            )
-    except SystemExit as stop:
-        if stop.code:
-            raise
-    content: Json = yaml.safe_load(printed.getvalue())
-    return {name: value for name, value in content.items() if name not in ("run", "overwrite")}
-
-
 def data_of(recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
     """Return a recipe's source of records with its overrides, as plain data.
 
     Ends with status 2 on a wrong option.
     """
-    source: Json = _settings(_STEPS[0], recipe, overrides, root)["data"]
+    source: Json = teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root)).content[
+        "data"
+    ]
     return source
 
 
-def _files(content: Json) -> list[str]:
-    """Return the settings of a stage as the files of a recipe, each below its name."""
-    if "num_teachers" not in content:
-        return [
-            f"# {'label' if 'aggregator' in content else 'student'}.yaml\n"
-            + yaml.safe_dump(content, sort_keys=False)
-        ]
-    data = {name: content.pop(name) for name in ("data", "ledger")}
-    parts = {"data": data, "teachers": content}
-    return [
-        f"# {part}.yaml\n" + yaml.safe_dump(settings, sort_keys=False)
-        for part, settings in parts.items()
-    ]
+def print_recipe(fit: Json, label: Json, student: Json) -> None:
+    """Print the settings of all stages as the files of a recipe, each below its name."""
+    data = {name: fit[name] for name in ("data", "ledger")}
+    rest = {name: value for name, value in fit.items() if name not in data}
+    parts = dict(zip(_PARTS, (data, rest, label, student), strict=True))
+    texts = (f"# {part}.yaml\n{yaml.safe_dump(parts[part], sort_keys=False)}" for part in _PARTS)
+    print("---\n".join(texts), end="")
 
 
 def _parser() -> CommandParser:

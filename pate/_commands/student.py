@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-
-from pate._commands.help import BriefHelp, example
 from pate._commands.mistakes import CommandParser
-from pate._commands.parsing import ALONE, Preset, run_folder, shows, with_saved
+from pate._commands.parsing import (
+    ALONE,
+    Preset,
+    add_run,
+    named_before,
+    new_parser,
+    parse,
+    run_folder,
+    settings_of,
+    shows,
+    with_saved,
+)
+from pate._files.json import Json
 from pate._files.locks import lock_run
+from pate._networks import LINEAR, is_linear
+from pate._registry import find
 from pate._runs import STUDENT, Run
 from pate._runs.released import require_student
-from pate._stages.student import StudentCLI
+from pate._stages import student_linear
+from pate._stages.student_linear import LinearPlan
+from pate._validation import require
+from pate.data._source import DataSource
+from pate.student._decisions import Purpose
+from pate.student._targets import Labels
 
-_DESCRIPTIONS = {
-    "fit": "Train a student on the released labels of a run.\n\nA network that is one linear layer, such as"
-    " pate.models.Linear, is solved in closed form; any other is trained by descent and kept at the lowest loss on"
-    " held-out released labels. Training that was killed resumes from its last checkpoint.",
+DESCRIPTIONS = {
+    "fit": "Train a student on the released labels of a run.\n\nThe network pate.models.Linear is solved in closed"
+    " form, and has no settings of training; any other is trained by descent and kept where the loss on held-out"
+    " released labels is lowest. Training that was killed resumes from its last checkpoint.",
     "validate": "Evaluate the student of a run on released labels that were held out of its training.\n\nIts network"
     " and all other settings come from the run.",
     "test": "Evaluate the student of a run on the test set, and write metrics.json next to it.\n\nIts network and all"
@@ -29,14 +46,19 @@ _DESCRIPTIONS = {
 }
 
 
-class _StudentParser(CommandParser, LightningArgumentParser):
-    """A parser whose usage names all subcommands, even if only one was added."""
+@dataclass(frozen=True)
+class StudentFit:
+    """The settings of `pate student fit`, read and checked.
 
-    def add_subcommands(self, *args: Any, **options: Any) -> Any:
-        """Add the subcommands, as jsonargparse does."""
-        return super().add_subcommands(
-            *args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options
-        )
+    Attributes:
+        content: the settings as plain data.
+        rehearse: trains a student of these settings for one batch of made-up labels, given the run,
+            the records and the number of queries. A linear student needs no rehearsal: it runs no
+            code of its settings.
+    """
+
+    content: Json
+    rehearse: Callable[[Run, DataSource, int], None]
 
 
 def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -49,11 +71,89 @@ def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
             require_student(Run(root))
     # the settings of the training apply to all other subcommands
     completed = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
-    help_texts = {"description": _DESCRIPTIONS[command], "epilog": example(f"student {command}")}
-    words = [command, *completed.options(), *args]
-    StudentCLI(
-        words, parser_class=_StudentParser, formatter_class=BriefHelp, **{command: help_texts}
+    if not _names_linear(args, completed):
+        find("run_network_command")(command, args, completed)
+        return
+    parser = _linear_parser(command)
+    parsed = parse(parser, args, completed)
+    content, run = settings_of(parser, parsed), Run(parsed.run, overwrite=parsed.overwrite)
+    verbose = content.pop("verbose", False)
+    plan = LinearPlan.of(content)
+    other = f"another network than {LINEAR}: the closed form learns from all released labels"
+    require(command != "validate", other, held_out=0)
+    if command == "fit":
+        student_linear.fit(run, plan)
+    elif command == "predict":
+        student_linear.predict(run, plan)
+    else:
+        figures = student_linear.test(run, plan)
+        for name, value in figures.items() if verbose else ():
+            if isinstance(value, float):
+                print(f"test_{name:<20}{value:.4f}")
+
+
+def read_fit(args: Sequence[str], preset: Preset) -> StudentFit:
+    """Return the settings of `pate student fit`. Ends with status 2 on a wrong option."""
+    if _names_linear(args, preset):
+        parser = _linear_parser("fit")
+        content = settings_of(parser, parse(parser, args, preset))
+        return StudentFit(LinearPlan.of(content).settings(), lambda *_: None)
+    content = find("read_network_fit")(args, preset)
+
+    def rehearse(run: Run, source: DataSource, num_queries: int) -> None:
+        find("rehearse_student")(run, content, source, num_queries=num_queries)
+
+    return StudentFit(content, rehearse)
+
+
+def _names_linear(args: Sequence[str], preset: Preset) -> bool:
+    """Return whether options, or else files, name the network that is solved in closed form."""
+    names = ("model.network", "model.network.class_path", "model")
+    named = (named_before(name, args, preset) for name in names)
+    return is_linear(next((value for value in named if value is not None), None))
+
+
+def _linear_parser(command: str) -> CommandParser:
+    """Return the parser of a linear student."""
+    parser = new_parser(f"student {command}", DESCRIPTIONS[command])
+    parser.add_argument(
+        "--model.network", type=str | dict[str, Any], required=True, help=f"the path {LINEAR}"
     )
+    parser.add_argument(
+        "--data.labels",
+        type=Labels,
+        default="released",
+        help="the labels to learn from; ``truth`` makes everything that follows PRIVATE",
+    )
+    parser.add_argument(
+        "--data.soft",
+        type=bool,
+        default=True,
+        help="learn from noisy counts in place of labels, if there are any",
+    )
+    parser.add_argument(
+        "--data.predict_on",
+        type=Literal["test", "public"],
+        default="test",
+        help="the samples of `pate student predict`",
+    )
+    parser.add_argument(
+        "--optimize",
+        type=Purpose,
+        default="accuracy",
+        help="the figure that decisions serve: cuts for F1 are chosen by public samples, at no cost",
+    )
+    add_run(parser)
+    if command == "test":
+        parser.add_argument("--verbose", type=bool, default=True, help="print the figures")
+    parser.elsewhere = _needs_another_network
+    return parser
+
+
+def _needs_another_network(option: str) -> str | None:
+    others = ("--trainer", "--model", "--data", "--seed_everything")
+    needed = f"another network than {LINEAR}, which is solved in closed form,"
+    return needed if option in others else None
 
 
 fit = partial(main, "fit")

@@ -8,8 +8,8 @@ A stage is imported only after its command line is parsed: it needs Lightning, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
@@ -23,6 +23,7 @@ from pate._commands.parsing import (
     named_before,
     new_parser,
     parse,
+    settings_of,
     with_saved_data,
 )
 from pate._pipeline import Pipeline
@@ -30,23 +31,44 @@ from pate._registry import find
 from pate._votes import Voting
 from pate.teachers._jobs import CurveFormat, Execution
 
-Settings = TypeVar("Settings")
+
+@dataclass(frozen=True)
+class TeacherFit:
+    """The settings of `pate teachers fit`, read and checked.
+
+    Attributes:
+        options: the parsed options, with the objects that they describe.
+        plan: how teachers are made, a `TeacherPlan` or a `ClosedFormPlan`.
+        content: the settings as plain data.
+    """
+
+    options: Namespace
+    plan: Any
+    content: dict[str, Any]
 
 
 def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers fit`."""
+    read = read_fit(args, preset)
+    options, plan = read.options, read.plan
+    pipeline = Pipeline(
+        options.run, options.data, ledger=options.ledger, overwrite=options.overwrite
+    )
+    if isinstance(plan, ClosedFormPlan):
+        pipeline.fit_teachers(plan, dry_run=options.dry_run)
+        return
+    execution = _from_options(Execution, options)
+    pipeline.fit_teachers(plan, execution, logger=options.logger, dry_run=options.dry_run)
+
+
+def read_fit(args: Sequence[str], preset: Preset = ALONE) -> TeacherFit:
+    """Return the settings of `pate teachers fit`. Ends with status 2 on a wrong option."""
     in_closed_form = named_before("fit", args, preset) == CLOSED_FORM
     parser = _fit_parser(in_closed_form)
     parsed = parse(parser, args, with_saved_data(args, preset))
     options = parser.instantiate(parsed)
-    pipeline = Pipeline(
-        options.run, options.data, ledger=options.ledger, overwrite=options.overwrite
-    )
-    if in_closed_form:
-        pipeline.fit_teachers(_from_options(ClosedFormPlan, options), dry_run=options.dry_run)
-        return
-    plan, execution = _from_options(find("TeacherPlan"), options), _from_options(Execution, options)
-    pipeline.fit_teachers(plan, execution, logger=options.logger, dry_run=options.dry_run)
+    kind = ClosedFormPlan if in_closed_form else find("TeacherPlan")
+    return TeacherFit(options, _from_options(kind, options), settings_of(parser, parsed))
 
 
 def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -129,7 +151,6 @@ def _add_training(parser: ArgumentParser) -> None:
     )
 
 
-def _from_options(kind: type[Settings], options: Namespace) -> Settings:
+def _from_options(kind: Any, options: Namespace) -> Any:
     """Return the dataclass ``kind`` made from the options of a command."""
-    settings: dict[str, Any] = {field.name: options[field.name] for field in fields(kind)}  # type: ignore[arg-type]
-    return kind(**settings)
+    return kind(**{field.name: options[field.name] for field in fields(kind)})

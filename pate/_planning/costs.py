@@ -30,7 +30,7 @@ def costs_of(
         For each relation: the ``tightest`` epsilon, as given in statements; epsilon of the curve by
             the ``optimal`` and
         the ``classic`` conversion; the ``exact`` one if all events are Gaussian; that of ``autodp``
-        for the same curve; and that of ``dp_accounting`` from its own curves, if it is installed. A
+        for the same curve; and that of ``dp_accounting`` from its own curves, where they are installed. A
         figure that does not exist is None. ``delta0`` is the part of delta that failures, such as
         those of stability tests, cost.
 
@@ -55,11 +55,14 @@ def costs_of(
     return costs
 
 
-def _by_autodp(total: RDPAccountant, delta: float) -> float:
+def _by_autodp(total: RDPAccountant, delta: float) -> float | None:
     """Return the epsilon that autodp finds for the same curve by its own conversion and search."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return float(to_autodp(total).get_approxDP(delta))
+        try:
+            return float(to_autodp(total).get_approxDP(delta))
+        except ImportError:
+            return None
 
 
 def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:

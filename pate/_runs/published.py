@@ -21,7 +21,14 @@ _PUBLISHED = (
     ),
     *(
         f"{_STUDENT}/{name}"
-        for name in ("*.ckpt", METRICS, "predictions.npz", f"{MODEL}/*", "logs/*")
+        for name in (
+            "*.ckpt",
+            "linear.safetensors",
+            METRICS,
+            "predictions.npz",
+            f"{MODEL}/*",
+            "logs/*",
+        )
     ),
 )
 """Patterns of the files that commands leave in ``public/``, in which a star stands for folders, too."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pate._closed_form_plan import ClosedFormPlan
 from pate._data_file import load_data, public_digest
 from pate._files.hashing import digest
 from pate._files.writing import write_json
+from pate._registry import find
 from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Inputs, Run, labels_file
 from pate._runs.released import require_student
 from pate._stages.closed_form import predicted_without_noise
-from pate._stages.student import student_of_truth
-from pate._stages.teachers_vote import count_votes
+from pate._stages.student_steps import student_of_truth
 from pate.data._records import Role
 from pate.student._decisions import cuts_of
 from pate.student._metrics import evaluate
-from pate.teachers._plan import TeacherPlan
 
 
-def make_references(run: Run, plan: TeacherPlan | ClosedFormPlan) -> None:
+def make_references(run: Run, plan: Any) -> None:
     """Evaluate, on the test set, a student of the true labels and what the teachers say without noise. PRIVATE.
 
     Neither is private: on data that may be looked at, they show the price of privacy. The student
@@ -28,7 +29,7 @@ def make_references(run: Run, plan: TeacherPlan | ClosedFormPlan) -> None:
 
     Args:
         run: the run, whose student is trained.
-        plan: how its teachers were trained.
+        plan: how its teachers were trained, a `TeacherPlan` or a `ClosedFormPlan`.
 
     Raises:
         ValueError: if a stage before this one is not finished.
@@ -43,30 +44,27 @@ def make_references(run: Run, plan: TeacherPlan | ClosedFormPlan) -> None:
     if not run.begin(REFERENCES, Inputs(digests=inputs)):
         return
     folder = run.root / REFERENCES.outputs[0]
-    parts = student_of_truth(run, folder)
-    parts.trainer.fit(parts.model, datamodule=parts.datamodule)
-    parts.trainer.test(
-        parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False
-    )
+    figures, optimize = student_of_truth(run, folder)
     if isinstance(plan, ClosedFormPlan):
         reference = "noiseless_sums"
         answers, public = predicted_without_noise(run, data)
     else:
         reference = "teacher_majority"
+        count_votes = find("count_votes")
         answers, public = (
             count_votes(run, data, plan, role) / plan.num_teachers
             for role in (Role.TEST, Role.PUBLIC)
         )
     report = {
         "PRIVATE": "computed without privacy; not to be published",
-        "optimize": parts.model.optimize,
-        "true_label_student": parts.model.test_report,
+        "optimize": optimize,
+        "true_label_student": figures,
         reference: evaluate(
             answers,
             data.records(Role.TEST).labels,
             data.label_names,
             cuts=cuts_of(public),
-            optimize=parts.model.optimize,
+            optimize=optimize,
         ),
     }
     write_json(folder / METRICS, report)

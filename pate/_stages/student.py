@@ -3,42 +3,49 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
+from jsonargparse import ArgumentError
 from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
+from pytorch_lightning.utilities.seed import isolate_rng
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from pate._checkpoints import LocalCheckpoints
-from pate._data_file import public_digest
 from pate._files.hashing import digest
 from pate._files.json import Json
-from pate._files.writing import write_arrays, write_json
-from pate._runs import LABEL, METRICS, MODEL, STUDENT, Inputs, Run, labels_file
+from pate._network_settings import without_weights
+from pate._runs import STUDENT, Inputs, Run
 from pate._runs.released import require_student
-from pate._settings import canonical
+from pate._settings import canonical, encode
+from pate._stages.student_files import (
+    export_or_say_why_not,
+    kept_until_trained,
+    student_folder,
+    student_inputs,
+    write_figures,
+    write_predictions,
+)
 from pate._validation import require
-from pate.data._records import Role
+from pate.student._answers import weights_of_tensors
 from pate.student._bar import StageBar
-from pate.student._carry import Trained, write_student
+from pate.student._carry import Trained
 from pate.student._curves import Curves
 from pate.student._data import StudentData
 from pate.student._decisions import PURPOSES, Purpose
-from pate.student._metrics import evaluate_constant
 from pate.student._module import Student
 
 _LAST, _BEST = (
@@ -53,7 +60,7 @@ _KNOWN = (
     "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
     ".*does not have many workers",
     "Total length of `DataLoader` across ranks is zero",
-    # the closed form takes one epoch, and descent is stopped
+    # training is stopped by held-out samples
     "`max_epochs` was not set",
     # a few released labels are a few batches
     "The number of training batches .* is smaller than the logging interval",
@@ -138,12 +145,9 @@ class StudentCLI(LightningCLI):
         parser.add_argument(
             "--overwrite", action="store_true", help="train again if the settings changed"
         )
-        if self._asked not in (None, "fit"):
-            # the run has them
-            parser._option_string_actions["--model.network"].required = False
         parser.link_arguments("run", "data.run")
         parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
-        for name in ("label_names", "noise_std", "constants"):
+        for name in ("label_names", "constants"):
             parser.link_arguments(f"data.{name}", f"model.{name}", apply_on="instantiate")
 
     @cached_property
@@ -168,7 +172,7 @@ class StudentCLI(LightningCLI):
         """The student's folder; that of Lightning if the student is no stage of the run."""
         if self._asked is None:
             return Path(self._get(self.config_init, "trainer")["default_root_dir"])
-        return self.run.root / STUDENT.outputs[0]
+        return student_folder(self.run)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Return the trainer, whose files go to the run's folder."""
@@ -186,14 +190,10 @@ class StudentCLI(LightningCLI):
             ProgressBar, trainer["callbacks"]
         ):
             callbacks.append(StageBar())
-        closed, optimize, held_out = (
-            self.model.closed_form,
-            self.model.optimize,
-            self.datamodule.num_held_out,
-        )
-        compared = not closed and held_out > 0 and trainer["limit_val_batches"] != 0
+        optimize, held_out = self.model.optimize, self.datamodule.num_held_out
+        compared = held_out > 0 and trainer["limit_val_batches"] != 0
         needed = f"held-out samples to choose cuts for {optimize} by, --data.val_fraction > 0"
-        require(closed or compared or optimize == "accuracy", needed, held_out=held_out)
+        require(compared or optimize == "accuracy", needed, held_out=held_out)
         if trainer["enable_checkpointing"] is not False:
             callbacks.append(
                 ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False)
@@ -216,7 +216,8 @@ class StudentCLI(LightningCLI):
 
         One that is overwritten stays until it works.
         """
-        with _kept_until_trained(self.run, inputs := self._inputs()):
+        inputs = student_inputs(self.run, self.settings, self.datamodule.source)
+        with kept_until_trained(self.run, inputs):
             self._train(model, inputs, ckpt_path, **kwargs)
 
     def _train(self, model: Student, inputs: Inputs, ckpt_path: str | None, **kwargs: Any) -> None:
@@ -225,10 +226,8 @@ class StudentCLI(LightningCLI):
             print(f"pate student fit: finished in {self.run.root}")
             self._carry(model)
             return
-        # the closed form takes seconds, and always starts anew
-        last_checkpoint = None if self.model.closed_form else self._checkpoint(_LAST)
         start_checkpoint = (
-            last_checkpoint if ckpt_path is None else self._named(ckpt_path, finished=False)
+            self._checkpoint(_LAST) if ckpt_path is None else self._named(ckpt_path, finished=False)
         )
         if isinstance(self.trainer.logger, Curves):
             self.trainer.logger.resume(
@@ -239,67 +238,44 @@ class StudentCLI(LightningCLI):
         checkpoints = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
         self.run.finish(STUDENT, {path: digest(path) for path in checkpoints})
 
-    def _inputs(self) -> Inputs:
-        """Return all that the student follows from."""
-        public = public_digest(self.datamodule.source)
-        return Inputs(self.settings, {"labels": digest(labels_file(self.run)), "public": public})
-
     def _carry(self, model: Student) -> None:
-        """Write the student in the form that can leave the run, or say in one line why there is none. PUBLIC."""
-        folder = self.folder / MODEL
-        if not self.trainer.is_global_zero:
-            return
-        try:
-            learned = self.settings["data"]["labels"]
-            require(
-                learned == "released",
-                "a student of released labels, as others are PRIVATE",
-                labels=learned,
+        if self.trainer.is_global_zero:
+            export_or_say_why_not(
+                self.run,
+                self.settings["data"]["labels"],
+                partial(self._trained_student, model),
+                self.datamodule.source,
+                weights_of_tensors,
             )
-            checkpoint = _read(self.trained())
-            model.on_load_checkpoint(checkpoint)
-            model.load_state_dict(checkpoint["state_dict"])
-            trained = Trained(
-                network=model.network,
-                settings=self.settings["model"]["network"],
-                departs=model.departs,
-                constant_logits=model.constant_logits,
-                label_names=model.label_names,
-                optimize=model.optimize,
-                cuts=model.cuts[PURPOSES.index(model.optimize)],
-            )
-            statement, text = (self.run.root / output for output in LABEL.outputs[1:])
-            write_student(folder, trained, self.datamodule.source, statement=statement, text=text)
-        except ValueError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            print(
-                f"pate student fit: the student stays in its run, there is no {folder}: {error}",
-                file=sys.stderr,
-            )
+
+    def _trained_student(self, model: Student) -> Trained:
+        checkpoint = _read(self.trained())
+        model.on_load_checkpoint(checkpoint)
+        model.load_state_dict(checkpoint["state_dict"])
+        return Trained(
+            network=without_weights(self.settings["model"]["network"], model.network),
+            state=model.network.state_dict(),
+            departs=model.departs.cpu().numpy(),
+            constant_logits=model.constant_logits.float().cpu().numpy(),
+            label_names=model.label_names,
+            optimize=model.optimize,
+            cuts=model.cuts[PURPOSES.index(model.optimize)].float().cpu().numpy(),
+        )
 
     def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Evaluate the student on the released labels that were held out, of which a closed-form student has none."""
-        closed = self.model.closed_form
-        require(
-            not closed,
-            "--model.fit=descent: the closed form learns from all released labels",
-            closed_form=closed,
-        )
+        """Evaluate the student on the released labels that were held out."""
         self.trainer.validate(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the test set, and write ``metrics.json``."""
         self.trainer.test(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
-        truth = self.datamodule.source.records(Role.TEST).labels
-        constants = {
-            "released_constant": model.constant_logits.cpu().sigmoid().numpy(),
-            "all_majority": truth.mean(axis=0),
-        }
-        figures = {"optimize": model.optimize, "student": model.test_report} | {
-            name: evaluate_constant(shares, truth, model.label_names, optimize=model.optimize)
-            for name, shares in constants.items()
-        }
-        write_json(self.folder / METRICS, figures)
+        write_figures(
+            self.folder,
+            model.test_report,
+            model.constant_logits.float().cpu().numpy(),
+            self.datamodule.source,
+            optimize=model.optimize,
+        )
 
     def predict(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Write ``predictions.npz``: probabilities and labels for the samples of ``--data.predict_on``."""
@@ -309,13 +285,13 @@ class StudentCLI(LightningCLI):
         probabilities = torch.cat(
             [batch for batch in answers or [] if isinstance(batch, torch.Tensor)]
         )
-        labels = probabilities > model.cuts[PURPOSES.index(model.optimize)].to(probabilities)
-        write_arrays(
-            self.folder / "predictions.npz",
-            ids=self.datamodule.predict_ids,
-            probabilities=probabilities.numpy(),
-            labels=labels.to(torch.uint8).numpy(),
-            label_names=np.array(self.datamodule.label_names),
+        cuts = model.cuts[PURPOSES.index(model.optimize)].to(probabilities)
+        write_predictions(
+            self.folder,
+            self.datamodule.predict_ids,
+            probabilities.numpy(),
+            (probabilities > cuts).numpy(),
+            self.datamodule.label_names,
         )
 
     def _checkpoint(self, name: str) -> Path | None:
@@ -362,38 +338,14 @@ class StudentCLI(LightningCLI):
         """Take the settings of the run, which Lightning would look for in the checkpoint."""
 
 
-@contextmanager
-def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
-    """Keep a copy of a finished student that is about to be overwritten, and put it back if the new one fails.
+class StudentSettings(StudentCLI):
+    """The settings of a command of `StudentCLI`: nothing is made of them, and nothing is run."""
 
-    Where a process is killed the copy stays, and the same command goes on with the new student.
-    """
-    backup, places = (
-        run.private / "student_before",
-        (STUDENT.outputs[0], STUDENT.config, STUDENT.state),
-    )
-    if (
-        not backup.exists()
-        and run.is_finished(STUDENT)
-        and not run.missing_outputs(STUDENT)
-        and run.needs(STUDENT, inputs)
-    ):
-        draft = backup.with_name(f".{backup.name}")
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(run.root / places[0], draft / places[0].name)
-        for place in places[1:]:
-            shutil.copy(run.root / place, draft)
-        draft.rename(backup)
-    try:
-        yield
-    except Exception:
-        if backup.exists():
-            run.clear(STUDENT)
-            for place in places:  # the state last: it speaks of the others
-                (backup / place.name).replace(run.root / place)
-            shutil.rmtree(backup)
-        raise
-    shutil.rmtree(backup, ignore_errors=True)
+    def instantiate_classes(self) -> None:
+        """Make nothing."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Run nothing."""
 
 
 def _one_of(kind: type[Any], parts: Any) -> bool:
@@ -427,14 +379,53 @@ def _read(checkpoint: Path) -> Json:
     return content
 
 
-def student_of_truth(run: Run, folder: Path) -> StudentCLI:
-    """Return the parts of a student like that of ``run`` that learns the true labels. PRIVATE.
+def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Purpose]:
+    """Train a student of these settings on the true labels; return its figures on the test set. PRIVATE.
 
     Args:
         run: a run whose student is trained.
+        content: the settings of that student.
         folder: where its checkpoints go.
+
+    Returns:
+        The figures, and the one that decisions serve.
     """
-    config: Json = yaml.safe_load((run.root / STUDENT.config).read_text())
-    config["data"]["labels"] = "truth"
-    config["trainer"] |= {"default_root_dir": str(folder), "logger": False}
-    return StudentCLI(config | {"run": str(run.root)})
+    own = {"default_root_dir": str(folder), "logger": False}
+    truth = {"data": content["data"] | {"labels": "truth"}, "trainer": content["trainer"] | own}
+    parts = StudentCLI(content | truth | {"run": str(run.root)})
+    parts.trainer.fit(parts.model, datamodule=parts.datamodule)
+    parts.trainer.test(
+        parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False
+    )
+    return parts.model.test_report, parts.model.optimize
+
+
+def encode_makers(**makers: Any) -> Json:
+    """Return what makes a network, its optimizer and its schedule as plain data; None is left out.
+
+    Raises ``ValueError`` in one line if a file could not hold it.
+    """
+    kinds: dict[str, Any] = {
+        "network": Callable[[tuple[int, ...], int], nn.Module],
+        "optimizer": Callable[[Any], Optimizer],
+        "scheduler": Callable[[Optimizer], LRScheduler],
+    }
+    return {name: encode(kinds[name], made) for name, made in makers.items() if made is not None}
+
+
+def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = StudentCLI) -> None:
+    """Run a command of `StudentCLI` from Python; random numbers and warnings are left as they are.
+
+    Raises ``ValueError`` in one line if the settings do not fit.
+    """
+    arguments = {
+        "subcommand": name,
+        name: content | {"run": str(run.root), "overwrite": run.overwrite},
+    }
+    with isolate_rng(), warnings.catch_warnings():
+        try:
+            kind(arguments, exit_on_error=False)
+        except ArgumentError as error:
+            raise ValueError(
+                f"Expected settings of a student, got {' '.join(str(error).split())}"
+            ) from None

@@ -1,34 +1,30 @@
-"""The student from Python: `StudentCLI`, given plain data that are made of objects in place of a command line."""
+"""The student from Python: given plain data that are made of objects in place of a command line."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import yaml
-from jsonargparse import ArgumentError
-from pytorch_lightning.callbacks import Callback
-from pytorch_lightning.utilities.seed import isolate_rng
-from torch import nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
+from pate._data_file import load_data
 from pate._files.json import Json, read_json
-from pate._networks import require_factory
+from pate._networks import LINEAR, is_linear, require_factory
+from pate._registry import find
 from pate._runs import METRICS, STUDENT, Run
 from pate._runs.released import ReleasedLabels, require_student
-from pate._settings import encode, plain
-from pate._validation import require_known
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate._settings import plain
+from pate._stages import student_linear
+from pate._stages.student_files import student_folder
+from pate._stages.student_linear import LinearPlan
 from pate.student._decisions import Purpose
 
 if TYPE_CHECKING:
-    from pate._stages.student import StudentCLI
-    from pate.student._module import Student
+    from torch import nn
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +35,8 @@ class StudentPlan:
     ``partial(torch.optim.AdamW, lr=0.01)``.
 
     Args:
-        network: makes the network for an input shape and a number of labels. One linear layer is
-            fitted in closed form, and needs no optimizer.
+        network: makes the network for an input shape and a number of labels. None for
+            ``pate.models.Linear``, which is solved in closed form and has no settings of training.
         optimizer: makes the optimizer of its parameters; None for AdamW.
         scheduler: makes the learning-rate schedule, stepped every epoch; None for a constant rate.
         model: further arguments of `pate.student.Student`, such as ``{"pseudo_confidence": 0.95}``.
@@ -50,7 +46,7 @@ class StudentPlan:
             cost.
     """
 
-    network: Callable[[tuple[int, ...], int], nn.Module]
+    network: Callable[[tuple[int, ...], int], nn.Module] | None = None
     optimizer: Callable[[Any], Optimizer] | None = None
     scheduler: Callable[[Optimizer], LRScheduler] | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
@@ -63,15 +59,22 @@ class StudentPlan:
 
         Raises ``ValueError`` in one line if a file could not hold it.
         """
-        require_factory(self.network)
-        network = encode(Callable[[tuple[int, ...], int], nn.Module], self.network)
-        model = {"network": network} | plain(self.model)
-        if self.optimizer is not None:
-            model["optimizer"] = encode(Callable[[Any], Optimizer], self.optimizer)
-        if self.scheduler is not None:
-            model["scheduler"] = encode(Callable[[Optimizer], LRScheduler], self.scheduler)
-        parts = {"data": plain(self.data), "trainer": plain(self.trainer)}
-        return {"model": model, **parts, "optimize": self.optimize}
+        parts = {
+            "model": plain(self.model),
+            "data": plain(self.data),
+            "trainer": plain(self.trainer),
+        }
+        content: Json = {name: part for name, part in parts.items() if part}
+        model = content.setdefault("model", {})
+        if self.network is not None:
+            require_factory(self.network)
+        makers = {"optimizer": self.optimizer, "scheduler": self.scheduler}
+        if self.network is None or is_linear(plain(self.network)):
+            model["network"] = {"class_path": LINEAR}
+            model |= {name: plain(maker) for name, maker in makers.items() if maker is not None}
+        else:
+            model |= find("encode_makers")(network=self.network, **makers)
+        return content | {"optimize": self.optimize}
 
 
 def fit_student(run: Run, plan: StudentPlan) -> None:
@@ -80,7 +83,11 @@ def fit_student(run: Run, plan: StudentPlan) -> None:
     Raises:
         ValueError: if the labels are missing, or the student was begun with another plan.
     """
-    _command("fit", run, plan.configuration())
+    content = plan.configuration()
+    if is_linear(content["model"]["network"]):
+        student_linear.fit(run, LinearPlan.of(content))
+    else:
+        find("run_student")("fit", run, content)
 
 
 def test_student(run: Run) -> Json:
@@ -90,97 +97,35 @@ def test_student(run: Run) -> Json:
         ValueError: if there is no student.
     """
     require_student(run)
-    settings = yaml.safe_load((run.root / STUDENT.config).read_text())
-    _command("test", run, settings | {"verbose": False})
-    figures: Json = read_json((run.root / STUDENT.outputs[0] / METRICS).read_text())
+    content = student_settings(run)
+    if is_linear(content["model"]["network"]):
+        student_linear.test(run, LinearPlan.of(content))
+    else:
+        find("run_student")("test", run, content | {"verbose": False})
+    figures: Json = read_json((student_folder(run) / METRICS).read_text())
     return figures
 
 
-def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries: int) -> None:
-    """Train a student for one batch of made-up labels of the public samples, and discard it.
-
-    Writes nothing.
+def student_of_truth(run: Run, folder: Path) -> tuple[Json, Purpose]:
+    """Train a student like that of ``run`` on the true labels; return its figures on the test set. PRIVATE.
 
     Args:
-        run: the run whose student it will be.
-        content: the settings of `pate student fit`.
-        source: the records, of which the public ones are read.
-        num_queries: the number of queries that will be labelled.
+        run: a run whose student is trained.
+        folder: where checkpoints of a network go.
 
-    Raises:
-        ValueError: in one line, if a student cannot be trained by these settings.
+    Returns:
+        The figures, and the one that decisions serve.
     """
-    from pytorch_lightning import Trainer
-
-    from pate._stages.student import StudentCLI
-    from pate.student._data import StudentData
-
-    # any mix of labels; the last query has no answer, so that there may be samples without labels
-    labels = np.indices((num_queries, source.num_labels)).sum(axis=0) % 2
-    made_up = ReleasedLabels(
-        ids=source.records(Role.PUBLIC).ids[:num_queries],
-        label_names=source.label_names,
-        num_teachers=1,
-        delta=0.0,
-        aggregator={},
-        release=0,
-        labels=labels.astype(np.uint8),
-        mask=np.broadcast_to(
-            np.arange(num_queries)[:, None] < max(1, num_queries - 1), labels.shape
-        ),
-    )
-
-    class MadeUpData(StudentData):
-        def _read(self) -> tuple[DataSource, ReleasedLabels]:
-            return source, made_up
-
-    class Rehearsal(StudentCLI):
-        data_class = MadeUpData
-
-        def fit(self, model: Student, ckpt_path: str | None = None, **_: Any) -> None:
-            trainer = self.trainer
-            callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-            if (
-                trainer.world_size > 1
-            ):  # whose settings are checked, while one process is enough for the rest
-                model.trainer = trainer
-                model.setup("fit")
-                trainer = Trainer(accelerator="cpu", devices=1, callbacks=callbacks, **quiet)
-            trainer.fit(model, self.datamodule)
-            # one batch is no occasion for callbacks to look for theirs
-            wanted = {
-                monitor for callback in callbacks if (monitor := getattr(callback, "monitor", None))
-            }
-            require_known("metrics to monitor", sorted(wanted), trainer.callback_metrics)
-
-    quiet: Json = {
-        "fast_dev_run": True,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    try:
-        _command("fit", run, content | {"trainer": content["trainer"] | quiet}, Rehearsal)
-    except OSError:  # of the machine
-        raise
-    except Exception as error:
-        line = " ".join(str(error).split())
-        if not line.startswith("Expected "):
-            line = f"Expected a student that can be trained on one batch, got {type(error).__name__}: {line[:300]}"
-        raise ValueError(line) from error
+    content = student_settings(run)
+    if not is_linear(content["model"]["network"]):
+        figures: tuple[Json, Purpose] = find("network_of_truth")(run, content, folder)
+        return figures
+    plan = replace(LinearPlan.of(content), labels="truth")
+    source, released = load_data(run), ReleasedLabels.load(run.root)
+    return student_linear.Solved.by(plan, source, released).figures(source), plan.optimize
 
 
-def _command(name: str, run: Run, content: Json, kind: type[StudentCLI] | None = None) -> None:
-    from pate._stages.student import StudentCLI
-
-    arguments = {
-        "subcommand": name,
-        name: content | {"run": str(run.root), "overwrite": run.overwrite},
-    }
-    # a program's own random numbers and warnings are left as they are
-    with isolate_rng(), warnings.catch_warnings():
-        try:
-            (kind or StudentCLI)(arguments, exit_on_error=False)
-        except ArgumentError as error:
-            raise ValueError(
-                f"Expected settings of a student, got {' '.join(str(error).split())}"
-            ) from None
+def student_settings(run: Run) -> Json:
+    """Return the settings with which the student of a run was trained."""
+    content: Json = yaml.safe_load((run.root / STUDENT.config).read_text())
+    return content

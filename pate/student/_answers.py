@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from pate._files.json import Json
 from pate._linear import LEAST, SHARPNESS
+from pate._network_settings import restored_network
+from pate._typing import BoolArray, Float32Array
+from pate._validation import require
 
 _WHITE = 255
 
@@ -66,3 +77,73 @@ class Answers(nn.Module):
         logits = gated(self.network(self.features(samples)), self.departs, self.constant_logits)
         probabilities = logits.sigmoid()
         return probabilities, probabilities > self.cuts
+
+
+@dataclass(frozen=True, eq=False)
+class ModulePredictor:
+    """A student as a torch module, from raw samples to answers in numpy.
+
+    Attributes:
+        module: `Answers`, whose outputs are probabilities and labels.
+        device: where it computes.
+    """
+
+    module: nn.Module
+    device: str
+
+    def __call__(self, samples: NDArray[Any]) -> tuple[Float32Array, BoolArray]:
+        """Return probabilities and labels, float32 and bool ``[B, C]``."""
+        with torch.inference_mode():
+            probabilities, labels = self.module(torch.from_numpy(np.array(samples)).to(self.device))
+        return probabilities.cpu().numpy(), labels.cpu().numpy()
+
+
+def restore_module(path: Path, settings: Json, *, device: str, trust: bool) -> Answers:
+    """Return the student of a ``model.json``, with its weights.
+
+    Args:
+        path: the file of weights.
+        settings: the content of ``model.json``.
+        device: torch's name of where it computes.
+        trust: whether networks and feature maps of other packages are imported and called too.
+
+    Raises:
+        ValueError: in one line, if file and settings do not fit together or cannot be used here.
+    """
+    shape, mapped = tuple(settings["input"]["shape"]), settings["features"]
+    features = None if mapped is None else restored_network(mapped, shape, trust=trust)
+    inputs, num_labels = tuple(settings["network_input"]), len(settings["label_names"])
+    network = restored_network(settings["network"], inputs, num_labels, trust=trust)
+    module = Answers(features, network, cuts=settings["cuts"])
+    try:
+        module.load_state_dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"Expected weights in {path}, got {error}") from None
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"Expected the layers that {path} has weights of, got {reason}") from None
+    try:
+        return module.to(torch.device(device)).eval().requires_grad_(False)
+    # torch reports a missing device in several ways
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"Expected a device of this machine, got device={device!r} ({error})"
+        ) from None
+
+
+def weights_of_tensors(state: Mapping[str, Any]) -> bytes:
+    """Return tensors, and arrays among them, as the content of a file of weights.
+
+    Raises:
+        ValueError: if a part is neither.
+    """
+    others = [name for name, part in state.items() if not isinstance(part, Tensor | np.ndarray)]
+    require(not others, "a network whose state is tensors only", others=others[:3])
+    # tensors that share memory, as tied layers do, have bytes of their own in the file
+    content: bytes = save(
+        {
+            name: torch.as_tensor(part).detach().cpu().contiguous().clone()
+            for name, part in state.items()
+        }
+    )
+    return content

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+from safetensors.numpy import load_file
 
 from pate._files.json import Json, read_json
-from pate._network_settings import restored_network
+from pate._networks import is_linear
+from pate._registry import find
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import require, require_count, require_known, require_label_names
 from pate.accounting._statement import Statement
-from pate.student._answers import Answers
+from pate.data.features._saved import needs_torch, restore_map
 from pate.student._decisions import PURPOSES
+from pate.student._predictor import LinearPredictor, Predictor, student_from
 from pate.student._samples import InputFormat, Kind, Samples
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SETTINGS, WEIGHTS, STATEMENT, STATEMENT_TEXT = (
     "model.json",
@@ -32,6 +37,9 @@ SETTINGS, WEIGHTS, STATEMENT, STATEMENT_TEXT = (
 
 FORMAT = 2
 """The version of the folder's format, which is raised when an older ``pate`` could not read it."""
+
+_LAYER, _MAP = "network.1.", "features."
+"""How the names of a linear layer's arrays, and those of a feature map, begin."""
 
 _BATCH = 256
 
@@ -46,16 +54,25 @@ class CarriedStudent:
         statement: the content of ``privacy.json``: what the labels that it learned from cost. Its
             `verify` makes it again from the releases that it lists.
         settings: the content of ``model.json``.
-        module: the student as one torch module, from raw samples to probabilities and labels.
+        predictor: from raw samples to probabilities and labels.
         device: where it computes.
+        folder: the folder that it was read from.
     """
 
     label_names: tuple[str, ...]
     input: InputFormat
     statement: Statement = field(repr=False)
-    settings: Mapping[str, Any] = field(repr=False)
-    module: Answers = field(repr=False)
-    device: torch.device
+    settings: Json = field(repr=False)
+    predictor: Predictor = field(repr=False)
+    device: str
+    folder: Path = field(repr=False)
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """The student as one torch module, from raw samples to probabilities and labels."""
+        if isinstance(self.predictor, LinearPredictor):
+            return _module(self.folder, self.settings, device=self.device, trust=False)
+        return self.predictor.module  # type: ignore[attr-defined, no-any-return]
 
     def predict(self, samples: Samples, *, batch_size: int = _BATCH) -> UInt8Array:
         """Return labels ``[N, C]`` in {0, 1}; see `predict_proba` for what samples may be."""
@@ -80,7 +97,7 @@ class CarriedStudent:
     ) -> tuple[Float32Array, UInt8Array]:
         """Return probabilities and labels ``[N, C]`` of the same samples; see `predict_proba`."""
         require_count(1, batch_size=batch_size)
-        array = isinstance(samples, np.ndarray | Tensor) and samples.ndim > 0
+        array = getattr(samples, "ndim", 0) > 0  # of numpy or torch
         listed = array or (isinstance(samples, Sequence) and not isinstance(samples, str))
         require(listed, "samples in a list or an array", samples=type(samples).__name__)
         num = len(samples)
@@ -88,13 +105,7 @@ class CarriedStudent:
         labels = np.empty(probabilities.shape, dtype=np.uint8)
         for start in range(0, num, batch_size):
             rows = slice(start, start + batch_size)
-            batch = torch.from_numpy(np.array(self.input.batch(samples[rows]))).to(self.device)
-            with torch.inference_mode():
-                batch_probabilities, batch_labels = self.module(batch)
-            probabilities[rows], labels[rows] = (
-                batch_probabilities.cpu().numpy(),
-                batch_labels.cpu().numpy(),
-            )
+            probabilities[rows], labels[rows] = self.predictor(self.input.batch(samples[rows]))
         return probabilities, labels
 
     def describe(self) -> str:
@@ -105,9 +116,10 @@ class CarriedStudent:
 def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False) -> CarriedStudent:
     """Return the student in a folder that `pate student fit` left, such as ``runs/faces/public/student/model``.
 
-    Neither the run nor its data are needed, and nothing is downloaded. The folder is data: of what
-        it names, networks
-    and transforms of pate and torchvision alone are imported and called.
+    Neither the run nor its data are needed, and nothing is downloaded. The folder is data: of all
+    that it names, only networks and transforms of pate and torchvision are imported and called.
+    A linear student needs no torch, unless its feature map is a network or ``device`` is another
+    one than the processor.
 
     Args:
         folder: the folder.
@@ -122,29 +134,55 @@ def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False
     settings = _read_settings(root)
     statement = Statement.read(_file(root / STATEMENT))
     _file(root / STATEMENT_TEXT)
-    input_format, names = InputFormat.from_dict(settings["input"]), tuple(settings["label_names"])
-    mapped = settings["features"]
-    features = None if mapped is None else restored_network(mapped, input_format.shape, trust=trust)
-    network = restored_network(
-        settings["network"], tuple(settings["network_input"]), len(names), trust=trust
+    plain = is_linear(settings["network"]) and not needs_torch(settings["features"])
+    predictor: Predictor
+    if plain and device == "cpu":
+        predictor = _linear_predictor(root, settings)
+    else:
+        module = _module(root, settings, device=device, trust=trust)
+        predictor = find("ModulePredictor")(module, device)
+    return CarriedStudent(
+        label_names=tuple(settings["label_names"]),
+        input=InputFormat.from_dict(settings["input"]),
+        statement=statement,
+        settings=settings,
+        predictor=predictor,
+        device=device,
+        folder=root,
     )
-    module = Answers(features, network, cuts=settings["cuts"])
+
+
+def _module(root: Path, settings: Json, *, device: str, trust: bool) -> nn.Module:
+    """Return a student as a torch module."""
+    restore = find("restore_module")
+    module: nn.Module = restore(root / WEIGHTS, settings, device=device, trust=trust)
+    return module
+
+
+def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:
+    path, num_labels = root / WEIGHTS, len(settings["label_names"])
     try:
-        module.load_state_dict(_read_weights(root / WEIGHTS))
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(
-            f"Expected the layers that {root / WEIGHTS} has weights of, got {reason}"
-        ) from None
-    try:
-        place = torch.device(device)
-        module = module.to(place).eval().requires_grad_(False)
-    # torch reports a missing device in several ways
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"Expected a device of this machine, got device={device!r} ({error})"
-        ) from None
-    return CarriedStudent(names, input_format, statement, settings, module, place)
+        state = load_file(_file(path))
+    except (SafetensorError, OSError, KeyError) as error:
+        raise ValueError(f"Expected weights in {path}, got {error}") from None
+    shapes = {
+        f"{_LAYER}weight": (num_labels, prod(settings["network_input"])),
+        f"{_LAYER}bias": (num_labels,),
+        "departs": (num_labels,),
+        "constant_logits": (num_labels,),
+    }
+    own = {name: values for name, values in state.items() if not name.startswith(_MAP)}
+    found = {name: values.shape for name, values in own.items()}
+    require(found == shapes, f"the layers of a linear student in {path}", layers=found)
+    features = None
+    mapped = {name.removeprefix(_MAP): part for name, part in state.items() if name not in own}
+    if settings["features"] is not None:
+        shape = tuple(settings["input"]["shape"])
+        features = restore_map(settings["features"], mapped, shape)
+    else:
+        require(not mapped, f"no feature map in {path}", arrays=list(mapped))
+    student = student_from({name.removeprefix(_LAYER): part for name, part in own.items()})
+    return LinearPredictor(features, student, np.array(settings["cuts"], dtype=np.float32))
 
 
 def _file(path: Path) -> Path:
@@ -219,11 +257,3 @@ _KEYS: dict[str, Callable[[Any], bool]] = {
     ),
 }
 """The required keys of ``model.json``, and a check of each value."""
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        weights: dict[str, Tensor] = load_file(_file(path))
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"Expected weights in {path}, got {error}") from None
-    return weights

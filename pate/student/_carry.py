@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from safetensors.torch import save
-from torch import Tensor, nn
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
 
 from pate._files.json import Json
 from pate._files.writing import atomic_folder
-from pate._network_settings import without_weights
-from pate._validation import require
+from pate._typing import BoolArray, Float32Array
 from pate._version import __version__
 from pate.data._records import Role
 from pate.data._source import DataSource
-from pate.data.features._modules import as_module
-from pate.student._answers import Answers
+from pate.data.features._saved import save_map
 from pate.student._carried import FORMAT, SETTINGS, STATEMENT, STATEMENT_TEXT, WEIGHTS
 from pate.student._decisions import Purpose
 from pate.student._samples import InputFormat
+
+Weights = Callable[[dict[str, Any]], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +31,9 @@ class Trained:
     """A trained student, apart from where its samples come from.
 
     Attributes:
-        network: from features to logits ``[B, C]``.
-        settings: class path and arguments of the network, as the configuration of the run has them.
+        network: class path and arguments of the network, from features to logits ``[B, C]``, as
+            settings that read no weights from elsewhere.
+        state: the arrays of the network, or tensors, by their names in it.
         departs: ``[C]``, whether the network decides a label.
         constant_logits: ``[C]``, the logits of the constant answer.
         label_names: names of the ``C`` labels.
@@ -37,17 +41,29 @@ class Trained:
         cuts: ``[C]``, the probabilities above which labels are given.
     """
 
-    network: nn.Module
-    settings: Json | str
-    departs: Tensor
-    constant_logits: Tensor
+    network: Json | str
+    state: Mapping[str, Any]
+    departs: BoolArray
+    constant_logits: Float32Array
     label_names: tuple[str, ...]
     optimize: Purpose
-    cuts: Tensor
+    cuts: Float32Array
+
+
+def weights_of_arrays(state: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return arrays as the content of a file of weights."""
+    content: bytes = save({name: np.asarray(part, order="C") for name, part in state.items()})
+    return content
 
 
 def write_student(
-    folder: Path, trained: Trained, source: DataSource, *, statement: Path, text: Path
+    folder: Path,
+    trained: Trained,
+    source: DataSource,
+    *,
+    statement: Path,
+    text: Path,
+    weights: Weights,
 ) -> None:
     """Write a student into a folder that `pate.load_student` reads, completely or not at all.
 
@@ -61,30 +77,29 @@ def write_student(
         source: the records that it learned from, of which the public ones were read.
         statement: ``privacy.json`` of the released labels.
         text: ``privacy.txt`` of the released labels.
+        weights: makes the content of the file of weights from arrays and tensors by name.
 
     Raises:
         ValueError: in one line, if the feature map or the network cannot be described; nothing is
             written then.
     """
+    source.records(Role.PUBLIC)  # on which the map is fitted
     raw = InputFormat.of(source.load(Role.PUBLIC).features)
-    mapped = None if source.feature_map is None else as_module(source.feature_map, raw.shape)
-    names, departs, cuts = trained.label_names, trained.departs.cpu(), trained.cuts.tolist()
-    module = Answers(None if mapped is None else mapped.module, trained.network, cuts=cuts)
-    state = module.state_dict() | {
-        "departs": departs,
-        "constant_logits": trained.constant_logits.cpu(),
-    }
-    others = [name for name, value in state.items() if not isinstance(value, Tensor)]
-    require(not others, "a network whose state is tensors alone", others=others[:3])
+    mapped = None if source.feature_map is None else save_map(source.feature_map, raw.shape)
+    state = {f"network.{name}": value for name, value in trained.state.items()}
+    if mapped is not None:
+        state |= {f"features.{name}": value for name, value in mapped.state.items()}
+    state |= {"departs": trained.departs, "constant_logits": trained.constant_logits}
+    names, cuts = trained.label_names, trained.cuts.tolist()
     # a gate keeps probabilities on one side of one half, which decides where the cut is not on that
     # side
-    above = (trained.constant_logits.cpu() > 0).tolist()
+    above = (trained.constant_logits > 0).tolist()
     settings = {
         "format": FORMAT,
         "pate": __version__,
         "input": raw.to_dict(),
         "features": None if mapped is None else mapped.settings,
-        "network": without_weights(trained.settings, trained.network),
+        "network": trained.network,
         "network_input": list(source.input_shape),
         "label_names": list(names),
         "optimize": trained.optimize,
@@ -92,17 +107,14 @@ def write_student(
         "constant_decisions": {
             name: positive
             for name, positive, cut, departing in zip(
-                names, above, cuts, departs.tolist(), strict=True
+                names, above, cuts, trained.departs.tolist(), strict=True
             )
             if not departing and (cut <= 0.5 if positive else cut >= 0.5)
         },
     }
-    # tensors that share memory, as tied layers do, have bytes of their own in the file
-    weights = save(
-        {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    )
+    content = weights(state)
     with atomic_folder(folder) as new:
-        (new / WEIGHTS).write_bytes(weights)
+        (new / WEIGHTS).write_bytes(content)
         (new / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n")
         (new / STATEMENT).write_bytes(statement.read_bytes())
         (new / STATEMENT_TEXT).write_bytes(text.read_bytes())

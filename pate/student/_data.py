@@ -12,17 +12,14 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pate._data_file import load_data
-from pate._linear import LinearStudent, constant_logits, linear_student_of
+from pate._linear import constant_logits
 from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels
 from pate._typing import BoolArray, IntArray, StrArray
 from pate._validation import require, require_count
-from pate._votes import rows_of
 from pate.data._records import Features, Role
 from pate.data._source import DataSource
-from pate.student._targets import noise_of, targets_of
-
-Labels = Literal["released", "truth"]
+from pate.student._targets import Labels, noise_of, queried, targets_of
 
 
 class StudentData(pl.LightningDataModule):
@@ -31,8 +28,7 @@ class StudentData(pl.LightningDataModule):
     Args:
         run: the run's folder, in which ``pate label`` is finished.
         batch_size: samples per batch.
-        val_fraction: share of the labelled samples held out for validation. A closed-form student
-            holds out none.
+        val_fraction: share of the labelled samples held out for validation.
         labels: ``released`` for the released labels; ``truth`` for the true labels of the same
             queries, from which the reference student learns: everything computed from these is
             PRIVATE.
@@ -48,8 +44,6 @@ class StudentData(pl.LightningDataModule):
             predictions.
 
     Attributes:
-        noise_std: standard deviation of the noise in the targets; None if they have none, being
-            labels or answers of a linear model.
         constants: ``C`` logits of the constant answer that all targets support.
 
     Raises:
@@ -74,31 +68,25 @@ class StudentData(pl.LightningDataModule):
         require_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
         require(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
         self.run = Run(Path(run))
-        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
+        self.batch_size, self.num_workers = batch_size, num_workers
         self.source, released = self._read()
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
-        names = released.label_names
-        require(
-            names == self.label_names,
-            f"released labels named {', '.join(self.label_names)}",
-            label_names=names,
-        )
-        public = self.source.records(Role.PUBLIC)
-        rows = rows_of(released.ids, public.ids)
+        public, rows = queried(self.source, released)
         if labels == "truth":
-            targets, mask = (
+            targets, mask, noise_std = (
                 public.labels[rows].astype(np.float32),
                 np.ones(released.mask.shape, dtype=np.bool_),
+                None,
             )
-            self.noise_std = None
         else:
-            targets, mask = targets_of(released, soft=soft), released.mask
-            self.noise_std = noise_of(released, soft=soft)
-            answered = released.answered
-            rows, targets, mask = rows[answered], targets[answered], mask[answered]
-        require(len(rows) > 0, "released labels of at least one query", answered=len(rows))
-        self.constants = tuple(constant_logits(targets, mask, noise_std=self.noise_std).tolist())
+            answered, noise_std = released.answered, noise_of(released, soft=soft)
+            rows, targets, mask = (
+                rows[answered],
+                targets_of(released, soft=soft)[answered],
+                released.mask[answered],
+            )
+        self.constants = tuple(constant_logits(targets, mask, noise_std=noise_std).tolist())
         others = (
             np.setdiff1d(np.arange(len(public)), rows)
             if unlabelled
@@ -106,42 +94,21 @@ class StudentData(pl.LightningDataModule):
         )
         enough = not unlabelled or others.size > 0
         require(enough, "public samples without labels for --data.unlabelled", samples=others.size)
-        self._unlabelled, self._others = unlabelled, others
-        self._labelled = _Samples(public.features, rows, targets, mask)
-        linear = labels != "truth" and soft and released.linear
-        self._linear = (public.features, rows, released) if linear else None
-        self._role = Role(predict_on)
-        self.hold_out(val_fraction)
-
-    def _read(self) -> tuple[DataSource, ReleasedLabels]:
-        """Return the records of the run, and its labels."""
-        self.run.require(LABEL)
-        return load_data(self.run), ReleasedLabels.load(self.run.root)
-
-    def hold_out(self, val_fraction: float) -> None:
-        """Split the labelled samples anew: ``val_fraction`` of them for validation, the others for training."""
-        samples, others = self._labelled, self._others
-        order = np.random.default_rng(self.seed).permutation(len(samples))
+        samples = _Samples(public.features, rows, targets, mask)
+        order = np.random.default_rng(seed).permutation(len(samples))
         self.num_held_out = int(val_fraction * len(samples))
         held_out, training = np.split(order, [self.num_held_out])
         self._val = samples.only(held_out)
         self._train = samples.only(training).with_blank(others)
         self._order = _Shuffle(
-            len(training), self.seed, others=others.size, extra=self._unlabelled * len(training)
+            len(training), seed, others=others.size, extra=unlabelled * len(training)
         )
+        self._role = Role(predict_on)
 
-    def released_model(self) -> LinearStudent | None:
-        """Return the linear model whose answers were released, or None if no such answers were."""
-        if self._linear is None:
-            return None
-        features, rows, released = self._linear
-        assert released.noisy_counts is not None
-        answered = released.answered
-        answers, decisions = (
-            released.noisy_counts[answered] / released.num_teachers,
-            released.labels[answered],
-        )
-        return linear_student_of(features[rows], answers, decisions)
+    def _read(self) -> tuple[DataSource, ReleasedLabels]:
+        """Return the records of the run, and its labels."""
+        self.run.require(LABEL)
+        return load_data(self.run), ReleasedLabels.load(self.run.root)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the labelled samples, every epoch in a new order that depends on the seed and the epoch alone."""

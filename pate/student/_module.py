@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from pate._linear import LinearStudent, departures
+from pate._linear import departures
 from pate._networks import make_network
 from pate._validation import require, require_in_open_unit_interval, require_positive
 from pate.data._augmentation import augmented, require_pictures
 from pate.student._answers import gated
-from pate.student._closed_form import Batch, as_layer, linear_layer, solve
-from pate.student._data import StudentData
 from pate.student._decisions import PURPOSES, Purpose, cuts_of
 from pate.student._metrics import evaluate
+
+Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class Student(pl.LightningModule):
     """A multi-label classifier trained on released labels.
 
-    A network that is one linear layer is not trained step by step: it becomes the student of
-        `pate.student.fit_linear`,
-    which learns from all released queries at once, in one epoch, and needs no optimizer, weight
-    decay or validation. Where answers of a linear model were released, it is that model.
-
-    Any other network is trained by descent. Its answers to held-out samples are compared with the
+    The network is trained by descent. Its answers to held-out samples are compared with the
     constant answer that the release supports: the network decides as many labels as it is better at
     together; the constant answer decides all others, and the network ranks them. Without held-out
     samples nothing is compared.
 
     A label is given where its probability is above its cut, of which there is one for each figure
-    that decisions can serve: from the student's probabilities of the samples that a closed form
-    learns from, or of those held out from descent, of which there must be some. They cost nothing.
+    that decisions can serve: from the student's probabilities of the held-out samples, of which
+    there must be some. They cost nothing.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not
     enter the loss. The loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A
@@ -60,17 +54,13 @@ class Student(pl.LightningModule):
         input_shape: shape of one sample's features, linked from the data.
         label_names: names of the labels, linked from the data.
         seed: seed of the initial weights and of randomness in training, such as dropout.
-        augment: transforms of pictures while the student trains by descent, such as those of
+        augment: transforms of pictures while the student trains, such as those of
             ``torchvision.transforms.v2``, applied to each picture by itself.
         pseudo_confidence: lowest probability, of a label or of its absence, at which the running
             average labels an entry that was not released; None for no such labels.
             ``data.unlabelled`` adds samples without any label.
         average_decay: share of the running average kept at each step.
         pseudo_weight: weight of these labels in the loss.
-        fit: ``closed_form`` or ``descent``; by default the closed form wherever the network is one
-            linear layer and ``pseudo_confidence`` is not set.
-        noise_std: standard deviation of the noise in the targets, linked from the data; None if
-            they have none.
         constants: logits of the constant answer for each label, linked from the data; None to
             compare with none.
         optimize: the figure that decisions serve.
@@ -80,12 +70,10 @@ class Student(pl.LightningModule):
             every checkpoint.
         departs: ``[C]``, which labels the network decides, in every checkpoint; the others stay on
             the side of ``constant_logits``.
-        closed_form: whether the student is the closed-form one.
 
     Raises:
         ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not
-            positive, or if the closed form is requested for a network other than one linear layer,
-            or with pseudo-labels.
+            positive.
     """
 
     constant_logits: Tensor
@@ -103,8 +91,6 @@ class Student(pl.LightningModule):
         pseudo_confidence: float | None = None,
         average_decay: float = 0.99,
         pseudo_weight: float = 1.0,
-        fit: Literal["closed_form", "descent"] | None = None,
-        noise_std: float | None = None,
         constants: Sequence[float] | None = None,
         augment: list[nn.Module] | None = None,
         optimize: Purpose = "accuracy",
@@ -127,22 +113,8 @@ class Student(pl.LightningModule):
                 multi_avg_fn=get_ema_multi_avg_fn(average_decay),  # type: ignore[no-untyped-call]
             )
         self._confidence, self._pseudo_weight = pseudo_confidence, pseudo_weight
-        solvable = linear_layer(self.network) is not None and pseudo_confidence is None
-        remedy = "fit=descent, or one linear layer without pseudo_confidence"
-        require(
-            solvable or fit != "closed_form", remedy, network=type(self.network).__name__, fit=fit
-        )
-        self.closed_form = solvable if fit is None else fit == "closed_form"
         require_pictures(augment, input_shape)
-        require(
-            not (augment and self.closed_form),
-            "fit=descent for a student that augments its pictures",
-            fit=fit,
-        )
         self._augment = augment
-        self.automatic_optimization = not self.closed_form
-        self._noise_std, self._collected = noise_std, list[Batch]()
-        self._released_model: LinearStudent | None = None
         self._compares = constants is not None
         constant_logits = (
             torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
@@ -161,24 +133,8 @@ class Student(pl.LightningModule):
         """Return logits ``[B, C]``: the network's, kept on the constant answer's side where a label does not depart."""
         return gated(self.network(features), self.departs, self.constant_logits)
 
-    def setup(self, stage: str) -> None:
-        """Let the closed form see all released queries."""
-        if self.closed_form and stage == "fit":
-            require(
-                self.trainer.world_size == 1,
-                "trainer.devices=1, or fit=descent",
-                devices=self.trainer.world_size,
-            )
-            data = getattr(self.trainer, "datamodule", None)
-            if isinstance(data, StudentData):
-                data.hold_out(0.0)
-                self._released_model = data.released_model()
-
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
-        """Return the masked mean loss; None in closed form."""
-        if self.closed_form:
-            self._closed_form_step(batch)
-            return None
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return the masked mean loss."""
         features, targets, mask = batch
         if self._augment:
             features = augmented(features, self._augment, self._seed, self.global_step)
@@ -190,36 +146,6 @@ class Student(pl.LightningModule):
             if self.average is None
             else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
         )
-
-    def _closed_form_step(self, batch: Batch) -> None:
-        """Collect a batch; after the last one of the epoch, move to the solution for all of them and stop."""
-        self._collected.append(batch)
-        if not self.trainer.is_last_batch:
-            return
-        features, targets, mask = (torch.cat(parts) for parts in zip(*self._collected, strict=True))
-        self._collected.clear()
-        exact = self._released_model
-        solution = (
-            solve((features, targets, mask), self._noise_std) if exact is None else as_layer(exact)
-        )
-        layer, optimizer = linear_layer(self.network), self.optimizers()
-        assert layer is not None
-        assert isinstance(optimizer, LightningOptimizer)
-        # one step of length 1 along the difference, so that loops, loggers and checkpoints see
-        # ordinary training
-        layer.weight.grad = layer.weight.detach() - solution.weight.to(layer.weight)
-        layer.bias.grad = layer.bias.detach() - solution.bias.to(layer.bias)
-        optimizer.step()
-        self.log(
-            "train_loss",
-            masked_loss(self.network(features), targets, mask),
-            on_step=False,
-            on_epoch=True,
-        )
-        self.departs.copy_(solution.departs)
-        self.constant_logits.copy_(solution.constants)
-        self._cut(self.network(features))
-        self.trainer.should_stop = True
 
     def _cut(self, logits: Tensor) -> None:
         """Choose the cuts by the network's logits ``[N, C]`` of public samples."""
@@ -316,8 +242,6 @@ class Student(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """Make the optimizer, and the scheduler if there is one."""
-        if self.closed_form:
-            return torch.optim.SGD(self.network.parameters(), lr=1.0)
         optimizer = self._make_optimizer(self.network.parameters())
         if self._make_scheduler is None:
             return optimizer

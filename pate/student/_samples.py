@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
 
 from pate._files.json import Json
 from pate._typing import Float32Array, UInt8Array
@@ -20,7 +19,10 @@ from pate.data._number_table import NumberColumns
 from pate.data._records import Features
 from pate.data._text_table import HashedTexts, hashed
 
-Samples: TypeAlias = NDArray[Any] | Tensor | Sequence[Any]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Samples: TypeAlias = "NDArray[Any] | Tensor | Sequence[Any]"
 """Samples as an array ``[N, ...]``, or a list of pictures, of their paths, of texts, or of arrays of features."""
 Kind = Literal["pictures", "texts", "features"]
 
@@ -101,7 +103,7 @@ class InputFormat:
         Raises:
             ValueError: in one line, if they are of another shape, not finite, or not readable.
         """
-        if isinstance(samples, Tensor):
+        if hasattr(samples, "detach"):
             samples = samples.detach().cpu().numpy()
         if self.kind == "pictures":
             return self._pictures(samples)

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from pate._runs.released import ReleasedLabels
-from pate._typing import Float32Array
+from pate._typing import Float32Array, IntArray
+from pate._validation import require
+from pate._votes import rows_of
+from pate.data._records import Records, Role
+from pate.data._source import DataSource
+
+Labels = Literal["released", "truth"]
+"""The labels that a student learns: those released or, for comparison, the true ones. PRIVATE."""
+
+
+def queried(source: DataSource, released: ReleasedLabels) -> tuple[Records, IntArray]:
+    """Return the public records, and the rows ``[Q]`` of those that were queried.
+
+    Raises:
+        ValueError: if the labels have other names than the records, or none was released.
+    """
+    names = source.label_names
+    named = f"released labels named {', '.join(names)}"
+    require(released.label_names == names, named, label_names=released.label_names)
+    answered = int(released.answered.sum())
+    require(answered > 0, "released labels of at least one query", answered=answered)
+    public = source.records(Role.PUBLIC)
+    return public, rows_of(released.ids, public.ids)
 
 
 def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:

@@ -16,11 +16,12 @@ from pate._audit.canaries import CanaryRecords
 from pate._audit.repeated import Moments
 from pate._audit.whole import Outcome, audit
 from pate._linear import flat, linear_student_of
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._stages import student_linear
 from pate._votes.voter_store import load_voters
 from pate.aggregators._score_votes import learned_without_noise
-from pate.data import Role
-from pate.models import Linear
-from pate.student import LinearStudent, StudentData
+from pate.student import LinearStudent
 from tests._audit.worlds import Drawn
 
 
@@ -30,22 +31,18 @@ def whole(folder: Path, *, canaries: int, seed: int, releases: int = 0) -> Outco
     pipeline.fit_teachers(pate.ClosedFormPlan())
     pipeline.vote()
     pipeline.label(pate.LabelSettings(delta=1e-6, target_epsilon=4.0))
-    pipeline.fit_student(pate.StudentPlan(network=Linear, trainer={"enable_progress_bar": False}))
+    pipeline.fit_student(pate.StudentPlan())
     return audit(folder, releases=releases)
 
 
-def sees_votes(patch: pytest.MonkeyPatch) -> None:
-    """A student of what the voters say, without noise."""
-    honest = StudentData.released_model
+def sees_votes(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let the student of a run be one of what the voters say, without noise."""
 
-    def leaking(data: StudentData) -> LinearStudent | None:
-        model = honest(data)
-        assert model is not None
-        public = flat(data.source.records(Role.PUBLIC).features[:])
-        answers, decisions = learned_without_noise(load_voters(data.run)).answers(public)
-        return linear_student_of(public, answers, decisions)
+    def leaking(released: ReleasedLabels, features: np.ndarray, num_teachers: int) -> LinearStudent:
+        voters = load_voters(Run(folder))
+        return linear_student_of(features, *learned_without_noise(voters).answers(flat(features)))
 
-    patch.setattr(StudentData, "released_model", leaking)
+    patch.setattr(student_linear, "student_of", leaking)
 
 
 @pytest.mark.slow
@@ -53,8 +50,10 @@ def test_a_student_that_sees_votes_is_found_in_19_of_20_audits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not whole(tmp_path / "honest", canaries=256, seed=0).refuted
-    sees_votes(monkeypatch)
-    outcomes = [whole(tmp_path / str(seed), canaries=256, seed=seed) for seed in range(20)]
+    outcomes = []
+    for seed in range(20):
+        sees_votes(monkeypatch, tmp_path / str(seed))
+        outcomes.append(whole(tmp_path / str(seed), canaries=256, seed=seed))
     assert sum(outcome.student.refuted for outcome in outcomes) >= 19
     assert not any(outcome.labels.refuted for outcome in outcomes)
 

@@ -19,7 +19,7 @@ from pate.data import CelebA, DataSource, Role
 from tests.conftest import make_arrays
 from tests.data.test_datasets import Columns
 
-SMALL = ["--label.target_epsilon=1e5", "--student.trainer.enable_progress_bar=false"]
+SMALL = ["--label.target_epsilon=1e5"]
 
 
 def write_table(path: Path) -> None:
@@ -329,13 +329,7 @@ def test_later_stages_run_from_any_folder(begun: Path, capsys: pytest.CaptureFix
     run = ["--run", str(begun)]
     assert cli.main(["teachers", "vote", *run]) == 0
     assert cli.main(["label", "--target_epsilon=1e5", "--delta=1e-6", *run]) == 0
-    student = [
-        "--model.network=pate.models.Linear",
-        "--trainer.enable_progress_bar=false",
-        "--trainer.max_epochs=1",
-    ]
-    student.append("--trainer.log_every_n_steps=1")
-    assert cli.main(["student", "fit", *student, *run]) == 0
+    assert cli.main(["student", "fit", "--model.network=pate.models.Linear", *run]) == 0
     capsys.readouterr()
     assert cli.main(["student", "test", "--verbose=false", *run]) == 0
     assert cli.main(["ledger", "show", "--ledger", str(begun.parent / "data.ledger.sqlite")]) == 0

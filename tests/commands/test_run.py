@@ -455,8 +455,8 @@ def test_settings_of_all_stages_are_printed(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--student.trainer.max_epoch=3"], "did you mean --trainer.max_epochs?"),
-        (["--student.trainer.max_epochs", "x"], "trainer.max_epochs"),
+        (["--student.model.network=models.MLP", "--student.optimise=f1"], "mean --optimize?"),
+        (["--student.trainer.max_epochs", "x"], "another network than pate.models.Linear"),
         (["--label.num_querys=3"], "did you mean --num_queries?"),
         (["--label.num_queries"], "Expected a value behind --label.num_queries, got value=None"),
         (["--label.num_queries", "--overwrite"], "got value='--overwrite'"),
@@ -521,7 +521,7 @@ def student(
 ) -> dict[str, str]:
     """Return the file of a student's settings, written as YAML."""
     settings = ", ".join(
-        f"{name}: {value}" for name, value in ({"network": "models.Linear"} | model).items()
+        f"{name}: {value}" for name, value in ({"network": "models.MLP"} | model).items()
     )
     return {
         "student.yaml": f"model: {{{settings}}}\ndata: {data}\ntrainer: {trainer}\noptimize: {optimize}\n"
@@ -553,12 +553,12 @@ def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
             "got RuntimeError: The size of tensor a (4) must match",
         ),
         (
-            student(fit="descent", optimizer="{class_path: SGD, init_args: {lr: -1}}"),
+            student(optimizer="{class_path: SGD, init_args: {lr: -1}}"),
             "Invalid learning rate",
         ),
-        (student(fit="descent", scheduler="lr_scheduler.ReduceLROnPlateau"), "ReduceLROnPlateau"),
+        (student(scheduler="lr_scheduler.ReduceLROnPlateau"), "ReduceLROnPlateau"),
         (
-            student(fit="descent", data="{val_fraction: 0}", optimize="macro_f1"),
+            student(data="{val_fraction: 0}", optimize="macro_f1"),
             "--data.val_fraction > 0",
         ),
         (student(data="{batch_size: 0}"), "batch_size >= 1"),
@@ -566,15 +566,14 @@ def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
             student(trainer="{accelerator: gpu}"),
             "Expected settings that fit Lightning and this machine",
         ),
-        (student(trainer="{gradient_clip_val: 1}"), "Automatic gradient clipping"),
-        (student(trainer="{devices: 2, accelerator: cpu}"), "trainer.strategy=ddp_spawn"),
         (
-            student(trainer="{devices: 2, accelerator: cpu, strategy: ddp_spawn}"),
-            "fit=descent, got devices=2",
+            student(network="models.Linear", data="{batch_size: 8}"),
+            "Expected another network than pate.models.Linear, which is solved in closed form",
         ),
-        (student(fit="descent", trainer=EARLY.format("val_los")), "did you mean val_loss?"),
+        (student(trainer="{devices: 2, accelerator: cpu}"), "trainer.strategy=ddp_spawn"),
+        (student(trainer=EARLY.format("val_los")), "did you mean val_loss?"),
         (
-            student(trainer=EARLY.format("val_loss")),
+            student(data="{val_fraction: 0}", trainer=EARLY.format("val_loss")),
             "metrics to monitor among train_loss, got val_loss",
         ),
         ({"label.yaml": "num_queries: 101\ndelta: 0.001\ntarget_epsilon: 2"}, "num_queries <= 100"),

@@ -96,9 +96,7 @@ def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(
 
 def _student(run: Path) -> str:
     path = run.parent / "student.yaml"
-    path.write_text(
-        "model:\n  network: models.Linear\ntrainer:\n  accelerator: cpu\n  enable_progress_bar: false\n"
-    )
+    path.write_text("model:\n  network: models.Linear\n")
     return str(path)
 
 

@@ -122,7 +122,6 @@ def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = place / "run"
     options = [
         "--student.model.network=models.MLP",
-        "--student.trainer.max_epochs=3",
         f"--ledger={place}/ledger.sqlite",
     ]
     assert cli.main(["run", str(folder), "--run", str(root), *options]) == 0

@@ -335,9 +335,7 @@ def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(
 ) -> None:
     place = Place(tmp_path, FORMS[form])
     (tmp_path / "label.yaml").write_text("delta: 1.0e-3\n")
-    (tmp_path / "student.yaml").write_text(
-        "model:\n  network: models.Linear\ntrainer:\n  accelerator: cpu\n"
-    )
+    (tmp_path / "student.yaml").write_text("model:\n  network: models.Linear\n")
     words = [
         "run",
         str(tmp_path),

@@ -117,7 +117,8 @@ def test_lightning_adds_no_line_of_its_own(
     end, code = ENDS[how]
     # without samples held out nothing stops the student
     student = [
-        "--student.model.fit=descent",
+        "--student.model.network=pate.models.MLP",
+        "--student.trainer.accelerator=cpu",
         "--student.trainer.max_epochs=1000000",
         "--student.data.val_fraction=0",
     ]
@@ -169,9 +170,8 @@ def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path, st
     for name in ("public/student", "private/student_fit.json"):
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    words = run_words(
-        unbroken / "recipe", root, "--student.trainer.max_epochs=300", "--student.model.fit=descent"
-    )
+    network = "--student.model.network=pate.models.MLP"
+    words = run_words(unbroken / "recipe", root, "--student.trainer.max_epochs=300", network)
     ended = start(*words)
     assert ended.wait_for(root, SIGNS["student fit"])
     terminate(ended)

@@ -261,7 +261,7 @@ def see(
     (place / "run" / "private").mkdir(parents=True, mode=0o700)
     (place / "run" / "private" / "partition.json").write_text(json.dumps({"key": key}))
     noise = ["--label.noise_seed=3", "--label.num_queries=40"]
-    words = ["run", "recipe", "--run", "run", *noise, "--student.trainer.max_epochs=2", *more]
+    words = ["run", "recipe", "--run", "run", *noise, *more]
     command = start(*words, folder=place)
     code = command.wait()
     root = place / "run"

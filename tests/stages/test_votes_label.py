@@ -114,7 +114,7 @@ def test_a_student_is_trained_on_what_it_released(place: Path) -> None:
     released = pate.label(votes, settings(), run="runs/mine", data="recipe/data.yaml")
     assert released.release == 1
     assert cli.main(["student", "fit", "--config=recipe/student.yaml", "--run=runs/mine"]) == 0
-    assert Path("runs/mine/public/student/last.ckpt").is_file()
+    assert Path("runs/mine/public/student/model/model.json").is_file()
 
 
 def test_a_target_takes_the_place_of_noise(place: Path) -> None:

@@ -18,7 +18,7 @@ from models import Linear
 from pate import cli
 from pate.student._bar import StageBar
 from tests.commands.test_run import everything
-from tests.conftest import copy_run
+from tests.conftest import DESCENT, copy_run
 
 Captured = pytest.CaptureFixture[str]
 
@@ -48,20 +48,26 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
 
 
 def fit(root: Path, *more: str) -> int:
-    words = [
-        "--config",
-        str(root / "public" / "student_fit.yaml"),
-        "--run",
-        str(root),
-        "--overwrite",
-    ]
-    options = [
-        "--model.fit=descent",
-        "--trainer.max_epochs=4",
-        "--trainer.enable_progress_bar=null",
-        *more,
-    ]
+    settings = root / "descent.yaml"
+    settings.write_text(DESCENT)
+    words = ["--config", str(settings), "--run", str(root), "--overwrite"]
+    options = ["--trainer.max_epochs=4", "--trainer.enable_progress_bar=null", *more]
     return cli.main(["student", "fit", *words, *options])
+
+
+@pytest.fixture(scope="module")
+def descended(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose student was trained by descent; not to be written to."""
+    root = copy_run(finished, tmp_path_factory.mktemp("descended") / "run")
+    assert fit(root, "--data.val_fraction=0", "--trainer.max_epochs=1") == 0
+    assert cli.main(["student", "test", "--run", str(root), "--verbose=false"]) == 0
+    return root
+
+
+@pytest.fixture
+def network(descended: Path, tmp_path: Path) -> Path:
+    """A copy of that run that a test may write to."""
+    return copy_run(descended, tmp_path / "network")
 
 
 def rows(root: Path) -> list[dict[str, str]]:
@@ -139,13 +145,13 @@ def test_training_that_goes_on_continues_its_curves(
 
 
 @pytest.mark.parametrize("name", ["best", "last", "path"])
-def test_checkpoints_have_names(name: str, copied: Path) -> None:
-    """The closed form leaves one checkpoint, which is the last and the best."""
-    metrics = copied / "public" / "student" / "metrics.json"
+def test_checkpoints_have_names(name: str, network: Path) -> None:
+    """Without held-out samples the last checkpoint is the best."""
+    metrics = network / "public" / "student" / "metrics.json"
     before = metrics.read_bytes()
     metrics.unlink()
-    given = str(copied / "public" / "student" / "last.ckpt") if name == "path" else name
-    assert cli.main(["student", "test", "--run", str(copied), "--ckpt_path", given]) == 0
+    given = str(network / "public" / "student" / "last.ckpt") if name == "path" else name
+    assert cli.main(["student", "test", "--run", str(network), "--ckpt_path", given]) == 0
     assert metrics.read_bytes() == before
 
 
@@ -176,19 +182,19 @@ class Evil:
     ("command", "name"), [("fit", "last"), ("fit", "path"), ("test", "path"), ("predict", "path")]
 )
 def test_a_checkpoint_is_data(
-    command: str, name: str, copied: Path, tmp_path: Path, capsys: Captured
+    command: str, name: str, network: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     """It is read by torch's reader of tensors, here and by Lightning, also one that is named or
     gone on from."""
-    marker, folder = tmp_path / "marker", copied / "public" / "student"
+    marker, folder = tmp_path / "marker", network / "public" / "student"
     content = torch.load(folder / "last.ckpt", weights_only=True)
     other = folder / "last.ckpt" if name == "last" else tmp_path / "other.ckpt"
     torch.save(content | {"callbacks": {"evil": Evil(marker)}}, other)
     if command == "fit":
-        state = copied / "private" / "student_fit.json"
+        state = network / "private" / "student_fit.json"
         state.write_text(state.read_text().replace('"finished": true', '"finished": false'))
-    words = ["--config", str(copied / "public" / "student_fit.yaml")] if command == "fit" else []
-    words = [*words, "--run", str(copied), f"--ckpt_path={'last' if name == 'last' else other}"]
+    words = ["--config", str(network / "public" / "student_fit.yaml")] if command == "fit" else []
+    words = [*words, "--run", str(network), f"--ckpt_path={'last' if name == 'last' else other}"]
     try:
         code: object = cli.main(["student", command, *words])
     except SystemExit as stopped:
@@ -200,8 +206,8 @@ def test_a_checkpoint_is_data(
 
 
 @pytest.mark.parametrize("name", ["worst", "nowhere.ckpt", ""])
-def test_checkpoints_that_are_not_there(name: str, copied: Path, capsys: Captured) -> None:
-    assert cli.main(["student", "test", "--run", str(copied), f"--ckpt_path={name}"]) == 2
+def test_checkpoints_that_are_not_there(name: str, network: Path, capsys: Captured) -> None:
+    assert cli.main(["student", "test", "--run", str(network), f"--ckpt_path={name}"]) == 2
     error = capsys.readouterr().err
     assert (
         "a checkpoint of the run: best, last or the path of one" in error
@@ -251,12 +257,7 @@ class FailsLater(Linear):
 
 def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Captured) -> None:
     before = everything(copied)
-    words = [
-        f"--config={copied}/public/student_fit.yaml",
-        f"--run={copied}",
-        "--overwrite",
-        "--model.fit=descent",
-    ]
+    words = [f"--run={copied}", "--overwrite", "--trainer.accelerator=cpu"]
     network = "--model.network=tests.student.test_by_command.FailsLater"
     assert cli.main(["student", "fit", *words, network]) == 2
     assert "memory for a batch" in capsys.readouterr().err

@@ -22,7 +22,7 @@ import models
 import pate
 from pate import ReleasedLabels, cli
 from pate._files.writing import atomic_folder
-from pate._network_settings import restored_network
+from pate._network_settings import restored_network, without_weights
 from pate._votes import rows_of
 from pate.data import (
     Arrays,
@@ -37,6 +37,7 @@ from pate.data import (
     Role,
 )
 from pate.student import MapModule, Student, agreement, as_module, cuts_of, load_student
+from pate.student._answers import weights_of_tensors
 from pate.student._carry import Trained, write_student
 from pate.student._decisions import PURPOSES, Purpose
 from pate.student._export import export_student
@@ -117,15 +118,22 @@ def carried(
     statement.write_text(json.dumps(made.content))
     text.write_text(made.text)
     trained = Trained(
-        network=student.network,
-        settings=settings,
-        departs=student.departs,
-        constant_logits=student.constant_logits,
+        network=without_weights(settings, student.network),
+        state=student.network.state_dict(),
+        departs=student.departs.numpy(),
+        constant_logits=student.constant_logits.numpy(),
         label_names=student.label_names,
         optimize=student.optimize,
-        cuts=student.cuts[PURPOSES.index(student.optimize)],
+        cuts=student.cuts[PURPOSES.index(student.optimize)].numpy(),
     )
-    write_student(folder / "model", trained, source, statement=statement, text=text)
+    write_student(
+        folder / "model",
+        trained,
+        source,
+        statement=statement,
+        text=text,
+        weights=weights_of_tensors,
+    )
     return pate.load_student(folder / "model", trust=trust)
 
 

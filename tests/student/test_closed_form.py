@@ -1,56 +1,47 @@
-"""A linear network becomes the closed-form student, through the same trainer."""
+"""The student of a linear network is solved in closed form."""
 
 import json
-from collections.abc import Sequence
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
-import torch
 from scipy.special import logit
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
 
-from models import MLP, Linear, SmallCNN
-from pate import ReleasedLabels, cli
-from pate._linear import constant_logits, linear_student_of, student_of
+from pate import cli
+from pate._data_file import load_data
+from pate._linear import (
+    LinearStudent,
+    constant_logits,
+    fit_linear,
+    linear_student_of,
+    student_of,
+)
+from pate._networks import is_linear
 from pate._runs import Run, labels_file
-from pate._runs.released import sealing_key
+from pate._runs.released import ReleasedLabels, sealing_key
+from pate._stages.student_linear import WEIGHTS, Solved
 from pate._votes import rows_of
-from pate.aggregators import Release
 from pate.data import Role
-from pate.student import LinearStudent, Student, StudentData, fit_linear
-from pate.student._closed_form import linear_layer
+from pate.student import StudentData
+from pate.student._predictor import arrays_of, student_from
 from tests.conftest import make_arrays
 
 
-def trainer(epochs: int = 3) -> pl.Trainer:
-    return pl.Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+def fitted(root: Path, *more: str) -> LinearStudent:
+    """Fit the student of a run by its command, and return it as its file has it."""
+    words = ["--model.network=pate.models.Linear", f"--run={root}", "--overwrite", *more]
+    assert cli.main(["student", "fit", *words]) == 0
+    return Solved.read(root / "public" / "student" / WEIGHTS, "accuracy").predictor.student
 
 
 def student_of_run(root: Path) -> LinearStudent:
     """The student that the frontier makes of what a run released."""
-    found = ReleasedLabels.load(root)
-    public = StudentData(root).source.records(Role.PUBLIC)
-    features = np.asarray(public.features[rows_of(found.ids, public.ids)], dtype=np.float64)
-    release = Release(
-        found.labels,
-        found.mask,
-        noisy_counts=found.noisy_counts,
-        noise_std=found.noise_std,
-        linear=found.linear,
-    )
-    return student_of(release, features, found.num_teachers)
+    found, public = ReleasedLabels.load(root), load_data(Run(root)).records(Role.PUBLIC)
+    features = public.features[rows_of(found.ids, public.ids)]
+    return student_of(found, features, found.num_teachers)
 
 
 def predictions(root: Path) -> np.ndarray:
@@ -62,7 +53,7 @@ def predictions(root: Path) -> np.ndarray:
 def with_noisy_counts(root: Path, noise_std: float) -> None:
     """Put noisy counts of the truth into a run, in place of what was released."""
     released = ReleasedLabels.load(root)
-    public = StudentData(root).source.records(Role.PUBLIC)
+    public = load_data(Run(root)).records(Role.PUBLIC)
     truth = public.labels[rows_of(released.ids, public.ids)]
     counts = 10 * truth + noise_std * np.random.default_rng(0).standard_normal(truth.shape)
     made = replace(
@@ -84,29 +75,18 @@ def test_a_run_leaves_the_student_of_the_frontier(finished: Path) -> None:
 @pytest.mark.parametrize("noise_std", [4.0, 20.0])
 def test_noisy_counts_too(noise_std: float, copied: Path) -> None:
     with_noisy_counts(copied, noise_std)
-    data = StudentData(copied)
-    assert data.noise_std == pytest.approx(noise_std / 10)
-    found = Student(
-        Linear,
-        input_shape=data.input_shape,
-        label_names=data.label_names,
-        noise_std=data.noise_std,
-        constants=data.constants,
-    )
-    trainer().fit(found, data)
-    features = make_arrays()["X"][500:]
-    expected = student_of_run(copied)
-    with torch.no_grad():
-        given = found(torch.from_numpy(features)).sigmoid().numpy()
-    np.testing.assert_allclose(given, expected.predict(features), atol=1e-4)
-    np.testing.assert_array_equal(found.departs.numpy(), expected.departs)
-    assert data.num_held_out == 0  # all that was released is learned from
+    found, expected, features = fitted(copied), student_of_run(copied), make_arrays()["X"][500:]
+    np.testing.assert_allclose(found.predict(features), expected.predict(features), atol=1e-6)
+    np.testing.assert_array_equal(found.departs, expected.departs)
+    # the labels say something else
+    others = fitted(copied, "--data.soft=false").predict(features)
+    assert np.abs(others - expected.predict(features)).max() > 1e-3
 
 
 def with_linear_answers(root: Path) -> LinearStudent:
     """Put answers of a linear model into a run, some of them outside [0, 1]; return the model."""
     released = ReleasedLabels.load(root)
-    public = StudentData(root).source.records(Role.PUBLIC)
+    public = load_data(Run(root)).records(Role.PUBLIC)
     features = np.asarray(public.features[rows_of(released.ids, public.ids)], dtype=np.float64)
     slopes = np.random.default_rng(0).standard_normal((features.shape[1], 4))
     answers = features @ (slopes * [0.3, 0.3, 1e-3, 0.3]) + [0.5, 0.1, 0.4, 0.9]
@@ -128,112 +108,80 @@ def with_linear_answers(root: Path) -> LinearStudent:
 def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
     expected = with_linear_answers(copied)
     assert expected.departs.tolist() == [True, True, False, False]
-    data = StudentData(copied)
-    assert data.noise_std is None
     assert ReleasedLabels.load(copied).linear
-    shapes: dict[str, Any] = {"input_shape": data.input_shape, "label_names": data.label_names}
-    student = Student(Linear, noise_std=data.noise_std, constants=data.constants, **shapes)
-    trainer().fit(student, data)
-    features = make_arrays()["X"][500:]
-    with torch.no_grad():
-        logits = student(torch.from_numpy(features)).numpy()
-    np.testing.assert_allclose(logits, expected.logits(features), rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(student.departs.numpy(), expected.departs)
+    student, features = fitted(copied), make_arrays()["X"][500:]
+    np.testing.assert_allclose(student.logits(features), expected.logits(features), rtol=1e-5)
+    np.testing.assert_array_equal(student.departs, expected.departs)
     frontier = student_of_run(copied)
     np.testing.assert_allclose(frontier.weights, expected.weights, rtol=1e-9)
     np.testing.assert_array_equal(frontier.departs, expected.departs)
-    # other networks learn from what probabilities can be
-    targets = np.concatenate([targets.numpy() for _, targets, _ in data.train_dataloader()])
+
+
+def test_networks_learn_from_what_probabilities_can_be(copied: Path) -> None:
+    with_linear_answers(copied)
+    batches = StudentData(copied).train_dataloader()
+    targets = np.concatenate([targets.numpy() for _, targets, _ in batches])
     assert targets.min() == 0 and targets.max() == 1
-    other = Student(
-        MLP, fit="descent", noise_std=data.noise_std, constants=data.constants, **shapes
-    )
-    data.hold_out(0.2)
-    trainer(1).fit(other, data)
-    assert torch.isfinite(other(torch.from_numpy(features))).all()
 
 
-def test_the_true_labels_take_the_same_way(finished: Path) -> None:
-    data = StudentData(finished, labels="truth")
-    assert data.noise_std is None
-    found = Student(
-        Linear, input_shape=data.input_shape, label_names=data.label_names, constants=data.constants
-    )
-    trainer().fit(found, data)
-    public = data.source.records(Role.PUBLIC)
-    rows = rows_of(ReleasedLabels.load(finished).ids, public.ids)
+def test_the_true_labels_take_the_same_way(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = fitted(copied, "--data.labels=truth")
+    assert "the student stays in its run" in capsys.readouterr().err
+    assert not (copied / "public" / "student" / "model").exists()
+    public = load_data(Run(copied)).records(Role.PUBLIC)
+    rows = rows_of(ReleasedLabels.load(copied).ids, public.ids)
     truth = public.labels[rows]
     expected = fit_linear(public.features[rows], truth, np.ones(truth.shape))
     features = make_arrays()["X"][500:]
-    with torch.no_grad():
-        given = found(torch.from_numpy(features)).sigmoid().numpy()
-    np.testing.assert_allclose(given, expected.predict(features), atol=1e-4)
+    np.testing.assert_allclose(found.predict(features), expected.predict(features), atol=1e-6)
 
 
-def test_many_features_and_labels_that_nobody_has() -> None:
+def test_a_label_of_which_nothing_was_released_is_denied(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
-    features = generator.standard_normal((300, 2048)).astype(np.float32)
-    labels = np.stack((features[:, 0] > 0, features[:, 1] > 9, features[:, 2] > 0), axis=1).astype(
-        np.float32
-    )
-    features[:, 0] *= 30
-    mask = np.ones(labels.shape, dtype=np.float32)
-    mask[:, 2] = 0
-    loader = DataLoader(
-        TensorDataset(*map(torch.from_numpy, (features, labels, mask))), batch_size=64
-    )
-    found = Student(Linear, input_shape=(2048,), label_names=("a", "b", "c"))
-    trainer(50).fit(found, loader, loader)
-    assert found.trainer.current_epoch == 1
+    features = generator.standard_normal((300, 6))
+    labels, mask = features[:, :3] > 0, np.ones((300, 3), dtype=np.bool_)
+    mask[:, 2] = False
     expected = fit_linear(features, labels, mask)
-    with torch.no_grad():
-        given = found(torch.from_numpy(features)).sigmoid().numpy()
-    np.testing.assert_allclose(given, expected.predict(features), atol=1e-4)
-    assert found.departs.tolist() == [True, False, False]
-    assert (given[:, 2] == 0).all()
+    found = student_from(arrays_of(expected))
+    np.testing.assert_allclose(found.predict(features), expected.predict(features), atol=1e-6)
+    assert (found.predict(features)[:, 2] == 0).all() and found.departs.tolist() == [
+        True,
+        True,
+        False,
+    ]
 
 
-class Custom(nn.Sequential):
-    """Looks like a linear network, and is none."""
-
-    def __init__(self, input_shape: Sequence[int], num_labels: int) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(5, num_labels))
-
-    def forward(self, features: Tensor) -> Tensor:
-        for layer in self:
-            features = layer(features)
-        return features.relu()
+def test_a_student_that_is_there_is_not_fitted_again(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its form that can leave the run is made again."""
+    folder = copied / "public" / "student"
+    before = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
+    shutil.rmtree(folder / "model")
+    assert (
+        cli.main(["student", "fit", "--model.network=pate.models.Linear", f"--run={copied}"]) == 0
+    )
+    assert capsys.readouterr().out == f"pate student fit: finished in {copied}\n"
+    assert {path.name: path.read_bytes() for path in (folder / "model").iterdir()} == before
 
 
 @pytest.mark.parametrize(
-    ("network", "linear"),
+    ("settings", "linear"),
     [
-        (Linear((1, 5), 2), True),
-        (nn.Linear(5, 2), True),
-        (nn.Linear(5, 2, bias=False), False),
-        (nn.Sequential(nn.Flatten(2), nn.Linear(5, 2)), False),
-        (nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 2)), False),
-        (MLP((5,), 2), False),
-        (SmallCNN((3, 8, 8), 2), False),
-        (Custom((5,), 2), False),
+        ("pate.models.Linear", True),
+        ({"class_path": "models.Linear"}, True),
+        ({"class_path": "pate.models.Linear", "init_args": {}}, True),
+        ({"class_path": "pate.models.Linear", "init_args": {"depth": 3}}, False),
+        ({"class_path": "pate.models.MLP"}, False),
+        ("torch.nn.Linear", False),
+        (None, False),
+        (["pate.models.Linear"], False),
     ],
 )
-def test_which_networks_are_linear(network: nn.Module, linear: bool) -> None:
-    assert (linear_layer(network) is not None) == linear
-
-
-@pytest.mark.parametrize(
-    ("network", "settings"),
-    [(MLP, {}), (Custom, {}), (Linear, {"pseudo_confidence": 0.9}), (Linear, {"fit": "descent"})],
-)
-def test_what_is_trained_by_descent(network: Any, settings: dict[str, Any]) -> None:
-    assert not Student(network, input_shape=(5,), label_names=("a", "b"), **settings).closed_form
-
-
-@pytest.mark.parametrize(("network", "more"), [(MLP, {}), (Linear, {"pseudo_confidence": 0.9})])
-def test_no_closed_form_is_told(network: Any, more: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"^Expected fit=descent, or one linear layer[^\n]*$"):
-        Student(network, input_shape=(5,), label_names=("a", "b"), fit="closed_form", **more)
+def test_which_settings_name_the_linear_network(settings: Any, linear: bool) -> None:
+    assert is_linear(settings) == linear
 
 
 def test_nothing_is_held_out_to_be_validated(

@@ -18,7 +18,7 @@ from pate._linear import constant_logits
 from pate._runs import Run
 from pate._stages.student import StudentCLI
 from pate.student import Student, cuts_of
-from tests.conftest import copy_run
+from tests.conftest import DESCENT, copy_run
 
 Loader = DataLoader[tuple[Tensor, ...]]
 
@@ -144,15 +144,9 @@ MLP_WORDS = (
 
 
 def fit_words(root: Path, *more: str) -> list[str]:
-    return [
-        "student",
-        "fit",
-        "--config",
-        str(root / "public" / "student_fit.yaml"),
-        "--run",
-        str(root),
-        *more,
-    ]
+    settings = root / "descent.yaml"
+    settings.write_text(DESCENT)
+    return ["student", "fit", "--config", str(settings), "--run", str(root), *more]
 
 
 @pytest.mark.slow
@@ -187,7 +181,8 @@ def test_the_checkpoint_of_the_lowest_loss_is_kept(
         np.testing.assert_allclose(archive["probabilities"], expected, atol=1e-6)
         away = (
             archive["labels"],
-            archive["probabilities"] > pate.load_student(folder / "model").module.cuts.numpy(),
+            archive["probabilities"]
+            > np.array(pate.load_student(folder / "model").settings["cuts"], dtype=np.float32),
         )
     np.testing.assert_array_equal(*away)
     np.testing.assert_array_equal(
@@ -232,6 +227,7 @@ def test_without_held_out_samples_the_last_network_answers(copied: Path) -> None
 @pytest.mark.slow
 def test_references_are_left_in_their_own_folder(finished: Path, tmp_path: Path) -> None:
     root = copy_run(finished, tmp_path / "run")
+    assert cli.main(fit_words(root, *MLP_WORDS, "--trainer.max_epochs=2", "--overwrite")) == 0
     before = (root / "public" / "student" / "last.ckpt").read_bytes()
     (root / "private" / "references.json").unlink()
     assert cli.main(["references", "--run", str(root)]) == 0

@@ -16,7 +16,7 @@ def batch(num: int = 32) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def test_entries_outside_the_mask_have_no_part_in_the_loss() -> None:
-    student = Student(Linear, input_shape=(5,), label_names=NAMES, fit="descent")
+    student = Student(Linear, input_shape=(5,), label_names=NAMES)
     features, labels, mask = batch()
     mask[10:, 0] = 0
     student.log = lambda *args, **kwargs: None  # type: ignore[method-assign]

@@ -20,6 +20,7 @@ from pate.data.features._backbone import FrozenBackbone
 from pate.data.features._picture_transforms import PictureTransforms
 from pate.data.features._public_pca import PublicPCA
 from pate.data.features._public_scaling import PublicScaling
+from pate.data.features._saved import save_map
 
 
 class MapModule(NamedTuple):
@@ -82,17 +83,7 @@ class Projection(nn.Module):
 
 @as_module.register
 def _of_pca(features: PublicPCA, shape: tuple[int, ...]) -> MapModule:
-    assert features._mean is not None, "fit comes before as_module"
-    module = Projection(shape, features.num_components)
-    module.mean.copy_(torch.from_numpy(features._mean))
-    module.weights.copy_(torch.from_numpy(features._weights))
-    return MapModule(
-        {
-            "class_path": path_of(Projection),
-            "init_args": {"num_components": features.num_components},
-        },
-        module,
-    )
+    return _with_state(features, Projection(shape, features.num_components), shape)
 
 
 class Scaling(nn.Module):
@@ -124,13 +115,15 @@ class Scaling(nn.Module):
 
 @as_module.register
 def _of_scaling(features: PublicScaling, shape: tuple[int, ...]) -> MapModule:
-    assert features._centre is not None, "fit comes before as_module"
-    module = Scaling(shape)
-    module.centre.copy_(torch.from_numpy(features._centre).reshape(shape))
-    module.bounds.copy_(torch.from_numpy(features._bounds).reshape(shape))
-    module.units.copy_(torch.from_numpy(features._units).reshape(shape))
-    module.length.fill_(features._length)
-    return MapModule(path_of(Scaling), module)
+    return _with_state(features, Scaling(shape), shape)
+
+
+def _with_state(
+    features: PublicScaling | PublicPCA, module: nn.Module, shape: tuple[int, ...]
+) -> MapModule:
+    settings, state = save_map(features, shape)
+    module.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
+    return MapModule(settings, module)
 
 
 @as_module.register

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
 from pate._progress import stage_bar
@@ -80,6 +83,18 @@ class PublicPCA(FeatureMap):
                 np.subtract(values, self._mean, out=row)
                 mapped[place] = row @ self._weights
         return mapped
+
+    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what was fitted on records of ``shape``, by the names in a student's file."""
+        assert self._mean is not None, "fit comes before state"
+        return {"mean": self._mean, "weights": self._weights}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the fitted map that `state` described."""
+        made = cls(state["weights"].shape[1])
+        made._mean, made._weights = state["mean"], state["weights"]
+        return made
 
 
 def _whitening(covariance: FloatArray, num_components: int) -> Float32Array:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pate._typing import Float32Array, FloatArray
 from pate._validation import require
@@ -79,6 +82,28 @@ class PublicScaling(FeatureMap):
             )
             mapped[index] = scaled.reshape(len(index), *features.shape[1:])
         return mapped
+
+    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what was fitted on records of ``shape``, by the names in a student's file."""
+        assert self._centre is not None, "fit comes before state"
+        columns: dict[str, NDArray[Any]] = {
+            "centre": self._centre,
+            "bounds": self._bounds,
+            "units": self._units,
+        }
+        return {name: values.reshape(shape) for name, values in columns.items()} | {
+            "length": np.array(self._length)
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the fitted map that `state` described."""
+        made = cls()
+        made._centre, made._bounds, made._units = (
+            state[name].ravel() for name in ("centre", "bounds", "units")
+        )
+        made._length = float(state["length"])
+        return made
 
     def _departures(self, values: Float32Array) -> FloatArray:
         assert self._centre is not None, "fit comes before transform"

@@ -205,7 +205,6 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
             "--label.delta=0.001",
             "--label.noise_seed=3",
         ),
-        "--student.trainer.max_epochs=2",
     ]
     assert cli.main(words) == 0
     assert len(list((tmp_path / "cache").glob("*.npy"))) == 3

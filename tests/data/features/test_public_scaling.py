@@ -171,7 +171,7 @@ def test_teachers_of_long_rows_give_labels_about_as_often_as_they_are_true(tmp_p
     def excess(name: str, *more: str) -> float:
         """Return how many labels teachers give for each true one."""
         words = [f"--data.init_args.path={tmp_path / 'data.npz'}", *more]
-        words += ["--label.target_epsilon=8", "--student.trainer.enable_progress_bar=false"]
+        words += ["--label.target_epsilon=8"]
         assert cli.main(["run", str(recipe), "--run", str(tmp_path / name), *words]) == 0
         votes, _ = VoteStore(tmp_path / name / "private" / "votes").load(Counts)
         return float(votes.counts.sum() / votes.num_teachers / labels[4000:5000].sum())

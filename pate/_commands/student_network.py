@@ -1,0 +1,43 @@
+"""The commands `pate student` of networks: LightningCLI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+
+from pate._commands.help import BriefHelp, example
+from pate._commands.mistakes import CommandParser
+from pate._commands.parsing import Preset
+from pate._commands.student import DESCRIPTIONS
+from pate._files.json import Json
+from pate._stages.student import StudentCLI, StudentSettings
+
+
+class _StudentParser(CommandParser, LightningArgumentParser):
+    """A parser whose usage names all subcommands, even if only one was added."""
+
+    def add_subcommands(self, *args: Any, **options: Any) -> Any:
+        """Add the subcommands, as jsonargparse does."""
+        return super().add_subcommands(
+            *args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options
+        )
+
+
+def run_network_command(command: str, args: Sequence[str], preset: Preset) -> None:
+    """Run `pate student` with one of Lightning's commands, of a network that is trained."""
+    _run(StudentCLI, command, args, preset)
+
+
+def read_network_fit(args: Sequence[str], preset: Preset) -> Json:
+    """Return the settings of `pate student fit` as plain data. Ends with status 2 on a wrong option."""
+    return _run(StudentSettings, "fit", args, preset).settings
+
+
+def _run(kind: type[StudentCLI], command: str, args: Sequence[str], preset: Preset) -> StudentCLI:
+    help_texts = {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
+    words = [command, *preset.options(), *args]
+    return kind(
+        words, parser_class=_StudentParser, formatter_class=BriefHelp, **{command: help_texts}
+    )

@@ -1,0 +1,139 @@
+"""What a trained student leaves in its run, whichever kind it is of."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit
+
+from pate._data_file import public_digest
+from pate._files.hashing import digest
+from pate._files.json import Json
+from pate._files.writing import write_arrays, write_json
+from pate._runs import LABEL, METRICS, MODEL, STUDENT, Inputs, Run, labels_file
+from pate._typing import BoolArray, Float32Array, FloatArray, StrArray
+from pate._validation import require
+from pate.data._records import Role
+from pate.data._source import DataSource
+from pate.student._carry import Trained, Weights, write_student
+from pate.student._decisions import Purpose
+from pate.student._metrics import evaluate_constant
+from pate.student._targets import Labels
+
+
+def student_folder(run: Run) -> Path:
+    """Return the folder of a run's student."""
+    return run.root / STUDENT.outputs[0]
+
+
+def student_inputs(run: Run, settings: Json, source: DataSource) -> Inputs:
+    """Return all that a student follows from."""
+    digests = {"labels": digest(labels_file(run)), "public": public_digest(source)}
+    return Inputs(settings, digests)
+
+
+@contextmanager
+def kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
+    """Keep a copy of a finished student that is about to be overwritten, and put it back if the new one fails.
+
+    Where a process is killed the copy stays, and the same command goes on with the new student.
+    """
+    backup, places = (
+        run.private / "student_before",
+        (STUDENT.outputs[0], STUDENT.config, STUDENT.state),
+    )
+    if (
+        not backup.exists()
+        and run.is_finished(STUDENT)
+        and not run.missing_outputs(STUDENT)
+        and run.needs(STUDENT, inputs)
+    ):
+        draft = backup.with_name(f".{backup.name}")
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(run.root / places[0], draft / places[0].name)
+        for place in places[1:]:
+            shutil.copy(run.root / place, draft)
+        draft.rename(backup)
+    try:
+        yield
+    except Exception:
+        if backup.exists():
+            run.clear(STUDENT)
+            for place in places:  # the state last: it speaks of the others
+                (backup / place.name).replace(run.root / place)
+            shutil.rmtree(backup)
+        raise
+    shutil.rmtree(backup, ignore_errors=True)
+
+
+def export_or_say_why_not(
+    run: Run,
+    learned: Labels,
+    trained: Callable[[], Trained],
+    source: DataSource,
+    weights: Weights,
+) -> None:
+    """Write the student in the form that can leave the run, or say in one line why there is none. PUBLIC.
+
+    Args:
+        run: the run.
+        learned: the labels that the student learned; it leaves the run only if they were released.
+        trained: reads the student.
+        source: the records that it learned from.
+        weights: makes the content of the file of weights.
+    """
+    folder = student_folder(run) / MODEL
+    try:
+        needed = "a student of released labels, as others are PRIVATE"
+        require(learned == "released", needed, labels=learned)
+        statement, text = (run.root / output for output in LABEL.outputs[1:])
+        write_student(folder, trained(), source, statement=statement, text=text, weights=weights)
+    except ValueError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        print(
+            f"pate student fit: the student stays in its run, there is no {folder}: {error}",
+            file=sys.stderr,
+        )
+
+
+def write_figures(
+    folder: Path, figures: Json, constants: FloatArray, source: DataSource, *, optimize: Purpose
+) -> None:
+    """Write ``metrics.json``: the figures of a student on the test set, and those of constant answers.
+
+    Args:
+        folder: the folder of the student.
+        figures: those of the student.
+        constants: ``[C]``, the logits of the constant answer that the release supports.
+        source: the test records, with their true labels.
+        optimize: the figure that decisions serve.
+    """
+    truth = source.records(Role.TEST).labels
+    shares = {"released_constant": expit(constants), "all_majority": truth.mean(axis=0)}
+    compared = {
+        name: evaluate_constant(share, truth, source.label_names, optimize=optimize)
+        for name, share in shares.items()
+    }
+    write_json(folder / METRICS, {"optimize": optimize, "student": figures} | compared)
+
+
+def write_predictions(
+    folder: Path,
+    ids: StrArray,
+    probabilities: Float32Array,
+    labels: BoolArray,
+    label_names: tuple[str, ...],
+) -> None:
+    """Write ``predictions.npz``: a student's answers ``[N, C]`` to the samples with these ``ids``."""
+    write_arrays(
+        folder / "predictions.npz",
+        ids=ids,
+        probabilities=probabilities,
+        labels=labels.astype(np.uint8),
+        label_names=np.array(label_names),
+    )

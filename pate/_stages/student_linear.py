@@ -1,0 +1,241 @@
+"""The stage `student` of a linear network: solved in closed form, in numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from pate._data_file import load_data
+from pate._files.hashing import digest
+from pate._files.json import Json
+from pate._files.writing import atomic_write
+from pate._linear import fit_linear, student_of
+from pate._networks import LINEAR
+from pate._runs import LABEL, STUDENT, Run
+from pate._runs.released import ReleasedLabels, require_student
+from pate._stages.student_files import (
+    export_or_say_why_not,
+    kept_until_trained,
+    student_folder,
+    student_inputs,
+    write_figures,
+    write_predictions,
+)
+from pate._typing import BoolArray, Float32Array, FloatArray
+from pate._validation import require
+from pate.data._records import Features, Role
+from pate.data._source import DataSource
+from pate.student._carry import Trained, weights_of_arrays
+from pate.student._decisions import PURPOSES, Purpose, cuts_of
+from pate.student._metrics import evaluate
+from pate.student._predictor import LinearPredictor, arrays_of, student_from
+from pate.student._targets import Labels, queried
+
+WEIGHTS = "linear.safetensors"
+"""The student in its run: the arrays of `arrays_of`, and its cuts ``[3, C]`` for each figure."""
+
+_ROWS = 4096  # of features that are answered at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearPlan:
+    """How a linear student learns: the settings of ``student.yaml`` with ``pate.models.Linear``.
+
+    Nothing is trained, so there are no settings of training.
+
+    Args:
+        labels: ``released`` for the released labels; ``truth`` for the true labels of the same
+            queries, from which the reference student learns: everything computed from these is
+            PRIVATE.
+        soft: whether to learn from noisy counts in place of labels, if the aggregator released
+            them.
+        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes
+            predictions.
+        optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no
+            cost.
+
+    Raises:
+        ValueError: on values that there are not.
+    """
+
+    labels: Labels = "released"
+    soft: bool = True
+    predict_on: Literal["test", "public"] = "test"
+    optimize: Purpose = "accuracy"
+
+    def __post_init__(self) -> None:
+        known = {"labels": get_args(Labels), "predict_on": ("test", "public"), "optimize": PURPOSES}
+        for name, values in (known | {"soft": (True, False)}).items():
+            value = getattr(self, name)
+            among = f"{name} among {', '.join(map(str, values))}"
+            require(value in values, among, **{name: value})
+
+    @classmethod
+    def of(cls, content: Json) -> Self:
+        """Return the plan of a ``student.yaml`` whose network is `LINEAR`.
+
+        Raises ``ValueError`` in one line if it has settings of training, too.
+        """
+        known = {
+            "model": {"network"},
+            "data": {"labels", "soft", "predict_on"},
+            "optimize": set[str](),
+        }
+        others = [
+            name if name not in known else f"{name}.{part}"
+            for name, value in content.items()
+            for part in (value if isinstance(value, dict) else {"": value})
+            if name not in known or part not in (known[name] or {""})
+        ]
+        none = f"no settings of training with {LINEAR}, which is solved in closed form"
+        require(not others, none, training=list(dict.fromkeys(others)))
+        optimize = {"optimize": content["optimize"]} if "optimize" in content else {}
+        return cls(**(content.get("data") or {}), **optimize)
+
+    def settings(self) -> Json:
+        """Return the content of ``student.yaml``."""
+        data = {"labels": self.labels, "soft": self.soft, "predict_on": self.predict_on}
+        network = {"class_path": LINEAR}
+        return {"model": {"network": network}, "data": data, "optimize": self.optimize}
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A linear student with its cuts.
+
+    Attributes:
+        arrays: those of `arrays_of`.
+        cuts: float32 ``[3, C]`` of `cuts_of`.
+        optimize: the figure that decisions serve.
+    """
+
+    arrays: dict[str, Any]
+    cuts: Float32Array
+    optimize: Purpose
+
+    @classmethod
+    def by(cls, plan: LinearPlan, source: DataSource, released: ReleasedLabels) -> Self:
+        """Fit the student of released labels, or of the true labels of the same queries.
+
+        Raises ``ValueError`` if there is nothing to learn from.
+        """
+        public, rows = queried(source, released)
+        features = public.features[rows]
+        if plan.labels == "truth":
+            truth, answered = public.labels[rows], np.ones(len(rows), dtype=np.bool_)
+            student = fit_linear(features, truth, np.ones(truth.shape, dtype=np.bool_))
+        else:
+            answered = released.answered
+            if not plan.soft:
+                released = replace(released, noisy_counts=None, noise_std=None, linear=False)
+            student = student_of(released, features, released.num_teachers)
+        arrays = arrays_of(student)
+        probabilities = student_from(arrays).predict(features[answered])
+        return cls(arrays, cuts_of(probabilities).astype(np.float32), plan.optimize)
+
+    @classmethod
+    def read(cls, path: Path, optimize: Purpose) -> Self:
+        """Read the file that `save` wrote. Raises ``ValueError`` if it is damaged."""
+        try:
+            arrays = load_file(path)
+            return cls({name: arrays[name] for name in _NAMES}, arrays["cuts"], optimize)
+        except (SafetensorError, OSError, KeyError) as error:
+            raise ValueError(f"Expected a linear student in {path}, got {error}") from None
+
+    def save(self, path: Path) -> None:
+        """Write the student to a file, completely or not at all."""
+        with atomic_write(path) as file:
+            file.write(weights_of_arrays(self.arrays | {"cuts": self.cuts}))
+
+    @property
+    def predictor(self) -> LinearPredictor:
+        """The student of features that are mapped already."""
+        cuts = self.cuts[PURPOSES.index(self.optimize)]
+        return LinearPredictor(None, student_from(self.arrays), cuts)
+
+    def answers(self, features: Features) -> tuple[Float32Array, BoolArray]:
+        """Return probabilities and labels ``[N, C]`` of features ``[N, ...]`` that are mapped already."""
+        predictor, num = self.predictor, features.shape[0]
+        parts = [
+            predictor.decided(features[np.arange(start, min(start + _ROWS, num))])
+            for start in range(0, max(num, 1), _ROWS)
+        ]
+        probabilities, labels = zip(*parts, strict=True)
+        return np.concatenate(probabilities), np.concatenate(labels)
+
+    def figures(self, source: DataSource) -> Json:
+        """Return the figures of the student on the test set."""
+        test = source.records(Role.TEST)
+        return evaluate(
+            self.answers(test.features)[0],
+            test.labels,
+            source.label_names,
+            cuts=self.cuts.astype(np.float64),
+            optimize=self.optimize,
+        )
+
+
+_NAMES = ("weight", "bias", "departs", "constant_logits")
+
+
+def fit(run: Run, plan: LinearPlan) -> None:
+    """Fit the student of a run's released labels. It takes seconds, and always starts anew.
+
+    One that is overwritten stays until the new one works.
+
+    Raises:
+        ValueError: if the labels are missing, or the student was begun with another plan.
+    """
+    run.require(LABEL)
+    source, released = load_data(run), ReleasedLabels.load(run.root)
+    inputs, path = student_inputs(run, plan.settings(), source), student_folder(run) / WEIGHTS
+    with kept_until_trained(run, inputs):
+        if run.begin(STUDENT, inputs):
+            solved = Solved.by(plan, source, released)
+            solved.save(path)
+        else:
+            run.require(STUDENT)
+            print(f"pate student fit: finished in {run.root}")
+            solved = Solved.read(path, plan.optimize)
+
+        def trained() -> Trained:
+            weights = {f"1.{name}": solved.arrays[name] for name in _NAMES[:2]}
+            return Trained(
+                network={"class_path": LINEAR},
+                state=weights,
+                departs=solved.arrays["departs"],
+                constant_logits=solved.arrays["constant_logits"],
+                label_names=source.label_names,
+                optimize=plan.optimize,
+                cuts=solved.predictor.cuts,
+            )
+
+        export_or_say_why_not(run, plan.labels, trained, source, weights_of_arrays)
+        if not run.is_finished(STUDENT):
+            run.finish(STUDENT, {path: digest(path)})
+
+
+def test(run: Run, plan: LinearPlan) -> Json:
+    """Evaluate the student on the test set, write ``metrics.json``, and return the student's figures."""
+    require_student(run)
+    source, folder = load_data(run), student_folder(run)
+    solved = Solved.read(folder / WEIGHTS, plan.optimize)
+    figures = solved.figures(source)
+    constants: FloatArray = solved.arrays["constant_logits"]
+    write_figures(folder, figures, constants, source, optimize=plan.optimize)
+    return figures
+
+
+def predict(run: Run, plan: LinearPlan) -> None:
+    """Write ``predictions.npz``: probabilities and labels for the samples of ``plan.predict_on``."""
+    require_student(run)
+    source, folder = load_data(run), student_folder(run)
+    records = source.records(Role(plan.predict_on))
+    solved = Solved.read(folder / WEIGHTS, plan.optimize)
+    answers = solved.answers(records.features)
+    write_predictions(folder, records.ids, *answers, source.label_names)
