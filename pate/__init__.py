@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     )
     from pate._estimator import PateClassifier as PateClassifier
     from pate._pipeline import Pipeline as Pipeline, label as label
-    from pate._planning.gaps import Gap as Gap, gap_needed as gap_needed
-    from pate._planning.outlook import Outlook as Outlook
-    from pate._planning.proposals import for_target as for_target
     from pate._release.label_settings import LabelSettings as LabelSettings
     from pate._release.stating import StatedLabels as StatedLabels
     from pate._runs.released import ReleasedLabels as ReleasedLabels
@@ -41,7 +38,9 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import (
         Aggregator as Aggregator,
+        Gap as Gap,
         NoisyVotes as NoisyVotes,
+        Outlook as Outlook,
         Release as Release,
         Rounds as Rounds,
         StableTopK as StableTopK,

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pate import Outlook, Votes
-from pate._planning.proposals import propose, title
+from pate._planning.proposals import propose
 from pate._votes import serves
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Ballots, Counts
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
         votes = counts_alone if serves(Counts, aggregator.needs) else with_ballots
         rate = votes.num_queries / seconds(aggregator, votes, runs)
-        print(f"| {title(aggregator)} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
+        print(f"| {aggregator.display_name} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
 
 
 def seconds(aggregator: Aggregator, votes: Votes, runs: int) -> float:

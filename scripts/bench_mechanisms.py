@@ -25,7 +25,7 @@ from scipy.special import ndtri
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms._canonical import CanonicalNoise
+from pate.mechanisms._noise import ChoiceNoise
 from tests.mechanisms import oracles
 
 NUM_ITEMS = 17_770
@@ -80,7 +80,7 @@ def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
     cases: list[tuple[str, int, Draw, Draw | None, Draw | None]] = [
         ("only sorting", 0, lambda: np.sort(scores), None, None)
     ]
-    canonicals: list[tuple[int, float, CanonicalNoise]] = [
+    canonicals: list[tuple[int, float, ChoiceNoise]] = [
         (1000, 0.5, "gumbel"),
         (1000, 1.0, "gumbel"),
         (10, 0.5, "exponential"),

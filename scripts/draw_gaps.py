@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from pate import VoteShape, mechanisms as m
+from pate import VoteShape
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 
@@ -43,11 +43,9 @@ def gaps(num_labels: int, k: int, target: Target, probability: float) -> tuple[f
 def gap_of(aggregator: Aggregator, num_labels: int, probability: float) -> float:
     """Return the gap that a calibrated aggregator needs, in votes."""
     assert isinstance(aggregator, Canonical | Peeling | Joint)
-    return m.gap_for_top_k(
-        aggregator.mechanism(VoteShape(800, num_labels)),
-        probability=probability,
-        num_items=num_labels,
-    )
+    gap = aggregator.gap_needed(VoteShape(800, num_labels), probability=probability)
+    assert gap is not None, "sets whose accuracy is known"
+    return gap.votes
 
 
 def stretches(numbers: list[int]) -> str:

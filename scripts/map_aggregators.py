@@ -28,7 +28,7 @@ from tqdm import tqdm
 from pate import Outlook
 from pate._linear import student_of
 from pate._planning.evaluation import judge
-from pate._planning.proposals import propose, title
+from pate._planning.proposals import propose
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting import NeighboringRelation, Target
 from pate.accounting._calibration import COARSE_ORDERS
@@ -131,7 +131,9 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
                 release = calibrated.aggregate(votes, generator=np.random.default_rng(seed))
                 student = student_of(release, features, task.votes.num_teachers)
                 figures = judge(student, task, cutoff=0.5)
-                yield _row(place, epsilon, title(aggregator), float(release.mask.mean()), figures)
+                yield _row(
+                    place, epsilon, aggregator.display_name, float(release.mask.mean()), figures
+                )
 
 
 def _row(

@@ -41,8 +41,7 @@ from pate.aggregators import (
 )
 from pate.data._partition import partition_records
 from pate.data.faces import write_celeba_folder
-from pate.mechanisms._canonical import CanonicalNoise
-from pate.mechanisms._noise import Noise
+from pate.mechanisms._noise import ChoiceNoise, Noise
 
 PINS = Path(__file__).with_name("seeded.json")
 RELATIONS = tuple(NeighboringRelation)
@@ -63,7 +62,7 @@ def gap(**settings: Any) -> Draw:
 
 
 NOISE: tuple[Noise, ...] = ("gumbel", "exponential", "laplace", "logistic", "half_logistic")
-CANONICAL_NOISE: tuple[CanonicalNoise, ...] = ("gumbel", "exponential")
+CANONICAL_NOISE: tuple[ChoiceNoise, ...] = ("gumbel", "exponential")
 TEST: dict[str, Any] = {"delta_test": 1e-2, "shift": 2}
 PANEL: dict[str, Any] = {"num_teachers": NUM_TEACHERS, "num_labels": NUM_LABELS}
 STABLE: dict[str, Any] = {"scale_gap": 1.0, "sigma_test": 1.0, **TEST, **PANEL}
@@ -163,7 +162,7 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
             **common,
         ),
         "fixed": stable,
-        "fixed with a fallback": replace(stable, fallback=True, peel_by_root=True),
+        "fixed with a fallback": replace(stable, fallback=True, peel_by_root=True),  # type: ignore[call-arg]
         "peeling": Peeling(k=2, scale_peel=2.0, **common),
         "peeling by laplace": Peeling(k=2, scale_peel=2.0, noise_law="laplace", **common),
         "peeled votes": PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=1.0, **common),

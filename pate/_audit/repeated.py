@@ -20,7 +20,6 @@ from scipy.special import ndtri
 from pate._audit.bounds import TradeOff, mean_bound, most_right
 from pate._audit.canaries import Canaries
 from pate._audit.exact import Exact, Laws
-from pate._audit.laws import laws
 from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._validation import require
@@ -94,7 +93,7 @@ class World(ABC):
         by the release's own code.
 
         Raises:
-            NotAtHandError: if the law of the aggregator is not known, or has too many outcomes.
+            NotStatedError: if the law of the aggregator is not known, or has too many outcomes.
         """
 
     def repeat(
@@ -243,7 +242,7 @@ class Teachers(World):
             with stage_bar(self.num_canaries, "exact divergences", unit="canary") as bar:
                 for other in turned:
                     moved = np.flatnonzero((other.ballots != votes.ballots).any(axis=(1, 2)))
-                    yield laws(aggregator, votes[moved], other[moved])
+                    yield aggregator.laws(votes[moved], other[moved])
                     bar.update()
 
         return Exact.of_laws(pairs(), steps=self.num_queries, paid=paid, delta=delta)

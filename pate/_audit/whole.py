@@ -15,7 +15,6 @@ import numpy as np
 from pate._audit.bounds import Bounds, hits_at, trade_off_of
 from pate._audit.canaries import CanaryRecords
 from pate._audit.exact import Exact
-from pate._audit.laws import NotAtHandError
 from pate._audit.repeated import Moments, Repeated, Teachers, World
 from pate._data_file import load_data, load_ledger
 from pate._files.writing import make_once, write_text
@@ -40,6 +39,7 @@ from pate.accounting._statement_words import AUDITED
 from pate.aggregators._base import Aggregator
 from pate.data._partition import assign_teachers
 from pate.data._records import Role
+from pate.mechanisms._law import NotStatedError
 from pate.mechanisms._noise import private_generator
 
 _TESTS = 3  # which divide the probability of error between them
@@ -181,7 +181,7 @@ def audit(folder: Path, *, releases: int) -> Outcome:
                         world.exact(settings.mechanism, private_generator(), paid=paid, delta=delta)
                     )
                 }
-            except NotAtHandError as error:
+            except NotStatedError as error:
                 return {"exact": str(error)}
 
         content = make_once(run.private / f"exact-{released.release}.json", leaks)["exact"]

@@ -53,7 +53,7 @@ def account(
     meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"])
     if meaning is not None:
         print(meaning)
-    answered = aggregator.most_answered(shape)
+    answered = aggregator.max_answer_probability(shape)
     if answered < LEAST_ANSWERED:
         print(
             f"{shape.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:"

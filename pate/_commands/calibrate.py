@@ -11,8 +11,6 @@ import yaml
 
 from pate._commands.parsing import call
 from pate._planning.completion import complete_aggregator, scale_to_target
-from pate._planning.gaps import gap_needed
-from pate._planning.proposals import title
 from pate._release.promise import require_promise
 from pate._settings import path_of
 from pate._validation import require, require_in_open_unit_interval
@@ -96,14 +94,14 @@ def _report(
     parameters = {
         name: value for name, value in values.items() if isinstance(value, float)
     } | aggregator.noise
-    head = f"{title(aggregator)} under {relation.value.upper()}"
+    head = f"{aggregator.display_name} under {relation.value.upper()}"
     lines = [f"{head}, {target.num_queries} queries, delta = {format_exact(delta)}:"]
     lines += [f"    {name} = {format_exact(value)}" for name, value in parameters.items()]
     lines.append(
         f"    epsilon = {format_epsilon(epsilon, 4)} (target {format_exact(target.epsilon)})"
     )
     parameters["epsilon"] = epsilon
-    if (gap := gap_needed(aggregator, shape, probability=answered)) is not None:
+    if (gap := aggregator.gap_needed(shape, probability=answered)) is not None:
         lines.append(f"{gap.meaning} with probability {answered:g}.")
         if gap.votes > gap.available:
             lines.append(

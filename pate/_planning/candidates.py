@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import NamedTuple
 
-from pate._planning.outlook import Outlook
-from pate._planning.proposals import all_proposals, forms, title, with_first_round
+from pate._planning.proposals import (
+    all_proposals,
+    one_change_variants,
+    with_first_round,
+)
 from pate.aggregators import Aggregator
+from pate.aggregators._outlook import Outlook
 
 
 class Candidate(NamedTuple):
@@ -35,14 +39,16 @@ def candidates(
     """
     if aggregators is None:
         aggregators = all_proposals(outlook)
-    compared = [_candidate(aggregator, outlook) for aggregator in aggregators]
+    compared = _named_apart(
+        [_candidate(aggregator, outlook) for aggregator in aggregators], aggregators
+    )
     if not variants:
         return compared
     seen_aggregators = [candidate.aggregator for candidate in compared]
     with_forms: list[Candidate] = []
     for aggregator, candidate in zip(aggregators, compared, strict=True):
         with_forms.append(candidate)
-        for changed, form in forms(
+        for changed, form in one_change_variants(
             aggregator, replace(outlook, relation=aggregator.neighboring_relation)
         ).items():
             variant = _candidate(form, outlook)
@@ -57,8 +63,27 @@ def families_of(compared: Iterable[Candidate]) -> dict[str, str]:
     return {candidate.name: candidate.family for candidate in compared}
 
 
+def _named_apart(compared: list[Candidate], aggregators: Sequence[Aggregator]) -> list[Candidate]:
+    """Return candidates of which those with one name also tell the settings in which they differ."""
+    named = []
+    for candidate, aggregator in zip(compared, aggregators, strict=True):
+        namesakes = [
+            other
+            for other, another in zip(aggregators, compared, strict=True)
+            if another.name == candidate.name and type(other) is type(aggregator)
+        ]
+        apart = [
+            f", {field.name}={value}"
+            for field in fields(aggregator)
+            if len({repr(getattr(other, field.name)) for other in namesakes}) > 1
+            for value in [getattr(aggregator, field.name)]
+        ]
+        named.append(candidate._replace(name=candidate.name + "".join(apart)))
+    return named
+
+
 def _candidate(aggregator: Aggregator, outlook: Outlook) -> Candidate:
     complete = with_first_round(
         aggregator, replace(outlook, relation=aggregator.neighboring_relation)
     )
-    return Candidate(title(complete), type(aggregator).__name__, complete)
+    return Candidate(complete.display_name, type(aggregator).__name__, complete)

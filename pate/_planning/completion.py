@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pate._planning.outlook import Outlook
-from pate._planning.proposals import for_target, proposals, splits_noise
 from pate._release.label_settings import LabelSettings
 from pate._release.promise import require_promise
 from pate._validation import require
@@ -17,6 +15,7 @@ from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._filters import affordable
 from pate.aggregators._base import Aggregator
+from pate.aggregators._outlook import Outlook
 from pate.aggregators._rounds import Rounds
 from pate.aggregators._score_votes import ScoreVotes
 from pate.aggregators._silo_votes import SiloVotes
@@ -102,7 +101,7 @@ def complete_aggregator(
     )
     if not missing:
         return aggregator
-    if missing == tuple(lacking) and not splits_noise(cls):
+    if missing == tuple(lacking) and not cls.splits_noise:
         filled_in: dict[str, Any] = dict.fromkeys(missing, 1.0)
     else:
         start = _starting_point(aggregator, target, shape, answered)
@@ -115,9 +114,8 @@ def _starting_point(
 ) -> Aggregator:
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls, missing = type(aggregator), aggregator.missing
-    if splits_noise(cls):
-        start = for_target(
-            cls,
+    if cls.splits_noise:
+        start = cls.for_target(
             target,
             shape,
             delta_test=getattr(aggregator, "delta_test", None),
@@ -132,7 +130,7 @@ def _starting_point(
         return start
     outlook = Outlook.at(target, shape, labels_per_sample=getattr(aggregator, "k", None))
     try:
-        proposed = proposals(cls, outlook)
+        proposed = cls.proposals(outlook)
     except ValueError:
         others = [name for name in missing if name not in cls.noise_parameters]
         words = ", ".join(f"{name} (--aggregator.{name})" for name in others)

@@ -12,8 +12,6 @@ import numpy as np
 from pate._linear import LinearStudent, fit_linear, student_of
 from pate._planning.candidates import candidates, families_of
 from pate._planning.comparison import Comparison, Frontier, Point
-from pate._planning.outlook import Outlook
-from pate._planning.proposals import title
 from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray
@@ -24,6 +22,7 @@ from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.aggregators import Aggregator, Release
 from pate.aggregators._base import features_of
+from pate.aggregators._outlook import Outlook
 from pate.student._average_precision import average_precision
 
 _TOLERANCE = 1e-4  # relative; less excess noise changes no figure visibly
@@ -44,7 +43,7 @@ def measure(
     ]
     medians = {name: float(np.median([figures[name] for figures in drawn])) for name in drawn[0]}
     return Point(
-        aggregator=title(aggregator),
+        aggregator=aggregator.display_name,
         target_epsilon=epsilon,
         epsilon=allowed,
         parameters=json.dumps({name: round(scale, 4) for name, scale in calibrated.noise.items()}),

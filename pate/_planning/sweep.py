@@ -15,7 +15,6 @@ from pate._planning.ensemble import World, ensemble_votes, voters_task
 from pate._planning.evaluation import judge
 from pate._planning.facts import Facts
 from pate._planning.learning import Learner, fit_learner
-from pate._planning.proposals import for_target
 from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._release.promise import require_promise
@@ -267,7 +266,7 @@ def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Swee
         num_queries=sweep.queries(facts),
         neighboring_relation=sweep.neighboring_relation,
     )
-    calibrated = for_target(cls, target, VoteShape(max(sweep.teachers(facts)), facts.num_labels))
+    calibrated = cls.for_target(target, VoteShape(max(sweep.teachers(facts)), facts.num_labels))
     require(calibrated is not None, f"a target that {cls.__name__} can meet", epsilon=epsilon)
     assert calibrated is not None
     return calibrated

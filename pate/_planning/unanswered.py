@@ -5,7 +5,6 @@ It follows from public numbers and the answers.
 
 from __future__ import annotations
 
-from pate._planning.gaps import gap_needed
 from pate._release.stating import StatedLabels
 from pate._settings import decode
 from pate.accounting._formatting import format_epsilon, format_exact
@@ -21,7 +20,7 @@ def describe_unanswered(released: StatedLabels) -> str | None:
     aggregator: Aggregator = decode(Aggregator, released.aggregator)
     cost = released.statement["this_release"][released.statement["neighboring_relation"]]
     price = f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
-    gap = gap_needed(aggregator, released.shape, probability=_LIKELY)
+    gap = aggregator.gap_needed(released.shape, probability=_LIKELY)
     needed = "" if gap is None else f" {gap.meaning} with probability {_LIKELY:g}."
     return (
         f"None of {len(released.ids)} queries was answered, and {price} is spent: the teachers agree too little for"

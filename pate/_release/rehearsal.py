@@ -85,7 +85,7 @@ def rehearse(
 
 def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
     """Raise ``ValueError`` if less than `LEAST_ANSWERED` of the queries would be answered, whatever the votes."""
-    answered = aggregator.most_answered(shape)
+    answered = aggregator.max_answer_probability(shape)
     agreed = f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {shape.num_teachers} teachers agree"
     noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
     ways = "fewer queries, a larger target_epsilon or delta, a lower threshold or more teachers"

@@ -30,7 +30,6 @@ from pate.accounting._statement import Statement
 from pate.mechanisms._base import TopKMechanism
 from pate.mechanisms._limited_domain import LimitedDomain
 from pate.mechanisms._noise import draw_key, private_generator
-from pate.mechanisms._success import gap_for_top_k
 
 _LIKELY = 0.9  # the probability for which the gap of a top k is told
 
@@ -87,7 +86,7 @@ def top_k_statement_fields(
     """Return what is published of a top k and its mechanism, by the keys of their statement."""
     # of a limited domain the number of items does not matter
     num_ranks = mechanism.kbar + 1 if isinstance(mechanism, LimitedDomain) else len(histogram.items)
-    gap = gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks)
+    gap = mechanism.gap_to_answer(probability=_LIKELY, num_items=num_ranks)
     return {
         "kind": "topk",
         "neighboring_relation": settings.relation.value,

@@ -17,15 +17,15 @@ from pate._votes.voters import (
     ScoreVoters as ScoreVoters,
     Voters as Voters,
 )
-from pate.aggregators._base import Aggregator as Aggregator, Release as Release
-from pate.aggregators._clipped_votes import ClippedVotes as ClippedVotes
-from pate.aggregators._listed import (
-    LimitedDomainTopK as LimitedDomainTopK,
-    TopStableTopK as TopStableTopK,
+from pate.aggregators._base import (
+    Aggregator as Aggregator,
+    Gap as Gap,
+    Release as Release,
 )
+from pate.aggregators._clipped_votes import ClippedVotes as ClippedVotes
 from pate.aggregators._noisy_votes import NoisyVotes as NoisyVotes
 from pate.aggregators._of_mechanism import MechanismAggregator as MechanismAggregator
-from pate.aggregators._peeled_votes import PeeledVotes as PeeledVotes
+from pate.aggregators._outlook import Outlook as Outlook
 from pate.aggregators._plugins import load_plugins as load_plugins, registered as registered
 from pate.aggregators._powerset import Powerset as Powerset
 from pate.aggregators._rounds import Rounds as Rounds
@@ -35,15 +35,18 @@ from pate.aggregators._screens import (
     InteractiveScreen as InteractiveScreen,
 )
 from pate.aggregators._silo_votes import SiloVotes as SiloVotes
-from pate.aggregators._stable_majority import StableMajority as StableMajority
 from pate.aggregators._stable_topk import (
     FixedStableTopK as FixedStableTopK,
+    StableMajority as StableMajority,
     StableTopK as StableTopK,
 )
 from pate.aggregators._tau_voting import TauVoting as TauVoting
 from pate.aggregators._top_k import (
     Canonical as Canonical,
     Joint as Joint,
+    LimitedDomainTopK as LimitedDomainTopK,
+    PeeledVotes as PeeledVotes,
     Peeling as Peeling,
     PermuteAndFlip as PermuteAndFlip,
+    TopStableTopK as TopStableTopK,
 )

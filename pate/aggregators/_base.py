@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from inspect import get_annotations
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
+from pate._typing import FloatArray
 from pate._validation import require, require_positive
 from pate._votes import Counts, Need, Votes, VoteShape, require_kind
 from pate.accounting._calibration import Target, calibrate_scale
@@ -20,6 +28,9 @@ from pate.accounting._charges import Charge, Events
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._outlook import Outlook
+from pate.mechanisms._law import Law, NotStatedError
+from pate.mechanisms._release import Release as Release
 
 LEAST_ANSWERED = 0.1
 """The share of queries that some votes at least must have answered, if a release is to be paid for."""
@@ -28,42 +39,32 @@ LEAST_ANSWERED = 0.1
 _LARGEST_SCALE = 1e300  # beyond it, noise may be infinite
 
 
-class Release(NamedTuple):
-    """What an aggregator released for a batch of queries; no reason is given for an entry that was not released."""
+_WORDS: Mapping[str, Callable[[Any], str]] = {
+    "k": "k={}".format,
+    "soft": lambda soft: "soft" if soft else "hard",
+    "min_lead": "min_lead={:g}".format,
+    "norm": str.upper,
+    "around_predictions": lambda _: "around a student",
+    "noise_law": lambda law: law.replace("_", "-"),
+    "test_law": "{} test".format,
+    "loss": "{} loss".format,
+    "regularizer": lambda _: "regularized",
+    "kbar": "kbar={}".format,
+    "fallback": lambda _: "fallback",
+    "peel_by_root": lambda _: "by root",
+}
+"""The word for a public setting that is not the default, in the order of names; others are given by name."""
 
-    labels: UInt8Array
-    """``[Q, C]`` in {0, 1}; 0 where nothing was released."""
-    mask: BoolArray
-    """``[Q, C]``: which labels were released."""
-    noisy_counts: FloatArray | None = None
-    """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the number of teachers;
-    0 where nothing was released. None if the aggregator releases no counts."""
-    noise_std: float | None = None
-    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0; None without them, and if they
-    are answers of a linear model, which has all the noise."""
-    tiers: IntArray | None = None
-    """``[Q]``: the price tier of each query, an argument of `Aggregator.event`; None if all queries cost the same."""
-    linear: bool = False
-    """Whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model, to all queries."""
 
-    @classmethod
-    def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:
-        """Release sets of labels, given as indices ``[Q, k]``; every query is answered."""
-        labels = np.zeros((len(chosen), num_labels), dtype=np.uint8)
-        np.put_along_axis(labels, chosen, 1, axis=1)
-        return cls(labels, np.ones(labels.shape, dtype=np.bool_))
+class Gap(NamedTuple):
+    """How far apart counts must lie for an aggregator to give the same answer as without noise."""
 
-    @classmethod
-    def of_rows(
-        cls, labels: BoolArray, passed: BoolArray, tiers: NDArray[np.integer] | None = None
-    ) -> Release:
-        """Release labels ``[Q, C]`` of the queries that ``passed`` ``[Q]``, and nothing of the others."""
-        mask = np.repeat(passed[:, None], labels.shape[1], axis=1)
-        return cls(
-            (labels & mask).astype(np.uint8),
-            mask,
-            tiers=None if tiers is None else tiers.astype(np.int64),
-        )
+    votes: float
+    """The gap that a query needs, in votes."""
+    available: float
+    """The largest gap that the teachers can produce, in votes."""
+    meaning: str
+    """The sentence that explains it to a user, without the probability at its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,8 @@ class Aggregator(ABC):
                 # missing as None
                 setattr(cls, name, None)
                 cls.required += (name,)
+        if "aggregate" in vars(cls) and not {"law", "laws"} & vars(cls).keys():
+            cls.law, cls.laws = Aggregator.law, Aggregator.laws  # type: ignore[method-assign]
         if "aggregate" in vars(cls):
             cls.aggregate = _when_served(cls.aggregate)  # type: ignore[method-assign]
         if "__post_init__" in vars(cls):
@@ -125,6 +128,99 @@ class Aggregator(ABC):
     def blank(cls, **settings: Any) -> Self:
         """Return one with the given ``settings``; all others are `missing` until a target suggests them."""
         return cls(**settings)
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        """Return the settings worth comparing on the votes that ``outlook`` describes, under its relation.
+
+        Noise that they lack is 1: only its proportions matter. By default they are one if nothing
+        but noise is to be set, and none otherwise. Tests and thresholds may take half of delta.
+        """
+        return [{}] if set(cls.required) <= set(cls.noise_parameters) else []
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return the instances with the `defaults` of the class, for the relation of ``outlook``."""
+        common: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
+        common |= {"neighboring_relation": outlook.relation}
+        return tuple(cls(**common | dict(settings)) for settings in cls.defaults(outlook))
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return the public settings that give the class another form: all values worth comparing, by field.
+
+        Each value suits any instance on the shape of ``outlook``, and none needs more of the votes
+        than the others. By default they are all values of switches and of named choices.
+        """
+        types = get_type_hints(cls)
+        kinds = {field.name: types[field.name] for field in fields(cls)}
+        choices = {
+            name: get_args(kind) for name, kind in kinds.items() if get_origin(kind) is Literal
+        }
+        return choices | {name: (False, True) for name, kind in kinds.items() if kind is bool}
+
+    @property
+    def label_parts(self) -> Sequence[str | Aggregator]:
+        """What tells the instances of a class apart: aggregators within, and settings that are not the default."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        within: list[str | Aggregator] = [
+            part
+            for value in values.values()
+            for part in (value if isinstance(value, tuple) else (value,))
+            if isinstance(part, Aggregator)
+        ]
+        changed = {
+            field.name: values[field.name]
+            for field in fields(self)
+            if field.name not in (*self.noise_parameters, "neighboring_relation")
+            and values[field.name] != field.default
+        }
+        known = [word(changed[name]) for name, word in _WORDS.items() if name in changed]
+        others = changed.keys() - _WORDS.keys() - set(self.required)
+        return [*within, *known, *(f"{name}={changed[name]}" for name in sorted(others))]
+
+    @property
+    def display_name(self) -> str:
+        """The name of the class with its `label_parts` in brackets."""
+        parts = [
+            part.display_name if isinstance(part, Aggregator) else part for part in self.label_parts
+        ]
+        named = ", ".join(part for part in parts if part)
+        return type(self).__name__ + (f" ({named})" if named else "")
+
+    splits_noise: ClassVar[bool] = False
+    """Whether `for_target` splits the noise by the target, rather than scale a proposal by one factor."""
+
+    @classmethod
+    def for_target(
+        cls,
+        target: Target,
+        shape: VoteShape,
+        *,
+        delta_test: float | None = None,
+        answered: float = 0.9,
+    ) -> Self | None:
+        """Return the instance that meets a target: the first proposal, calibrated; None if no noise does.
+
+        Args:
+            target: the largest cost of all queries together.
+            shape: the numbers of teachers and labels.
+            delta_test: what each stability test adds to delta, for a class that splits its noise.
+            answered: the probability with which a query is to be answered, for such a class.
+
+        Raises:
+            ValueError: if the class proposes no settings, or the tests alone cost the target's
+                delta.
+        """
+        name = cls.__name__
+        require(delta_test is None, f"no delta_test for {name}", delta_test=delta_test)
+        proposed = cls.proposals(Outlook.at(target, shape))
+        require(
+            proposed,
+            f"settings of {name}, which proposes none for {shape.num_labels} labels",
+            aggregator=name,
+        )
+        return proposed[0].calibrated(target, shape)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -248,7 +344,47 @@ class Aggregator(ABC):
             return None
         return self.scaled(factor)
 
-    def most_answered(self, shape: VoteShape) -> float:
+    def law(self, votes: Any) -> Law:
+        """Return the law of the sets of labels that are released, for each query.
+
+        Raises:
+            NotStatedError: if the aggregator states none, or a query has too many outcomes.
+        """
+        raise NotStatedError(f"the law of {type(self).__name__} is not known")
+
+    def laws(self, votes: Any, neighbors: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the chances ``[Q, N]`` of the same N outcomes of each query on votes and on neighboring ones.
+
+        Outcomes that tell the same of which votes these are may be one.
+
+        Raises:
+            NotStatedError: if the aggregator states no law, or a query has too many outcomes.
+        """
+        first, second = self.law(votes), self.law(neighbors)
+        same = (first.members == second.members).all(axis=-1)
+        none = np.zeros(first.chances.shape)
+        sides = (
+            (first.chances * same, first.chances * ~same, none),
+            (second.chances * same, none, second.chances * ~same),
+        )
+        # the chance of nothing is no difference from 1, which would be 0 on one side alone where
+        # both are small
+        nothing = [[] if law.nothing is None else [law.nothing[:, None]] for law in (first, second)]
+        if same.all():
+            sides = ((first.chances,), (second.chances,))  # type: ignore[assignment]
+        p, q = (np.hstack((*side, *rest)) for side, rest in zip(sides, nothing, strict=True))
+        return p, q
+
+    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap | None:
+        """Return the gap between counts at which a query is answered as without noise, or None where none is known.
+
+        Args:
+            shape: the numbers of teachers and labels.
+            probability: the probability of that answer, in (0, 1).
+        """
+        return None
+
+    def max_answer_probability(self, shape: VoteShape) -> float:
         """Return a probability that no votes of a shape exceed: that teachers answer a query, or one of its labels.
 
         It is 1 where every query is answered. A release of which it is below `LEAST_ANSWERED` is

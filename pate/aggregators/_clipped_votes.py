@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from pate._votes.voters import blocks
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
+from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_normal import add_gaussian, exceeds
 
 _DOUBLINGS = 4  # candidates for the median between a number and its double
@@ -69,6 +71,10 @@ class ClippedVotes(Aggregator):
 
     multiplier_clipped: float
     around_predictions: bool = False
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        return {}  # predictions are there where a round came before
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from pate._validation import require_positive
 from pate._votes import Counts, VoteShape
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Release
+from pate.aggregators._base import Aggregator, Gap, Release
+from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_normal import add_gaussian
 
 
@@ -60,6 +62,17 @@ class NoisyVotes(Aggregator):
         if self.min_lead != 0:
             require_positive(min_lead=self.min_lead)
 
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        lead = outlook.shape.num_teachers / 10
+        return [{}, {"soft": False}, {"soft": False, "min_lead": lead}]
+
+    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap:
+        """Return how far a count must lie from half of the teachers for its label to survive the noise."""
+        votes = max(self.min_lead + self.sigma_votes * float(ndtri(probability)), 0.0)
+        tie = shape.num_teachers / 2
+        return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
+
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
@@ -86,7 +99,7 @@ class NoisyVotes(Aggregator):
             leading.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes
         )
 
-    def most_answered(self, shape: VoteShape) -> float:
+    def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on a label have it given or denied."""
         margins = np.array([shape.num_teachers / 2, -shape.num_teachers / 2])
         return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())

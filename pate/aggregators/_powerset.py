@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._typing import IntArray, UInt8Array
+from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require
 from pate._votes import Ballots, Need, VoteShape
 from pate._votes.voters import blocks
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Aggregator, Release
+from pate.aggregators._base import Aggregator, Gap, Release
+from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
 
 Codes = NDArray[np.uint64]
@@ -53,6 +56,44 @@ class Powerset(Aggregator):
     def needs(self) -> frozenset[Need]:
         """The ballots, which are the sets that are voted for."""
         return frozenset({Ballots})
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        return [{}] if outlook.shape.num_labels <= MOST_LABELS else []
+
+    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap:
+        """Return by how many votes a set must lead to be chosen if no other set has a vote."""
+        odds = math.log(2) * shape.num_labels + math.log(probability / (1 - probability))
+        votes = max(self.scale_powerset * odds, 0.0)
+        between = "between the two label sets"
+        meaning = f"A gap of {votes:.1f} votes {between} is what a query needs to be answered, and answered right,"
+        return Gap(votes, shape.num_teachers, meaning)
+
+    def laws(self, votes: Ballots, neighbors: Ballots) -> tuple[FloatArray, FloatArray]:
+        # sets whose number of votes stays as it is are one outcome: their chances change by one
+        # factor
+        scale, most = self.scale_powerset, 2.0**votes.num_labels
+        rows = []
+        for ballots in zip(votes.ballots, neighbors.ballots, strict=True):
+            before, after = (Counter(map(bytes, side)) for side in ballots)
+            moved = sorted(code for code in before | after if before[code] != after[code])
+            chances = []
+            for counted in (before, after):
+                highest = max(counted.values())
+                weights = {
+                    code: math.exp((count - highest) / scale) for code, count in counted.items()
+                }
+                unseen = math.exp(-highest / scale)
+                others = [weight for code, weight in weights.items() if code not in moved]
+                rest = sum(others) + (most - len(moved) - len(others)) * unseen
+                parts = [*(weights.get(code, unseen) for code in moved), rest]
+                chances.append([part / sum(parts) for part in parts])
+            rows.append(chances)
+        widest = max((len(first) for first, _ in rows), default=1)
+        padded = np.array(
+            [[side + [0.0] * (widest - len(side)) for side in row] for row in rows]
+        ).reshape(-1, 2, widest)
+        return padded[:, 0], padded[:, 1]
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
@@ -111,7 +152,7 @@ def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Ge
 
         return Proposals(picked.places[:, None], log_chances, chance)
 
-    columns = draw(log_rates, propose, generator, flip=False)[:, 0]
+    columns = draw(log_rates, propose, generator, noise="gumbel")[:, 0]
     any_set = generator.integers(
         0, 2**num_labels - 1, size=len(codes), dtype=np.uint64, endpoint=True
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,9 +12,14 @@ from pate._linear import student_of
 from pate._typing import FloatArray
 from pate._validation import require
 from pate._votes import Counts, Moments, Need, Scores, Votes, VoteShape
+from pate.accounting._calibration import COARSE_ORDERS
 from pate.accounting._events import ComposedEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of
+from pate.aggregators._clipped_votes import ClippedVotes
+from pate.aggregators._outlook import Outlook
+
+_FIRST = 0.25  # share of the budget of the first of two rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +68,13 @@ class Rounds(Aggregator):
             "predictions" not in asked, "a first round that needs no predictions", rounds_0=first
         )
 
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        around = ClippedVotes(
+            multiplier_clipped=1.0, around_predictions=True, neighboring_relation=outlook.relation
+        )
+        return [{"rounds": two_rounds(around, outlook).rounds}]
+
     @property
     def noise(self) -> dict[str, float]:
         return {
@@ -103,8 +116,31 @@ class Rounds(Aggregator):
             release = combined(release, answers, votes.num_teachers)
         return release
 
-    def most_answered(self, shape: VoteShape) -> float:
-        return min(part.most_answered(shape) for part in self.rounds)
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        return min(part.max_answer_probability(shape) for part in self.rounds)
+
+
+def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
+    """Return two rounds: `ClippedVotes`, then ``last``, which needs predictions.
+
+    Each has twice the noise at which it alone meets epsilon 1 if it is the first, and that noise
+    over the root of three quarters if it is the last: of mechanisms that compose as Gaussian ones
+    do, the first takes a quarter of any budget. Only the proportions matter.
+
+    Raises:
+        ValueError: if no noise of ``last`` meets epsilon 1 at the delta of ``outlook``.
+    """
+    target, relation = outlook.target(epsilon=1.0), outlook.relation
+    start = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=relation)
+    first = start.calibrated(target, outlook.shape, orders=COARSE_ORDERS)
+    final = last.calibrated(target, outlook.shape, orders=COARSE_ORDERS)
+    require(
+        final is not None, "a last round whose noise can meet a target", last=type(last).__name__
+    )
+    assert first is not None
+    assert final is not None
+    rounds = (first.scaled(_FIRST**-0.5), final.scaled((1 - _FIRST) ** -0.5))
+    return Rounds(rounds=rounds, neighboring_relation=relation)
 
 
 def combined(earlier: Release, release: Release, num_teachers: int) -> Release:

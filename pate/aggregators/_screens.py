@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from scipy.special import ndtr
@@ -14,6 +15,8 @@ from pate._votes import Counts, Need, VoteShape
 from pate.accounting._events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
+from pate.aggregators._noisy_votes import NoisyVotes
+from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_normal import exceeds
 
 Over = Literal["mean", "worst"]
@@ -69,8 +72,8 @@ class Screen(Aggregator):
     def scaled(self, factor: float) -> Self:
         return replace(super().scaled(factor), answers=self.answers.scaled(factor))
 
-    def most_answered(self, shape: VoteShape) -> float:
-        return self.answers.most_answered(shape)
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        return self.answers.max_answer_probability(shape)
 
     def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty.
@@ -119,6 +122,11 @@ class ConfidentScreen(Screen):
     sigma_confident: float
     threshold_confident: float
 
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        threshold = outlook.shape.num_teachers / 3
+        return [{"answers": _noisy_votes(outlook), "threshold_confident": threshold}]
+
     def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         distances = np.abs(votes.counts - votes.num_teachers / 2)
         # a mean is compared as a sum, which is exact
@@ -131,10 +139,10 @@ class ConfidentScreen(Screen):
             votes, exceeds(certain, threshold, sigma=sigma, generator=generator), generator
         )
 
-    def most_answered(self, shape: VoteShape) -> float:
+    def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on all labels pass the screen, and get an answer."""
         passed = ndtr((shape.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
-        return float(passed) * super().most_answered(shape)
+        return float(passed) * super().max_answer_probability(shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +180,11 @@ class InteractiveScreen(Screen):
     threshold_interactive: float
     min_confidence: float = 0.5
 
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        threshold = outlook.shape.num_teachers / 8
+        return [{"answers": _noisy_votes(outlook), "threshold_interactive": threshold}]
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
@@ -203,3 +216,7 @@ class InteractiveScreen(Screen):
         if release.noisy_counts is not None:
             release.noisy_counts[sure] = votes.num_teachers * predictions[sure]
         return release
+
+
+def _noisy_votes(outlook: Outlook) -> NoisyVotes:
+    return NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)

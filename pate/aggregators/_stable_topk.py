@@ -1,24 +1,22 @@
-"""StableTopK of Zhu & Wang (2022), and its variants."""
+"""Labels that are released exactly if they are stable: StableTopK of Zhu & Wang (2022), and its variants."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from pate._votes import Counts, VoteShape
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
-from pate.aggregators._base import Release
+from pate._validation import require, require_in_open_unit_interval
+from pate._votes import VoteShape
+from pate.accounting._calibration import COARSE_ORDERS, Target
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.mechanisms._gaps import GapNoise
-from pate.mechanisms._stability import TestedBy
+from pate.aggregators._outlook import Outlook
+from pate.mechanisms._majority import MajorityMechanism
 from pate.mechanisms._stable_top_k import FixedTopKMechanism, StableTopKMechanism
 
 
-@dataclass(frozen=True, kw_only=True)
 class StableTopK(MechanismAggregator[StableTopKMechanism]):
     """Release the exact set of the k most voted labels, k chosen by the widest noisy gap, if that gap is stable.
 
@@ -59,35 +57,78 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
             unknown noise, a regularizer that is NaN or plus infinity, or ``kbar < 1``.
     """
 
-    names: ClassVar[Mapping[str, str]] = {"noise_law": "noise", "test_law": "test_noise"}
-
-    scale_gap: float
-    sigma_test: float
-    delta_test: float
-    allow_empty: bool = True
-    noise_law: GapNoise = "gumbel"
-    test_law: TestedBy = "gaussian"
-    regularizer: tuple[float, ...] | None = None
-    kbar: int | None = None
+    splits_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.regularizer is not None:
-            object.__setattr__(
-                self, "regularizer", tuple(float(value) for value in self.regularizer)
+            regularizer = tuple(float(value) for value in self.regularizer)
+            object.__setattr__(self, "regularizer", regularizer)
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        most = outlook.num_items - 1
+        ranks = (
+            {}
+            if outlook.labels_per_sample is None or not most
+            else {"kbar": (min(2 * outlook.k, most),)}
+        )
+        return _sizes_of(super().variants(outlook), outlook) | ranks
+
+    @classmethod
+    def for_target(
+        cls,
+        target: Target,
+        shape: VoteShape,
+        *,
+        delta_test: float | None = None,
+        answered: float = 0.9,
+    ) -> Self | None:
+        """Return the instance that meets a target, its noise split so that the gap that a query needs is narrowest.
+
+        Args:
+            target: the largest cost of all queries together.
+            shape: the numbers of teachers and labels.
+            delta_test: what each test adds to delta. None for half of the target's delta over all
+                queries.
+            answered: the probability with which a query of the predicted gap is answered.
+
+        Raises:
+            ValueError: if the tests alone cost the target's delta.
+        """
+        test_delta = target.delta / (2 * target.num_queries) if delta_test is None else delta_test
+        require_in_open_unit_interval(delta_test=test_delta, answered=answered)
+        largest = target.delta / target.num_queries
+        spent = -math.expm1(target.num_queries * math.log1p(-test_delta))
+        requirement = f"delta_test < {largest:.3g}, so that all tests stay below delta"
+        require(spent < target.delta, requirement, delta_test=test_delta)
+
+        def split(log_ratio: float) -> Any:
+            return cls(
+                scale_gap=math.exp(log_ratio),
+                sigma_test=1.0,
+                delta_test=test_delta,
+                neighboring_relation=target.neighboring_relation,
             )
 
-    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
-        return Release.of_rows(*self.mechanism(votes.shape)(votes.counts, generator=generator))
+        def gap(log_ratio: float) -> float:
+            # fewer orders err on the private side, which is enough to compare splits
+            calibrated: Self | None = split(log_ratio).calibrated(
+                target, shape, tolerance=1e-3, orders=COARSE_ORDERS
+            )
+            if calibrated is None:
+                return math.inf
+            return float(calibrated.mechanism(shape).gap_to_answer(probability=answered))
 
-    def most_answered(self, shape: VoteShape) -> float:
-        """Return the probability that the widest gap of all passes its test."""
-        mechanism = self.mechanism(shape)
-        return float(mechanism.test.probability(mechanism.widest_gap))
+        # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses
+        # nothing noticeable
+        center = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
+        best = min((center + np.arange(-0.2, 0.21, 0.05)).tolist(), key=gap)
+        chosen: Self | None = split(best).calibrated(target, shape)
+        return chosen
 
 
-@dataclass(frozen=True, kw_only=True)
-class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
+class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
     """Release a set of exactly k labels, most of them by a stable gap near k and the rest by peeling.
 
     Choose it if k is public and the teachers nearly agree on the k labels. If they do not,
@@ -118,37 +159,35 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
             ``pull < 0``.
     """
 
-    names: ClassVar[Mapping[str, str]] = {
-        "scale_gap_fixed": "scale_gap",
-        "sigma_test_fixed": "sigma_test",
-        "delta_test_fixed": "delta_test",
-        "scale_peel_fixed": "scale_peel",
-    }
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        return _sizes_of(super().variants(outlook), outlook)
 
-    k: int
-    pull: float
-    scale_gap_fixed: float
-    sigma_test_fixed: float
-    delta_test_fixed: float
-    scale_peel_fixed: float
-    allow_empty: bool = True
-    fallback: bool = False
-    peel_by_root: bool = False
 
-    def event(
-        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
-    ) -> Event:
-        """Describe the cost of one query for which ``tier`` labels are peeled, k if None."""
-        return self.mechanism(shape).event(self.relation_of(relation), tier)
+class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
+    """Release the majority of every label if the least certain of them is far from a tie.
 
-    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
-        members, passed, rounds = self.mechanism(votes.shape)(votes.counts, generator=generator)
-        return Release.of_rows(members, passed | self.fallback, rounds)
+    Choose it if teachers agree on all labels of a sample: a query costs a single test, however many
+        labels there are,
+    about half of `StableTopK`. If one label is in doubt, the query is not answered.
 
-    def most_answered(self, shape: VoteShape) -> float:
-        """Return the probability that the widest gap of all passes its test, or 1 with a fallback."""
-        return (
-            1.0
-            if self.fallback
-            else float(self.mechanism(shape).test.probability(shape.num_teachers))
-        )
+    Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the
+        least of the distances
+    ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. A
+    majority may turn only within that distance. The test works on distances in votes, multiples of
+    1/2 up to ``T / 2``.
+
+    Args:
+        sigma_majority: standard deviation of the noise of the test, in votes.
+        delta_majority: probability that an unstable majority passes the test, paid by every query.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
+    """
+
+
+def _sizes_of(values: Mapping[str, Sequence[Any]], outlook: Outlook) -> dict[str, Sequence[Any]]:
+    """Return values of settings without ``allow_empty`` where there are no other sets: of one label."""
+    others = {"allow_empty"} if outlook.num_items == 1 else set()
+    return {name: values[name] for name in values if name not in others}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from pate._votes.voters import blocks
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
+from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_normal import add_gaussian
 
 Norm = Literal["l2", "l1"]
@@ -70,6 +72,21 @@ class TauVoting(Aggregator):
         super().__post_init__()
         require_positive(tau=self.tau, threshold_tau=self.threshold_tau)
         require(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        # three that hardly clip a ballot of k labels, or one that differs from a student in k labels
+        half, root = outlook.shape.num_teachers / 2, math.sqrt(outlook.k)
+        choices: list[dict[str, Any]] = [
+            {"tau": 1.25 * root},
+            {"tau": outlook.k, "norm": "l1"},
+            {"tau": root, "around_predictions": True},
+        ]
+        return [{"threshold_tau": half, **choice} for choice in choices]
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        return {"soft": (False, True)}
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -1,46 +1,22 @@
-"""Sets of k labels for a public k: canonical, peeling and joint. Every query is answered."""
+"""Sets and lists of labels for a public k: the aggregators of the mechanisms that choose them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, TypeVar
-
 import numpy as np
 
-from pate._validation import require
-from pate._votes import Counts, VoteShape
+from pate._votes import Counts
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.mechanisms._base import TopKMechanism
-from pate.mechanisms._canonical import CanonicalLoss, CanonicalMechanism, CanonicalNoise
-from pate.mechanisms._joint import JointMechanism, JointNoise
-from pate.mechanisms._noise import Noise
+from pate.mechanisms._canonical import CanonicalMechanism
+from pate.mechanisms._joint import JointMechanism
+from pate.mechanisms._limited_domain import LimitedDomain
 from pate.mechanisms._noisy_top_k import NoisyTopK
+from pate.mechanisms._peeled_counts import PeeledCounts
 from pate.mechanisms._peeling import PermuteAndFlipPeeling
-
-Sets = TypeVar("Sets", bound=TopKMechanism)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelSets(MechanismAggregator[Sets]):
-    """Release a set of k labels for every query."""
-
-    k: int
-
-    def mechanism(self, shape: VoteShape) -> Sets:
-        largest = shape.num_labels - self.kind.spare
-        require(self.k <= largest, f"k <= {largest} for {shape.num_labels} labels", k=self.k)
-        return super().mechanism(shape)
-
-    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
-        return Release.of_sets(
-            self.mechanism(votes.shape)(votes.counts, generator=generator), votes.num_labels
-        )
+from pate.mechanisms._top_stable import TopStable
 
 
-@dataclass(frozen=True, kw_only=True)
-class Canonical(LabelSets[CanonicalMechanism]):
+class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
     Choose it if every sample has k labels and there are at most 25 in all, or k is most of them:
@@ -71,16 +47,8 @@ class Canonical(LabelSets[CanonicalMechanism]):
             unknown loss.
     """
 
-    names: ClassVar[Mapping[str, str]] = {"scale_canonical": "scale", "noise_law": "noise"}
 
-    noise_law: CanonicalNoise = "gumbel"
-    scale_canonical: float
-    gamma: float = 0.5
-    loss: CanonicalLoss = "lead"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Peeling(LabelSets[NoisyTopK]):
+class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     """Release the k labels of the largest noisy counts.
 
     Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of
@@ -104,14 +72,8 @@ class Peeling(LabelSets[NoisyTopK]):
         ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
     """
 
-    names: ClassVar[Mapping[str, str]] = {"scale_peel": "scale", "noise_law": "noise"}
 
-    scale_peel: float
-    noise_law: Noise = "gumbel"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Joint(LabelSets[JointMechanism]):
+class Joint(MechanismAggregator[JointMechanism], tag="joint"):
     """Release the labels of a sequence of k, chosen among all sequences at the cost of a single choice, as a set.
 
     Choose it to compare with the paper: `Canonical` makes a single choice too, on scores that move
@@ -133,14 +95,8 @@ class Joint(LabelSets[JointMechanism]):
         ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
     """
 
-    names: ClassVar[Mapping[str, str]] = {"scale_joint": "scale", "noise_law": "noise"}
 
-    noise_law: JointNoise = "gumbel"
-    scale_joint: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PermuteAndFlip(LabelSets[PermuteAndFlipPeeling]):
+class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
     """Release a set of k labels, one after another by permute-and-flip.
 
     Choose it for a few queries of which a single pure epsilon counts: at the same pure epsilon it
@@ -160,6 +116,99 @@ class PermuteAndFlip(LabelSets[PermuteAndFlipPeeling]):
         ValueError: on a scale that is not positive or ``k < 1``.
     """
 
-    names: ClassVar[Mapping[str, str]] = {"scale_flip": "scale"}
 
-    scale_flip: float
+class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
+    """Release at most k of the kbar most voted labels, by peeling that ends at a noisy threshold.
+
+    Choose it if the labels themselves are not public, such as words or places: those of rank beyond
+        ``kbar + 1`` have
+    no influence. A list that ends early answers a query for its own labels alone.
+
+    Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_domain`` with a window of 1
+        vote under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, except with probability ``delta_domain`` (Durfee
+    & Rogers (2019), Algorithm 1).
+
+    Args:
+        k: largest number of labels of a sample.
+        kbar: number of labels to choose from, from k to one below the number of labels.
+        scale_domain: scale of the Gumbel noise, in votes.
+        delta_domain: probability that a label is listed that a neighbor could not list, paid by
+            every query.
+        neighboring_relation: the relation that the threshold is set for.
+
+    Raises:
+        ValueError: on a scale that is not positive, ``k < 1``, ``k > kbar`` or ``delta_domain``
+            outside (0, 1).
+    """
+
+
+class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
+    """Release the labels above the first gap that passes a noisy threshold, cut down to k by peeling if they are more.
+
+    Choose it to compare with the papers: `FixedStableTopK` finds a gap at less cost.
+
+    Privacy: the sparse vector technique on gaps that move by 1 vote under ADD_REMOVE_TEACHER and 2
+        under
+    REPLACE_RECORD, k bounded-range choices of counts with the same window where labels are peeled,
+    and the probability ``delta_stable``: a query costs the rounds that it took (Carvalho et al.
+    (2020); `pate.mechanisms.TopStable`).
+
+    Args:
+        k: largest number of labels of a sample.
+        kbar: last rank whose gap is tried, from k to one below the number of labels.
+        scale_threshold_stable: scale of the Laplace noise of the threshold, in votes.
+        scale_gap_stable: scale of the Laplace noise of the gaps, in votes.
+        scale_peel_stable: scale of the Gumbel noise of the peeling, in votes.
+        delta_stable: probability that an unstable set is released, paid by every query, below
+            ``kbar / 2``.
+        neighboring_relation: the relation that the threshold is set for.
+        fallback: whether queries in which no gap passes are answered by peeling k labels from all,
+            which then have to be public.
+
+    Raises:
+        ValueError: on noise that is not positive, ``k < 1``, ``k > kbar``, or ``delta_stable`` out
+            of its range.
+    """
+
+
+class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
+    """Choose k labels by peeling, then count the votes of these alone, with noise.
+
+    Choose it if samples have up to k of many labels: a label is given if it is chosen and more than
+        half of the
+    teachers seem to vote for it, and all others are denied. So k bounds the number of labels of a
+    sample, where `Peeling` gives each sample k labels, and a query costs what k labels cost, where
+    `NoisyVotes` pays for all.
+
+    Privacy: k bounded-range choices of ``window / scale_chosen``, with a window of 1 vote under
+        ADD_REMOVE_TEACHER and
+    2 under REPLACE_RECORD, and Gaussian noise of ``sigma_chosen`` on k counts that move by 1 vote
+    under both (`pate.mechanisms.PeeledCounts`).
+
+    Args:
+        k: largest number of labels of a sample.
+        scale_chosen: scale of the Gumbel noise of the choice, in votes.
+        sigma_chosen: standard deviation of the noise on the counts of the chosen, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+        soft: release the noisy counts of the chosen labels, and nothing of the others. That is more
+            about these, but a student that learns from it sees no sample without a label that it
+            might have.
+
+    Raises:
+        ValueError: on noise that is not positive, or ``k < 1``.
+    """
+
+    soft: bool = False
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries; all labels of each are answered, or with ``soft`` the k that are chosen."""
+        items, scores = self.mechanism(votes.shape)(votes.counts, generator=generator)
+        chosen = np.zeros(votes.counts.shape, dtype=np.bool_)
+        noisy = np.zeros(votes.counts.shape)
+        np.put_along_axis(chosen, items, True, axis=1)
+        np.put_along_axis(noisy, items, scores, axis=1)
+        labels = (chosen & (noisy > votes.num_teachers / 2)).astype(np.uint8)
+        if self.soft:
+            return Release(labels, chosen, noisy, self.sigma_chosen)
+        return Release(labels, np.ones_like(chosen))

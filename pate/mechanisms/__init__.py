@@ -1,6 +1,8 @@
 """Private selection: mechanisms are objects that select when called with scores, and that describe their cost."""
 
 from pate.mechanisms._base import (
+    FACTS as FACTS,
+    Case as Case,
     Mechanism as Mechanism,
     ScoreMechanism as ScoreMechanism,
     TopKMechanism as TopKMechanism,
@@ -20,7 +22,9 @@ from pate.mechanisms._gaps import (
     sort_counts as sort_counts,
 )
 from pate.mechanisms._joint import JointMechanism as JointMechanism, joint_window as joint_window
+from pate.mechanisms._law import Law as Law, NotStatedError as NotStatedError
 from pate.mechanisms._limited_domain import LimitedDomain as LimitedDomain, Listed as Listed
+from pate.mechanisms._majority import MajorityMechanism as MajorityMechanism
 from pate.mechanisms._noise import (
     private_generator as private_generator,
     seeded_generator as seeded_generator,
@@ -48,12 +52,6 @@ from pate.mechanisms._stable_top_k import (
     FixedTopK as FixedTopK,
     FixedTopKMechanism as FixedTopKMechanism,
     StableTopKMechanism as StableTopKMechanism,
-)
-from pate.mechanisms._success import (
-    answer_probability as answer_probability,
-    gap_for_answer as gap_for_answer,
-    gap_for_top_k as gap_for_top_k,
-    top_k_probability as top_k_probability,
 )
 from pate.mechanisms._top_stable import (
     Peeled as Peeled,

@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
-from pate._validation import require_count, require_positive
+from pate._validation import require, require_count, require_positive
 from pate.accounting._events import BoundedRangeEvent, Event, PureDPEvent, RepeatedEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.mechanisms._noise import Noise
+from pate.mechanisms._accuracy import smallest_gap
+from pate.mechanisms._law import Law, NotStatedError
+from pate.mechanisms._noise import Noise, require_noise
 from pate.mechanisms._ranking import Rows, as_rows, require_within
+from pate.mechanisms._release import Release
 
 Checks: TypeAlias = Mapping[str, Callable[..., None]]
 """Of fields by name: functions that raise ``ValueError`` on a value that is passed to them by keyword."""
+FACTS = frozenset(
+    {"num_teachers", "num_labels", "num_items", "relation", "shift", "sensitivity", "whole"}
+)
+"""Fields that follow from the scores, not from who chooses the mechanism."""
 Released_co = TypeVar("Released_co", covariant=True)
+
+
+class Case(Protocol):
+    """The scores for which a mechanism proposes settings, as far as they are public."""
+
+    @property
+    def k(self) -> int:
+        """The number of items that are looked for. Raises ``ValueError`` if it is unknown."""
+
+    @property
+    def num_items(self) -> int:
+        """The number of scores."""
+
+    @property
+    def largest(self) -> float:
+        """The largest possible score: the number of teachers, of votes."""
+
+    @property
+    def delta_test(self) -> float:
+        """The probability of failure that one release may add to delta."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +63,9 @@ class Mechanism(ABC, Generic[Released_co]):
     noise_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
 
+    gap_meaning: ClassVar[str] = "A gap of {gap:.1f} votes is what a query needs to be answered,"
+    """What `gap_to_answer` means for votes: a sentence with the gap and settings, before a probability."""
+
     checks: ClassVar[Checks] = {}
     """What fields must be one by one: functions that take a value by whatever name an aggregator has for it, and raise
     ``ValueError``. Subclasses add theirs."""
@@ -43,6 +74,10 @@ class Mechanism(ABC, Generic[Released_co]):
         super().__init_subclass__(**options)
         inherited = (vars(base).get("checks", {}) for base in reversed(cls.__mro__))
         cls.checks = {field: check for checks in inherited for field, check in checks.items()}
+        if {"__call__", "_select"} & vars(cls).keys():
+            # whoever draws otherwise has another law and another accuracy
+            for name in {"law", "_accuracy"} - vars(cls).keys():
+                setattr(cls, name, getattr(Mechanism, name))
 
     def __post_init__(self) -> None:
         require_positive(**{name: getattr(self, name) for name in self.noise_parameters})
@@ -60,6 +95,89 @@ class Mechanism(ABC, Generic[Released_co]):
     def events(self) -> Mapping[NeighboringRelation, Event]:
         """Describe the cost of one row of scores under every relation for which it can be stated."""
         return {relation: self.event(relation) for relation in NeighboringRelation}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], **settings: Any) -> Self:
+        """Return the mechanism with ``settings``, and those of the `FACTS` that it has fields for."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: fact for name, fact in facts.items() if name in names}, **settings)
+
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        """Return the settings worth comparing for a case, noise apart; a target takes the first of them.
+
+        By default it is one if nothing but noise is to be set, and none otherwise.
+        """
+        needed = {field.name for field in fields(cls) if field.default is MISSING}
+        return [{}] if needed <= FACTS.union(cls.noise_parameters) else []
+
+    def tier_event(self, relation: NeighboringRelation, tier: int) -> Event:
+        """Describe the cost of one row of a price tier, as in `Release.tiers`; all cost the same by default."""
+        return self.event(relation)
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        """Release labels of queries by the counts ``[Q, C]`` of their votes, with the noise of a call.
+
+        A mechanism without it makes no labels.
+        """
+        raise NotImplementedError(f"{type(self).__name__} makes no labels of counts")
+
+    def max_answer_probability(self, widest: float) -> float:
+        """Return a probability to answer that no scores exceed which lie within ``widest`` of one another."""
+        return 1.0
+
+    def law(self, scores: Rows) -> Law:
+        """Return the law of the sets that are released for rows of scores ``[B, d]``, by the definition.
+
+        The audit and the contract read it; the contract compares it with the law of its test class.
+
+        Raises:
+            NotStatedError: if the mechanism states none, or there are too many outcomes.
+        """
+        raise NotStatedError(f"the law of {type(self).__name__} is not known")
+
+    def accuracy(self, *, gap: float, num_items: int = 1) -> float:
+        """Return a probability with which the answer is the one without noise, whatever the scores are otherwise.
+
+        Of k items these are the k largest, in any order; of at most k, all of them are listed. It
+        is the smallest probability over all scores with that gap, which is that of a step profile,
+        or a lower bound.
+
+        Args:
+            gap: the distance from the k-th largest score to the next one, in votes, at least 0.
+            num_items: the number of scores d; it does not matter to a test of a gap.
+
+        Raises:
+            NotStatedError: if the mechanism does not state its accuracy.
+            ValueError: on a gap that is negative or not finite, or too few items.
+        """
+        require(0 <= gap < math.inf, "a finite gap >= 0", gap=gap)
+        self.require_items(num_items)
+        return self._accuracy(gap, num_items)
+
+    def gap_to_answer(self, *, probability: float, num_items: int = 1) -> float:
+        """Return the smallest gap, in votes, at which the `accuracy` reaches ``probability``.
+
+        Raises:
+            NotStatedError: if the mechanism does not state its accuracy.
+            ValueError: on a probability outside (0, 1) or that no gap reaches, or too few items.
+        """
+        return smallest_gap(
+            lambda gap: self.accuracy(gap=gap, num_items=num_items), probability, unit=self._unit
+        )
+
+    def require_items(self, num_items: int) -> None:
+        """Raise ``ValueError`` if there are too few items to choose from."""
+        require_count(1, num_items=num_items)
+
+    @property
+    def _unit(self) -> float:
+        """The gap, in votes, from which `gap_to_answer` searches."""
+        return 1.0
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        """Return the `accuracy` for a gap in votes; subclasses that know it define this."""
+        raise NotStatedError(f"Expected a mechanism with an accuracy, got {type(self).__name__}")
 
     def scaled(self, factor: float) -> Self:
         """Return the same mechanism with ``factor`` times its noise."""
@@ -88,6 +206,10 @@ class ScoreMechanism(Mechanism[Released_co]):
         super().__post_init__()
         require_positive(sensitivity=self.sensitivity)
 
+    @property
+    def _unit(self) -> float:
+        return self.sensitivity
+
     def window(self, relation: NeighboringRelation) -> float:
         """Return the width of the window within which all scores move together, in their unit."""
         return relation.score_range * self.sensitivity
@@ -108,6 +230,10 @@ class TopKMechanism(ScoreMechanism[IntArray]):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     checks: ClassVar[Checks] = {"k": partial(require_count, 1)}
+    gap_meaning: ClassVar[str] = (
+        "A gap of {gap:.1f} votes between the {k} most voted labels and the others is what a query"
+        " needs to be answered as without noise,"
+    )
     spare: ClassVar[int] = 0
     """The least number of items that must be left out."""
 
@@ -121,9 +247,28 @@ class TopKMechanism(ScoreMechanism[IntArray]):
             ValueError: on scores that are not finite numbers, or too few for k.
         """
         rows, single = as_rows(scores)
-        require_within(rows.shape[1], spare=self.spare, k=self.k)
+        self.require_items(rows.shape[1])
         chosen = self._select(rows, generator)
         return chosen[0] if single else chosen
+
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        return [{"k": case.k}] if case.k <= case.num_items - cls.spare else []
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        return Release.of_sets(self(counts, generator=generator), np.shape(counts)[1])
+
+    def accuracy(self, *, gap: float, num_items: int = 1) -> float:
+        everything = self.k == num_items and not self.spare and 0 <= gap < math.inf
+        return 1.0 if everything else super().accuracy(gap=gap, num_items=num_items)
+
+    def require_items(self, num_items: int) -> None:
+        require_count(1, num_items=num_items)
+        require_within(num_items, spare=self.spare, k=self.k)
+
+    @property
+    def _unit(self) -> float:
+        return self.scale
 
     @abstractmethod
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
@@ -138,6 +283,7 @@ def choice_event(
     One choice is ``eta``-bounded range with Gumbel noise (Durfee & Rogers (2019); Dong, Durfee &
     Rogers (2020)) and ``eta``-pure DP with any other law of noise (Shekelyan & Loukides (2022)).
     """
+    require_noise(noise=noise)
     choice: Event = (
         BoundedRangeEvent(neighboring_relation=relation, eta=eta)
         if noise == "gumbel"

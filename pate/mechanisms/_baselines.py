@@ -13,6 +13,7 @@ from pate._typing import FloatArray, IntArray
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting._events import Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._accuracy import chance_to_lead
 from pate.mechanisms._base import ScoreMechanism, TopKMechanism
 from pate.mechanisms._exact_cube import add_cube
 from pate.mechanisms._peeling import one_shot
@@ -40,6 +41,9 @@ class OneShotLaplace(TopKMechanism):
         return PureDPEvent(
             neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale)
         )
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_to_lead("laplace", self.k, num_items - self.k, gap / self.scale)
 
 
 def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:

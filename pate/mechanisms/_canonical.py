@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -28,14 +28,15 @@ from pate._typing import FloatArray, IntArray
 from pate._validation import require
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import TopKMechanism, choice_event
 from pate.mechanisms._canonical_law import ClassProbabilities, log_counts, log_factorials
 from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
-from pate.mechanisms._noise import require_noise
+from pate.mechanisms._law import Law, choice_law, members_of, sets_of
+from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, as_rows, distances, rank, require_within
 
 Sampler = tuple[Callable[[IntArray], Proposals], float]
-CanonicalNoise = Literal["gumbel", "exponential"]
 CanonicalLoss = Literal["lead", "published"]
 
 _TABLE = (
@@ -81,13 +82,13 @@ class CanonicalMechanism(TopKMechanism):
     spare: ClassVar[int] = 1
 
     gamma: float = 0.5
-    noise: CanonicalNoise = "gumbel"
+    noise: ChoiceNoise = "gumbel"
     loss: CanonicalLoss = "lead"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
-        require_noise(CanonicalNoise, noise=self.noise)
+        require_noise(ChoiceNoise, noise=self.noise)
         require(
             self.loss in get_args(CanonicalLoss),
             f"a loss among {get_args(CanonicalLoss)}",
@@ -109,6 +110,30 @@ class CanonicalMechanism(TopKMechanism):
 
     def event(self, relation: NeighboringRelation) -> Event:
         return choice_event(relation, eta=self.window(relation) / self.scale, noise=self.noise)
+
+    def law(self, scores: Rows) -> Law:
+        num_items = scores.shape[1]
+        inside = sets_of(num_items, self.k, self.noise)
+        members = members_of(inside, num_items)
+        outside = np.nonzero(~members)[1].reshape(len(inside), -1)
+        best_left_out = reduce(np.maximum, (scores[:, column] for column in outside.T))
+        if self.loss == "published":
+            best_left_out = np.maximum(best_left_out, np.sort(scores, axis=1)[:, -self.k, None])
+        least = reduce(np.minimum, (scores[:, column] for column in inside.T))
+        utilities = self.gamma * least - (1 - self.gamma) * best_left_out
+        return Law(choice_law(utilities / self.scale, self.noise), members)
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        # the smallest score of any other set is the (k+1)-th at most, and the largest left out the
+        # k-th at least: it loses the gap against a top-k that is credited with its lead, and gamma
+        # times the gap against one that is not
+        lost = gap / self.scale * (1.0 if self.loss == "lead" else self.gamma)
+        require(
+            self.gamma > 0 or self.loss == "lead",
+            "gamma > 0 with the published loss",
+            gamma=self.gamma,
+        )
+        return chance_of_one(log_less_one(log_binomial(num_items, self.k)), lost, self.noise)
 
     def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:
         """Return the exact law of the class that is drawn with Gumbel noise from one row of scores ``[d]``.
@@ -173,7 +198,7 @@ class CanonicalMechanism(TopKMechanism):
                 np.where(top, 0.0, -log_weights),
             )
 
-        head, tail = draw(log_rates, propose, generator, flip=self.noise == "exponential").T
+        head, tail = draw(log_rates, propose, generator, noise=self.noise).T
         chosen = order[:, :k].copy()
         others = np.flatnonzero(tail >= k)
         if others.size:
@@ -216,8 +241,7 @@ class CanonicalMechanism(TopKMechanism):
         propose, log_rate = (self._tail_sampler if self.gamma == 1 else self._class_sampler)(
             below, generator
         )
-        flip = self.noise == "exponential"
-        head, tail = draw(np.array([log_rate]), propose, generator, flip=flip)[0].tolist()
+        head, tail = draw(np.array([log_rate]), propose, generator, noise=self.noise)[0].tolist()
         if tail < k:
             return np.arange(k)
         # 0..head-1, some of head+1..tail-1, and tail

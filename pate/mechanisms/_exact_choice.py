@@ -11,6 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -155,5 +156,7 @@ def _bounds(tail: Interval, noise: Noise) -> Interval | None:
         return log_of(((2 * rest[0]).next_minus(), (2 * rest[1]).next_plus()))
     if noise == "half_logistic":
         rest = (2 - high).next_minus(), (2 - low).next_plus()
+    elif noise != "logistic":
+        assert_never(noise)
     above, under = log_of(rest), log_of(tail)
     return (above[0] - under[1]).next_minus(), (above[1] - under[0]).next_plus()

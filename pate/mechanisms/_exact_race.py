@@ -36,6 +36,7 @@ from pate.mechanisms._intervals import (
     product,
     total,
 )
+from pate.mechanisms._noise import ChoiceNoise, require_noise
 
 SLACK = 2.0**-10
 """By what the logarithm of a rate is lifted."""
@@ -109,7 +110,7 @@ def draw(
     propose: Callable[[IntArray], Proposals],
     generator: np.random.Generator,
     *,
-    flip: bool,
+    noise: ChoiceNoise,
 ) -> IntArray:
     """Return an outcome for each row, ``[B, m]``: by the exponential mechanism, or by permute-and-flip.
 
@@ -118,11 +119,12 @@ def draw(
             before any is refused.
         propose: returns proposals for rows ``[n]``.
         generator: source of the randomness.
-        flip: whether to permute and flip.
+        noise: ``gumbel`` for the exponential mechanism, ``exponential`` to permute and flip.
 
     Raises:
         ArithmeticError: if a proposal is made less often than its outcome must be.
     """
+    require_noise(ChoiceNoise, noise=noise)
     rows = np.arange(log_rates.size)
     times, uncertain = np.zeros(rows.size), np.zeros(rows.size, dtype=np.bool_)
     waits: list[tuple[IntArray, FloatArray]] = []
@@ -133,7 +135,7 @@ def draw(
         if chosen is None:
             chosen = np.zeros((rows.size, proposals.outcomes.shape[1]), dtype=np.int64)
         kept = _are_kept(proposals, generator)
-        if flip:
+        if noise == "exponential":
             tails = generator.random(rows.size)
             waits.append((rows, tails))
             uncertain[rows] |= tails < EXTREME

@@ -13,15 +13,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
-from typing import ClassVar, Literal
+from functools import cached_property, partial, reduce
+from itertools import permutations
+from typing import ClassVar
 
 import numpy as np
+from scipy.special import gammaln
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require_count
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import Checks, TopKMechanism, choice_event
 from pate.mechanisms._exact_race import (
     SLACK,
@@ -32,10 +35,9 @@ from pate.mechanisms._exact_race import (
     draw,
     pick,
 )
-from pate.mechanisms._noise import require_noise
+from pate.mechanisms._law import Law, choice_law, members_of, require_few, sets_of
+from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import REACH, Rows, are_near, distances, rank
-
-JointNoise = Literal["gumbel", "exponential"]
 
 _BLOCKS = 13  # blocks of the first envelope
 _LEVEL_BLOCKS = 32  # blocks of the losses of a batch at first: more take longer to bound, fewer reject more candidates
@@ -68,9 +70,9 @@ class JointMechanism(TopKMechanism):
         noise: ``gumbel`` or ``exponential``.
     """
 
-    checks: ClassVar[Checks] = {"noise": partial(require_noise, JointNoise)}
+    checks: ClassVar[Checks] = {"noise": partial(require_noise, ChoiceNoise)}
 
-    noise: JointNoise = "gumbel"
+    noise: ChoiceNoise = "gumbel"
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
@@ -90,6 +92,31 @@ class JointMechanism(TopKMechanism):
     def event(self, relation: NeighboringRelation) -> Event:
         window = joint_window(k=self.k, relation=relation) * self.sensitivity
         return choice_event(relation, eta=window / self.scale, noise=self.noise)
+
+    def law(self, scores: Rows) -> Law:
+        k, num_items = self.k, scores.shape[1]
+        require_few(math.perm(num_items, k), self.noise)
+        sets = sets_of(num_items, k, "gumbel")
+        # the sequences of a set one after another
+        sequences = sets[:, list(permutations(range(k)))].reshape(-1, k)
+        ranked = -np.sort(-scores, axis=1)
+        losses = reduce(
+            np.maximum,
+            (ranked[:, i, None] - scores[:, column] for i, column in enumerate(sequences.T)),
+        )
+        chances = choice_law(-losses / self.scale, self.noise).reshape(
+            len(scores), len(sets), math.factorial(k)
+        )
+        return Law(chances.sum(axis=2), members_of(sets, num_items))
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        # the sequence in order loses nothing, and every sequence with an item from outside the gap
+        # at least; the other orders of the top-k, which may lose as much as there is, are not
+        # counted on
+        log_orders = float(gammaln(self.k + 1))
+        log_sequences = log_orders + log_binomial(num_items, self.k)
+        log_others = log_orders + log_less_one(log_sequences - log_orders)
+        return chance_of_one(log_others, gap / self.scale, self.noise)
 
 
 def joint_window(*, k: int, relation: NeighboringRelation) -> int:
@@ -167,7 +194,7 @@ class _Losses:
 
 
 def _draw_row(
-    scores: Rows, k: int, scale: float, noise: JointNoise, generator: np.random.Generator
+    scores: Rows, k: int, scale: float, noise: ChoiceNoise, generator: np.random.Generator
 ) -> IntArray:
     """Draw one sequence as ranks from 0, ``[k]``, given descending scores ``[d]``.
 
@@ -224,7 +251,7 @@ def _draw_row(
             ranks, worst, edges[block.places], ends[block.places], reach, scale, block, log_rates
         )
 
-    ranks: IntArray = draw(log_rates, propose, generator, flip=noise == "exponential")[0]
+    ranks: IntArray = draw(log_rates, propose, generator, noise=noise)[0]
     return ranks
 
 
@@ -280,7 +307,7 @@ def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
 
 
 def _draw_batch(
-    below: IntArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator
+    below: IntArray, k: int, scale: float, noise: ChoiceNoise, generator: np.random.Generator
 ) -> IntArray:
     """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``.
 
@@ -339,7 +366,7 @@ def _draw_batch(
         begin, end = starts[block.places].astype(np.float64), ends[block.places]
         return _proposals(ranks, losses, begin, end, within, scale, block, log_rates[rows])
 
-    return draw(log_rates, propose, generator, flip=noise == "exponential")
+    return draw(log_rates, propose, generator, noise=noise)
 
 
 def _sequence_batch(reach: IntArray, num_items: int, generator: np.random.Generator) -> IntArray:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from pate._typing import BoolArray, IntArray
 from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.accounting._events import ComposedEvent, Event, FailureEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
+from pate.mechanisms._base import Case, Checks, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._ranking import (
     REACH,
@@ -28,6 +30,7 @@ from pate.mechanisms._ranking import (
     rank,
     require_within,
 )
+from pate.mechanisms._release import Release
 
 
 class Listed(NamedTuple):
@@ -78,6 +81,12 @@ class DomainMechanism(ScoreMechanism[Listed]):
         object.__setattr__(self, "relation", NeighboringRelation(self.relation))
         require_within(self.kbar, k=self.k)
 
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        most = case.num_items - 1
+        settings = {"k": case.k, "kbar": min(2 * case.k, most), "delta": case.delta_test}
+        return [settings] if case.k <= most else []
+
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Listed:
         """Choose from ``scores`` ``[d]`` or ``[B, d]``.
 
@@ -102,6 +111,18 @@ class DomainMechanism(ScoreMechanism[Listed]):
         wider = self.window(relation) - self.window(self.relation)
         return min(max(self._failure(wider), math.ulp(0.0)), math.nextafter(1, 0))
 
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        """Release lists as labels: a full list answers for all labels, a shorter one for those that it names."""
+        return self._answered(self(counts, generator=generator), np.shape(counts)[1])
+
+    def _answered(self, top: Listed, num_labels: int, tiers: IntArray | None = None) -> Release:
+        labels = np.zeros((len(top.items), num_labels + 1), dtype=np.uint8)
+        # places without an item name one label beyond the last
+        np.put_along_axis(labels, np.where(top.listed, top.items, num_labels), 1, axis=1)
+        labels = labels[:, :num_labels]
+        full = np.asarray(top.listed.all(axis=1, keepdims=True))
+        return Release(labels, (labels > 0) | full, tiers=tiers)
+
     def _failure_event(self, relation: NeighboringRelation) -> Event:
         """Describe the failure: a window wider by v lets the threshold fail ``exp(v / scale)`` times as often at most.
 
@@ -114,9 +135,13 @@ class DomainMechanism(ScoreMechanism[Listed]):
             neighboring_relation=relation, delta=delta, tail="exponential", step=step
         )
 
+    def require_items(self, num_items: int) -> None:
+        require_count(1, num_items=num_items)
+        require_within(num_items, spare=1, kbar=self.kbar)
+
     def _rows(self, scores: ArrayLike) -> tuple[Rows, bool]:
         rows, single = as_rows(scores)
-        require_within(rows.shape[1], spare=1, kbar=self.kbar)
+        self.require_items(rows.shape[1])
         return rows, single
 
     @property
@@ -168,6 +193,7 @@ class LimitedDomain(DomainMechanism):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    gap_meaning: ClassVar[str] = TopKMechanism.gap_meaning
 
     scale: float
 
@@ -233,6 +259,24 @@ class LimitedDomain(DomainMechanism):
                 relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k
             ),
         )
+
+    def max_answer_probability(self, widest: float) -> float:
+        """Return the probability that an item is listed if kbar items lead all others by ``widest``."""
+        ahead = (widest - self.window(self.relation)) / self.scale
+        return float(expit(ahead + math.log(self.delta)))
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        # others of the domain lose the gap at least, and so does the threshold, but for its lead
+        # over the last of them
+        k, kbar = self.k, self.kbar
+        lead = self.window(self.relation) / self.scale + math.log(kbar / self.delta)
+        log_others = np.logaddexp(lead, math.log(kbar - k) if kbar > k else -math.inf)
+        log_others = float(log_others) - gap / self.scale
+        return math.exp(-float(np.logaddexp(0.0, log_others - np.log(np.arange(1, k + 1))).sum()))
+
+    @property
+    def _unit(self) -> float:
+        return self.scale
 
     def _failure(self, wider: float) -> float:
         return math.exp(min(math.log(self.delta) + wider / self.scale, 0.0))

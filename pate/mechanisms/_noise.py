@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Literal, get_args
+from typing import Literal, assert_never, get_args
 
 import numpy as np
 from randomgen import ChaCha
@@ -14,7 +14,8 @@ from pate._validation import require, require_count
 
 Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 """Noise laws F whose survival function is log-Lipschitz: ``log(1 - F)`` changes by at most 1 per unit."""
-
+ChoiceNoise = Literal["gumbel", "exponential"]
+"""Noise of a choice among more outcomes than are listed: the exponential mechanism, or permute-and-flip."""
 
 KEY_BITS = 256
 
@@ -62,7 +63,9 @@ def log_survival(values: FloatArray, noise: Noise | Literal["gaussian"]) -> Floa
         return np.where(values > 0, -np.abs(values) - np.log(2), np.log1p(-tail))
     if noise == "half_logistic":
         return np.asarray(np.minimum(np.log(2) + log_expit(-values), 0.0))
-    return np.asarray(log_expit(-values), dtype=np.float64)
+    if noise == "logistic":
+        return np.asarray(log_expit(-values), dtype=np.float64)
+    assert_never(noise)
 
 
 def quantile(tail: FloatArray, noise: Noise) -> FloatArray:
@@ -75,4 +78,6 @@ def quantile(tail: FloatArray, noise: Noise) -> FloatArray:
         return np.where(tail < 0.5, -np.log(2 * tail), np.log(2 * np.maximum(1 - tail, 1e-300)))
     if noise == "half_logistic":
         return np.asarray(np.log(2 - tail) - np.log(tail))
-    return np.asarray(np.log1p(-np.minimum(tail, 1 - 1e-16)) - np.log(tail))
+    if noise == "logistic":
+        return np.asarray(np.log1p(-np.minimum(tail, 1 - 1e-16)) - np.log(tail))
+    assert_never(noise)

@@ -17,8 +17,10 @@ from pate._typing import IntArray
 from pate._validation import require_count, require_positive
 from pate.accounting._events import Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._accuracy import chance_by_peeling, chance_to_lead
 from pate.mechanisms._base import Checks, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._law import Law, NotStatedError, peeling_law
 from pate.mechanisms._noise import Noise, require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank
 
@@ -62,6 +64,19 @@ class NoisyTopK(TopKMechanism):
         if self.noise == "gumbel":
             return choice_event(relation, eta=eta, noise=self.noise, count=self.k)
         return PureDPEvent(neighboring_relation=relation, epsilon=self.k * eta)
+
+    def law(self, scores: Rows) -> Law:
+        if self.noise != "gumbel":
+            raise NotStatedError(
+                f"the law of {type(self).__name__} with {self.noise} noise is not known"
+            )
+        return peeling_law(scores, self.k, self.scale, "gumbel")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        others, scales = num_items - self.k, gap / self.scale
+        if self.noise == "gumbel":
+            return chance_by_peeling(self.k, others, scales)
+        return chance_to_lead(self.noise, self.k, others, scales)
 
 
 @dataclass(frozen=True, kw_only=True)

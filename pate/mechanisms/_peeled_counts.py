@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,7 @@ from pate._typing import FloatArray, IntArray
 from pate._validation import require, require_count, require_positive
 from pate.accounting._events import ComposedEvent, Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.mechanisms._base import Checks, ScoreMechanism
+from pate.mechanisms._base import Case, Checks, ScoreMechanism
 from pate.mechanisms._exact_normal import add_gaussian
 from pate.mechanisms._peeling import GumbelPeeling
 from pate.mechanisms._ranking import as_rows
@@ -58,6 +59,13 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
     k: int
     scale: float
     sigma: float
+
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        return [{"k": case.k}] if case.k <= case.num_items else []
+
+    def require_items(self, num_items: int) -> None:
+        self.choice.require_items(num_items)
 
     @property
     def choice(self) -> GumbelPeeling:

@@ -11,9 +11,11 @@ import numpy as np
 from pate._typing import IntArray
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._accuracy import chance_by_flips, chance_by_peeling
 from pate.mechanisms._base import TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._exact_normal import DIGITS
+from pate.mechanisms._law import Law, peeling_law
 from pate.mechanisms._noise import Noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank, distances, rank
 
@@ -44,6 +46,12 @@ class GumbelPeeling(TopKMechanism):
         return choice_event(
             relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k
         )
+
+    def law(self, scores: Rows) -> Law:
+        return peeling_law(scores, self.k, self.scale, "gumbel")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_by_peeling(self.k, num_items - self.k, gap / self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +148,12 @@ class PermuteAndFlipPeeling(TopKMechanism):
         return choice_event(
             relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k
         )
+
+    def law(self, scores: Rows) -> Law:
+        return peeling_law(scores, self.k, self.scale, "exponential")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_by_flips(self.k, num_items - self.k, gap / self.scale)
 
 
 def one_shot(

@@ -74,6 +74,13 @@ class _GapTest(Mechanism[BoolArray]):
         """Return the probability that each of ``gaps`` fails, however small: the noise is symmetric."""
         return self._exceeds(-self._missing(gaps))
 
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return float(self.probability(gap))
+
+    @property
+    def _unit(self) -> float:
+        return self.sensitivity
+
     def _missing(self, gaps: ArrayLike) -> FloatArray:
         """Return what the noise must exceed for each of ``gaps`` to pass, in votes."""
         return self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0)

@@ -7,9 +7,10 @@ PATE".
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,11 +25,13 @@ from pate.accounting._events import (
     RootPeelingEvent,
 )
 from pate.accounting._relation import NeighboringRelation
-from pate.mechanisms._base import Checks, Released_co, ScoreMechanism
+from pate.mechanisms._base import Case, Checks, Released_co, ScoreMechanism
 from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
+from pate.mechanisms._law import Law, NotStatedError, choice_law
 from pate.mechanisms._noise import require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, distances
+from pate.mechanisms._release import Release
 from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest, TestedBy
 
 
@@ -109,6 +112,8 @@ class _TestedGap(ScoreMechanism[Released_co]):
         }
         if self.test_noise == "laplace":
             return LaplaceStabilityTest(scale=self.sigma_test, **tested)
+        if self.test_noise != "gaussian":
+            assert_never(self.test_noise)
         return StabilityTest(
             num_teachers=self.num_teachers, sigma=self.sigma_test, whole=self.whole, **tested
         )
@@ -181,8 +186,17 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
 
     checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
 
+    gap_meaning: ClassVar[str] = (
+        "A gap of {gap:.1f} votes between the counts is what a query needs to be answered, and"
+        " answered right,"
+    )
+
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
+
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        return [{"delta_test": case.delta_test, "noise": noise} for noise in ("gumbel", "gaussian")]
 
     @property
     def majority_weight(self) -> int | None:
@@ -236,6 +250,51 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
             )
             released[part] = passed
         return (members[0], released[0]) if single else (members, released)
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        return Release.of_rows(*self(counts, generator=generator))
+
+    def max_answer_probability(self, widest: float) -> float:
+        """Return the probability that the widest gap of all passes its test."""
+        return float(self.test.probability(self.widest_gap))
+
+    def law(self, scores: Rows) -> Law:
+        """Return the law of the sets of the 0, 1, .., C largest scores, whose places the rows decide."""
+        if self.noise != "gumbel" and self.noise != "exponential":
+            raise NotStatedError(
+                f"the law of {type(self).__name__} with {self.noise} noise is not known"
+            )
+        rows, _ = self._rows(scores)
+        ranked = sort_rows(rows, self.num_teachers, self.majority_weight)
+        gaps, ranks = ranked.gaps.astype(np.float64), np.arange(self.num_labels + 1)
+        preferred = np.zeros(ranks.size) if self.regularizer is None else np.array(self.regularizer)
+        preferred = np.where(np.isin(ranks, self.choice.ranks), preferred, -np.inf)
+        chances = choice_law((gaps + preferred) / self.scale_gap, self.noise)
+        places = np.argsort(ranked.order, axis=1)
+        nothing = (chances * self.test.failure(gaps)).sum(axis=1)
+        return Law(chances * self.test.probability(gaps), places[:, None] < ranks[:, None], nothing)
+
+    def accuracy(self, *, gap: float, num_items: int = 1, widest_other: float = 0.0) -> float:
+        """Return a probability with which the set above a gap is released.
+
+        Args:
+            gap: the gap below the chosen rank, in votes, at least 0.
+            num_items: does not matter.
+            widest_other: the largest of all other gaps, and majorities for none or all of the
+                labels, in votes.
+
+        Raises:
+            ValueError: on gaps that are negative or not finite.
+            NotStatedError: with a regularizer.
+        """
+        require(0 <= gap < math.inf, "a finite gap >= 0", gap=gap)
+        require(
+            0 <= widest_other < math.inf, "a finite widest_other >= 0", widest_other=widest_other
+        )
+        if self.regularizer is not None:
+            raise NotStatedError("Expected no regularizer, with which no accuracy is known")
+        test = float(self.test.probability(gap))
+        return self.choice.probability(gap - widest_other) * test
 
 
 def _require_pull(**pulls: float) -> None:
@@ -314,6 +373,11 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         )
         super().__post_init__()
 
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        settings = {"k": case.k, "pull": case.largest / 20, "delta_test": case.delta_test}
+        return [{**settings, "fallback": fallback} for fallback in (False, True)]
+
     @property
     def _preference(self) -> tuple[float, ...]:
         return tuple(-self.pull * abs(j - self.k) for j in range(self.num_labels + 1))
@@ -380,6 +444,18 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
             return ComposedEvent(events=(stable, peeling))
         round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=eta)
         return ComposedEvent(events=(stable, RepeatedEvent(event=round_of_peeling, count=rounds)))
+
+    def tier_event(self, relation: NeighboringRelation, tier: int) -> Event:
+        """Describe the cost of a row for which ``tier`` items were peeled."""
+        return self.event(relation, tier)
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        members, passed, rounds = self(counts, generator=generator)
+        return Release.of_rows(members, passed | self.fallback, rounds)
+
+    def max_answer_probability(self, widest: float) -> float:
+        """Return the probability that the widest gap passes its test, or 1 with a fallback."""
+        return 1.0 if self.fallback else float(self.test.probability(widest))
 
     def _scale_of(self, rounds: IntArray) -> FloatArray:
         """Return the scale of the noise of so many rounds of peeling, in votes."""

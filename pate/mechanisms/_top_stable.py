@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +15,11 @@ from pate._validation import require, require_in_open_unit_interval, require_pos
 from pate.accounting._bisection import smallest_where
 from pate.accounting._events import ComposedEvent, Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.mechanisms._base import choice_event
+from pate.mechanisms._base import Case, choice_event
 from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._limited_domain import DomainMechanism, Listed
 from pate.mechanisms._ranking import REACH, ROWS, Ranked, distances, rank
+from pate.mechanisms._release import Release
 
 
 class Peeled(NamedTuple):
@@ -82,6 +84,10 @@ class TopStable(DomainMechanism):
         super().__post_init__()
         require(self.delta < self.kbar / 2, f"delta < kbar / 2 = {self.kbar / 2}", delta=self.delta)
 
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        return [{**settings, "fallback": True} for settings in super().defaults(case)]
+
     def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
         """Describe the search for a gap and ``rounds`` rounds of peeling, for one row.
 
@@ -110,6 +116,19 @@ class TopStable(DomainMechanism):
         if single:
             return Peeled(Listed.of(items[0]), passed[0], rounds[0])
         return Peeled(Listed.of(items), passed, rounds)
+
+    def tier_event(self, relation: NeighboringRelation, tier: int) -> Event:
+        """Describe the cost of a row for which ``tier`` rounds of peeling were run, 0 or k."""
+        return self.event(relation, tier)
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        peeled = self.peel(counts, generator=generator)
+        return self._answered(peeled.listed, np.shape(counts)[1], peeled.rounds)
+
+    def max_answer_probability(self, widest: float) -> float:
+        """Return a bound on the probability that one of kbar gaps passes, or 1 with a fallback."""
+        ahead = widest - self.window(self.relation)
+        return 1.0 if self.fallback else min(1.0, self.chance_to_pass(ahead))
 
     def chance_to_pass(self, gap: float) -> float:
         """Return a bound on the probability that one of kbar gaps passes, if none exceeds the window by more."""

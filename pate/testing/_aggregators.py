@@ -22,8 +22,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from pate._planning.outlook import Outlook
-from pate._planning.proposals import for_target, forms, proposals, splits_noise, title
+from pate._planning.proposals import one_change_variants
 from pate._typing import IntArray
 from pate._votes import Ballots, Counts, Scores, Votes, VoteShape, serves
 from pate.accounting._calibration import Target, epsilon_of
@@ -31,6 +30,7 @@ from pate.accounting._cost import Cost
 from pate.accounting._events import Event, GaussianEvent, leaves
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, Release
+from pate.aggregators._outlook import Outlook
 from pate.testing._contract import (
     Contract,
     assert_drawn_by_law,
@@ -302,15 +302,15 @@ class AggregatorContract(Contract):
         """Proposals and their other forms label the votes for which they were made, under the relation asked for."""
         votes = self._repeated(self.grid[0], 3)
         outlook = Outlook.of(votes, delta=1e-3, relation=relation)
-        for proposal in proposals(type(self.make(relation)), outlook):
-            others = list(forms(proposal, outlook).values())
+        for proposal in type(self.make(relation)).proposals(outlook):
+            others = list(one_change_variants(proposal, outlook).values())
             assert proposal not in others and all(others.count(form) == 1 for form in others)
             for aggregator in (proposal, *others):
                 predicted_votes = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
                 assert aggregator.neighboring_relation is relation
                 assert aggregator.event(self.shape).neighboring_relation is relation
                 assert aggregator.needs <= proposal.needs, (
-                    f"{title(aggregator)} needs more than {title(proposal)}"
+                    f"{aggregator.display_name} needs more than {proposal.display_name}"
                 )
                 assert (
                     len(
@@ -394,9 +394,9 @@ class AggregatorContract(Contract):
     def test_no_label_is_answered_more_often_than_admitted(
         self, relation: NeighboringRelation
     ) -> None:
-        """Of all votes of the shape, none has a label answered more often than `Aggregator.most_answered` admits."""
+        """No votes of the shape have a label answered more often than the aggregator admits."""
         first, last = self.num_labels, 2 * self.num_labels
-        admitted = self.make(relation).most_answered(self.shape)
+        admitted = self.make(relation).max_answer_probability(self.shape)
         for ballots, law in _laws(self._contract(), relation).values():
             answered = sum(p * np.array(outcome[first:last]) for outcome, p in law.items())
             assert np.max(answered) <= admitted + 1e-6, (
@@ -442,9 +442,9 @@ class AggregatorContract(Contract):
     def in_practice(self, outlook: Outlook) -> Aggregator | None:
         """Return an aggregator of the class with all noise that a target of epsilon 8 needs; None if there is none."""
         target, cls = outlook.target(epsilon=8.0), type(self.make(outlook.relation))
-        if splits_noise(cls):
-            return for_target(cls, target, outlook.shape)
-        proposed = proposals(cls, outlook)
+        if cls.splits_noise:
+            return cls.for_target(target, outlook.shape)
+        proposed = cls.proposals(outlook)
         return proposed[0].calibrated(target, outlook.shape) if proposed else None
 
     def drawn(

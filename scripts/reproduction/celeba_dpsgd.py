@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate import VoteShape, for_target
+from pate import VoteShape
 from pate._files.arrays import read_arrays
 from pate._progress import stage_bar
 from pate._validation import require
@@ -122,7 +122,7 @@ def by_votes(path: Path, seeds: int, effort: Effort) -> list[Figures]:
     with stage_bar(len(_EPSILONS) * seeds, "votes", unit="student") as bar:
         for i, epsilon in enumerate(_EPSILONS):
             target = Target(epsilon=epsilon, delta=TRAINING.delta, num_queries=num_queries)
-            aggregator = for_target(Rounds, target, panel)
+            aggregator = Rounds.for_target(target, panel)
             assert aggregator is not None
             drawn = []
             for seed in range(seeds):

@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp
 from pate._progress import stage_bar
 from pate._typing import IntArray
 from pate.mechanisms import JointMechanism, joint_window, linf_error, scale_for_epsilon
-from pate.mechanisms._joint import JointNoise
+from pate.mechanisms._noise import ChoiceNoise
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.gillenwater import (
@@ -26,7 +26,7 @@ from scripts.reproduction.gillenwater import (
 )
 from scripts.reproduction.probability_plots import legend, panels
 
-NOISES: dict[str, JointNoise] = {"Joint": "gumbel", "PNFJoint": "exponential"}
+NOISES: dict[str, ChoiceNoise] = {"Joint": "gumbel", "PNFJoint": "exponential"}
 _COLOURS = {"Joint": "#cc3377", "PNFJoint": "#0033cc"}
 _SMALL = range(2, 22, 2)
 _BETA = 0.05

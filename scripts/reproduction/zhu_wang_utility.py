@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate import VoteShape, for_target
+from pate import VoteShape
 from pate._linear import student_of
 from pate._planning.evaluation import judge, label_quality, references
 from pate._planning.sweep import Sweep, fewest_as_good, run_sweep
@@ -123,18 +123,18 @@ def methods(
     tau = TauVoting(
         tau=TAU, sigma_tau=1.0, threshold_tau=half, soft=False, neighboring_relation=relation
     )
-    published = replace(stable, allow_empty=False)
+    published = replace(stable, allow_empty=False)  # type: ignore[call-arg]
     calibrated: dict[str, Aggregator | None] = {
         STABLE: published.calibrated(target, shape, tolerance=1e-3, orders=COARSE_ORDERS),
         WITH_EMPTY: stable.calibrated(target, shape, tolerance=1e-3, orders=COARSE_ORDERS),
-        AS_WIDE: replace(
+        AS_WIDE: replace(  # type: ignore[call-arg]
             published, scale_gap=SCALE_GAP, sigma_test=SIGMA_TEST, delta_test=DELTA_TEST
         ),
         PATE: NoisyVotes(sigma_votes=1.0, soft=False, neighboring_relation=relation).calibrated(
             target, shape
         ),
         PATE_TAU: tau.calibrated(target, shape),
-        DEFAULT: for_target(Rounds, target, shape),
+        DEFAULT: Rounds.for_target(target, shape),
     }
     return {name: aggregator for name, aggregator in calibrated.items() if aggregator is not None}
 
@@ -156,8 +156,8 @@ def measure(
     with stage_bar(len(sizes) * seeds, data.name, unit="ensemble") as bar:
         stable = {}
         for relation in NeighboringRelation:
-            chosen = for_target(
-                StableTopK, published_target(relation), VoteShape(max(sizes), num_labels)
+            chosen = StableTopK.for_target(
+                published_target(relation), VoteShape(max(sizes), num_labels)
             )
             assert isinstance(chosen, StableTopK)
             stable[relation] = chosen

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from pate import Outlook, ReleasedLabels, VoteShape, cli
-from pate._planning.proposals import propose, title
+from pate._planning.proposals import propose
 from pate.accounting import NeighboringRelation, Statement, read_ledger
 from pate.aggregators import _plugins as plugins
 
@@ -219,7 +219,7 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
             labels_per_sample=2,
         )
     )
-    assert [title(each) for each in proposed].count("NoisyMean") == 1
+    assert [each.display_name for each in proposed].count("NoisyMean") == 1
 
 
 @pytest.mark.parametrize(

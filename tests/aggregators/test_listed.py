@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from pate import Outlook, Votes, VoteShape
-from pate._planning.proposals import proposals
 from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation as Relation
 from pate.aggregators import Aggregator, LimitedDomainTopK, PermuteAndFlip, TopStableTopK
 from pate.mechanisms import TopStable
@@ -46,7 +45,7 @@ class TestPermuteAndFlip(AggregatorContract):
         return [{"k": 0}, {"k": 2.0}]
 
     def test_too_large_a_set_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
+        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 items, got k=4$"):
             PermuteAndFlip(k=4, scale_flip=1.0).event(VoteShape(4, 3))
 
 
@@ -78,7 +77,7 @@ class _Listing(AggregatorContract):
             relation=Relation.REPLACE_RECORD,
             labels_per_sample=2,
         )
-        assert not proposals(type(self.make(Relation.REPLACE_RECORD)), outlook)
+        assert not self.make(Relation.REPLACE_RECORD).proposals(outlook)
 
 
 class TestLimitedDomainTopK(_Listing):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import Votes, VoteShape, gap_needed
+from pate import Votes, VoteShape
 from pate.accounting import (
     GaussianEvent,
     NeighboringRelation as Relation,
@@ -82,8 +82,8 @@ class TestNoisyVotesWithALead(AggregatorContract):
 
     def test_a_count_that_leads_by_more_keeps_its_label(self) -> None:
         plain, led = (
-            gap_needed(
-                NoisyVotes(sigma_votes=10.0, min_lead=lead), VoteShape(100, 5), probability=0.9
+            NoisyVotes(sigma_votes=10.0, min_lead=lead).gap_needed(
+                VoteShape(100, 5), probability=0.9
             )
             for lead in (0.0, 3.0)
         )

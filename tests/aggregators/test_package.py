@@ -12,7 +12,7 @@ from scipy.special import expit, ndtr, ndtri
 
 import pate.aggregators
 from pate import Outlook, Votes, VoteShape
-from pate._planning.proposals import propose, title
+from pate._planning.proposals import propose
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
@@ -65,11 +65,11 @@ def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
 def test_names_tell_aggregators_apart() -> None:
     votes = Votes.from_counts(np.full((9, 5), 12), 60)
     outlook = Outlook.of(votes, delta=1e-5, relation=NeighboringRelation.REPLACE_RECORD)
-    names = [title(each) for each in propose(outlook)]
+    names = [each.display_name for each in propose(outlook)]
     assert len(names) == len(set(names))
     noisy = NoisyVotes(sigma_votes=1.0)
     screen = InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
-    assert title(screen) == "InteractiveScreen (NoisyVotes)"
+    assert screen.display_name == "InteractiveScreen (NoisyVotes)"
 
 
 @pytest.mark.slow
@@ -139,9 +139,9 @@ ANSWERED: dict[str, tuple[Aggregator, float]] = {
         StableMajority(sigma_majority=5.0, delta_majority=1e-4),
         float(ndtr(19 / 5 + ndtri(1e-4))),
     ),
-    "gaps": (StableTopK(**STABLE), float(ndtr(38 / 9 + ndtri(1e-4)))),  # type: ignore[arg-type]
-    "fixed": (FixedStableTopK(k=2, pull=0.0, **FIXED), float(ndtr(38 / 9 + ndtri(1e-4)))),  # type: ignore[arg-type]
-    "fallback": (FixedStableTopK(k=2, pull=0.0, fallback=True, **FIXED), 1.0),  # type: ignore[arg-type]
+    "gaps": (StableTopK(**STABLE), float(ndtr(38 / 9 + ndtri(1e-4)))),
+    "fixed": (FixedStableTopK(k=2, pull=0.0, **FIXED), float(ndtr(38 / 9 + ndtri(1e-4)))),
+    "fallback": (FixedStableTopK(k=2, pull=0.0, fallback=True, **FIXED), 1.0),
     "domain": (LIMITED, float(expit(38 / 4 + math.log(1e-4)))),
     "rounds": (
         Rounds(rounds=(NoisyVotes(sigma_votes=10.0), LIMITED)),
@@ -154,7 +154,7 @@ ANSWERED: dict[str, tuple[Aggregator, float]] = {
 def test_most_is_answered_of_teachers_of_one_mind(kind: str) -> None:
     """Forty of them give two labels of four; as often as is said, and as in closed form."""
     aggregator, expected = ANSWERED[kind]
-    most = aggregator.most_answered(VoteShape(40, 4))
+    most = aggregator.max_answer_probability(VoteShape(40, 4))
     assert most == pytest.approx(expected, rel=1e-9)
     votes = replace(
         Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40), features=np.zeros((2000, 1))
@@ -168,12 +168,12 @@ def test_most_is_answered_of_teachers_of_one_mind(kind: str) -> None:
 
 def test_a_list_is_bounded_by_the_widest_of_its_gaps() -> None:
     shape = VoteShape(40, 4)
-    listed = TopStableTopK(k=1, kbar=2, delta_stable=1e-5, **LISTED)  # type: ignore[arg-type]
+    listed = TopStableTopK(k=1, kbar=2, delta_stable=1e-5, **LISTED)
     assert not listed.fallback
-    most = listed.most_answered(shape)
+    most = listed.max_answer_probability(shape)
     assert most == pytest.approx(listed.mechanism(shape).chance_to_pass(38)) and 0.2 < most < 1
-    assert replace(listed, delta_stable=0.9).most_answered(shape) == 1
-    assert replace(listed, fallback=True).most_answered(shape) == 1
+    assert replace(listed, delta_stable=0.9).max_answer_probability(shape) == 1  # type: ignore[call-arg]
+    assert replace(listed, fallback=True).max_answer_probability(shape) == 1  # type: ignore[call-arg]
     votes = Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40)
     answered = listed.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
     assert most / 4 < answered < most + 4 * math.sqrt(most / 2000)

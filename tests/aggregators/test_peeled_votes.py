@@ -58,7 +58,7 @@ class TestPeeledVotes(AggregatorContract):
         return [{"k": 0}, {"k": 1.5}, {"scale_chosen": 0.0}, {"sigma_chosen": -1.0}]
 
     def test_too_large_a_set_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"^Expected k <= 1 for 1 labels, got k=2$"):
+        with pytest.raises(ValueError, match=r"^Expected k <= 1 for 1 items, got k=2$"):
             PeeledVotes(k=2, scale_chosen=1.0, sigma_chosen=1.0).event(VoteShape(4, 1))
         PeeledVotes(k=2, scale_chosen=1.0, sigma_chosen=1.0).event(VoteShape(4, 2))
 

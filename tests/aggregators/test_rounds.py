@@ -17,7 +17,6 @@ from scipy.special import ndtr
 from pate import LabelSettings, Outlook, ReleasedLabels, Votes, VoteShape, cli
 from pate._linear import linear_student_of, student_of
 from pate._planning.completion import scale_to_target
-from pate._planning.proposals import proposals, two_rounds
 from pate._release.label_inputs import code_of
 from pate._release.labels import label as label_stage
 from pate._runs import Run
@@ -46,7 +45,7 @@ from pate.aggregators import (
     TauVoting,
 )
 from pate.aggregators._base import predictions_of
-from pate.aggregators._rounds import combined
+from pate.aggregators._rounds import combined, two_rounds
 from pate.student import fit_linear
 from pate.testing import AggregatorContract, BatchContract
 from pate.testing._aggregators import Grid, Law
@@ -432,7 +431,7 @@ def test_rounds_that_cannot_be() -> None:
 
 def test_the_default_spends_a_quarter_before_and_the_rest_after() -> None:
     outlook = Outlook(shape=PANEL, num_queries=50, delta=1e-5, relation=Relation.REPLACE_RECORD)
-    (default,) = proposals(Rounds, outlook)
+    (default,) = Rounds.proposals(outlook)
     for epsilon in (0.1, 1.0, 8.0):
         target = Target(
             epsilon=epsilon, delta=1e-5, num_queries=50, neighboring_relation=outlook.relation

@@ -13,7 +13,6 @@ from scipy.stats import kstest, norm
 
 from pate import Outlook, Votes, VoteShape
 from pate._linear import linear_student_of, link, shrunk_means
-from pate._planning.proposals import proposals
 from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate._votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
@@ -610,8 +609,8 @@ def test_bad_parameters_are_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("relation", Relation)
 def test_it_is_calibrated_as_a_gaussian(relation: Relation) -> None:
     shape = VoteShape(500, NUM_LABELS)
-    (proposed,) = proposals(
-        ScoreVotes, Outlook(shape=shape, num_queries=300, delta=1e-6, relation=relation)
+    (proposed,) = ScoreVotes.proposals(
+        Outlook(shape=shape, num_queries=300, delta=1e-6, relation=relation)
     )
     target = Target(epsilon=1.0, delta=1e-6, num_queries=300, neighboring_relation=relation)
     found = proposed.calibrated(target, shape)

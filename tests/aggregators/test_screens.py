@@ -218,14 +218,14 @@ def test_most_is_answered_where_all_agree() -> None:
     )
     votes = Votes.from_counts(np.tile([40, 0, 40], (4000, 1)), 40)
     answered = screen.aggregate(votes, generator=np.random.default_rng(0)).mask[:, 0].mean()
-    expected = screen.most_answered(shape)
+    expected = screen.max_answer_probability(shape)
     assert expected == pytest.approx(ndtr(6 / 5)) and abs(answered - expected) < 4 * np.sqrt(
         0.1 / 4000
     )
     stable = StableTopK(scale_gap=2.0, sigma_test=9.0, delta_test=1e-6)
-    assert 0 < stable.most_answered(shape) < 0.9
-    both = replace(screen, answers=stable).most_answered(shape)
-    assert both == pytest.approx(ndtr(6 / 5) * stable.most_answered(shape))
+    assert 0 < stable.max_answer_probability(shape) < 0.9
+    both = replace(screen, answers=stable).max_answer_probability(shape)
+    assert both == pytest.approx(ndtr(6 / 5) * stable.max_answer_probability(shape))
 
 
 def test_statistics_are_compared_with_the_threshold_itself() -> None:

@@ -44,32 +44,6 @@ class TestStableMajority(AggregatorContract):
         return [{"delta_majority": bad} for bad in (0.0, 1.0, float("nan"))]
 
 
-class TestStableMajorityLeaky(TestStableMajority):
-    """A probability of failure that is often met."""
-
-    num_labels = 3
-    num_teachers = 3
-    sigma, delta = 1.0, 0.1
-    grid: Grid = (((1, 1, 0), (1, 1, 0), (1, 1, 0)), ((0, 0, 1), (0, 0, 1), (0, 0, 1)))
-    loose_because = "the mass that the probability of failure may hide is not in the curve"
-
-
-@pytest.mark.slow
-class TestStableMajorityOfMore(TestStableMajority):
-    """Leads of up to three votes, and none at all."""
-
-    num_teachers = 6
-    sigma, delta = 1.0, 1e-3
-    grid: Grid = (((1, 1),) * 6, ((1, 0),) * 5 + ((0, 0),), ((1, 1),) * 3 + ((0, 1),) * 3)
-
-
-class TestStableMajorityOfOne(TestStableMajority):
-    num_labels = 1
-    num_teachers = 7
-    sigma, delta = 0.8, 1e-3
-    grid: Grid = (((1,),) * 7, ((0,),) * 6 + ((1,),))
-
-
 @pytest.mark.slow
 def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
     """Twenty teachers of one mind on nine labels of ten, one less of them on each: what `aggregate`

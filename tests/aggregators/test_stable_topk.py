@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from pate import Votes, VoteShape, for_target, gap_needed
+from pate import Votes, VoteShape
 from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.mechanisms._gaps import GapNoise
@@ -128,7 +128,7 @@ def test_all_neighbors_of_small_panels_are_within_the_curve() -> None:
                     and made_for is not relation
                     and relation is Relation.ADD_REMOVE_TEACHER
                 ):
-                    cheap = replace(stable, allow_empty=False).event(
+                    cheap = replace(stable, allow_empty=False).event(  # type: ignore[call-arg]
                         VoteShape(num_teachers, num_labels), relation
                     )
                     cost = cheap.cost(ORDERS)
@@ -197,7 +197,7 @@ class TestStableTopKPreferring(TestStableTopK):
         ):
             self.make(Relation.REPLACE_RECORD).event(VoteShape(4, 2))
         assert (
-            gap_needed(self.make(Relation.REPLACE_RECORD), VoteShape(4, 3), probability=0.9) is None
+            self.make(Relation.REPLACE_RECORD).gap_needed(VoteShape(4, 3), probability=0.9) is None
         )
 
 
@@ -486,10 +486,10 @@ def test_ranks_that_are_ruled_out_answer_nothing() -> None:
         neighboring_relation=Relation.ADD_REMOVE_TEACHER,
         regularizer=(0.0, -np.inf, 0.0),
     )
-    assert ruled.most_answered(VoteShape(6, 2)) == pytest.approx(ndtr(2 + ndtri(1e-3)))
-    assert replace(ruled, regularizer=None).most_answered(VoteShape(6, 2)) == pytest.approx(
-        ndtr(5 + ndtri(1e-3))
-    )
+    assert ruled.max_answer_probability(VoteShape(6, 2)) == pytest.approx(ndtr(2 + ndtri(1e-3)))
+    assert replace(ruled, regularizer=None).max_answer_probability(  # type: ignore[call-arg]
+        VoteShape(6, 2)
+    ) == pytest.approx(ndtr(5 + ndtri(1e-3)))
 
 
 def test_a_message_names_what_came() -> None:
@@ -522,7 +522,7 @@ def test_predicted_gap_is_answered_as_often_as_predicted(
     stable = StableTopK(
         scale_gap=20.0, sigma_test=30.0, delta_test=1e-6, noise_law=noise_law, test_law=test_law
     )
-    gap = gap_needed(stable, VoteShape(900, 6), probability=answered)
+    gap = stable.gap_needed(VoteShape(900, 6), probability=answered)
     assert gap is not None
     top = round(gap.votes)
     # two labels on top, all others without votes; the gaps above the top and between the two are 0
@@ -539,7 +539,7 @@ def test_predicted_gap_is_that_of_the_test_where_the_choice_is_free() -> None:
         delta_test=1e-9,
         neighboring_relation=Relation.ADD_REMOVE_TEACHER,
     )
-    found = gap_needed(stable, VoteShape(100, 5), probability=0.5)
+    found = stable.gap_needed(VoteShape(100, 5), probability=0.5)
     assert found is not None
     assert found.votes == pytest.approx(1 - 10 * ndtri(1e-9), rel=1e-6)
     assert ndtr((found.votes - 1) / 10 + ndtri(1e-9)) >= 0.5
@@ -548,17 +548,17 @@ def test_predicted_gap_is_that_of_the_test_where_the_choice_is_free() -> None:
 @pytest.mark.slow
 def test_noise_is_split_for_the_narrowest_gap() -> None:
     target, shape = Target(epsilon=4.0, delta=1e-6, num_queries=100), VoteShape(60, 20)
-    found = for_target(StableTopK, target, shape, delta_test=5e-10, answered=0.5)
+    found = StableTopK.for_target(target, shape, delta_test=5e-10, answered=0.5)
     assert isinstance(found, StableTopK) and found.delta_test == 5e-10
     assert epsilon_of(found.event(shape), count=100, delta=1e-6) <= 4.0
     assert epsilon_of(found.scaled(1 - 1e-4).event(shape), count=100, delta=1e-6) > 4.0
     # no other split of the same budget needs a narrower gap
     for ratio in (0.3, 0.8, 3.0):
-        other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(
+        other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(  # type: ignore[call-arg]
             target, shape, tolerance=1e-3
         )
         assert other is not None
-        first, second = (gap_needed(stable, shape, probability=0.5) for stable in (found, other))
+        first, second = (stable.gap_needed(shape, probability=0.5) for stable in (found, other))
         assert first is not None and second is not None and first.votes < second.votes
     with pytest.raises(ValueError, match="Expected delta_test < 1e-08"):
-        for_target(StableTopK, target, shape, delta_test=2e-8)
+        StableTopK.for_target(target, shape, delta_test=2e-8)

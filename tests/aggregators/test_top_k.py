@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import Votes, VoteShape, gap_needed
-from pate._planning.proposals import title
+from pate import Votes, VoteShape
 from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 from pate.mechanisms import seeded_generator
@@ -34,7 +33,7 @@ class _TopK(AggregatorContract):
         return [{"k": 0}, {"k": 2.0}, {"k": True}]
 
     def test_too_large_a_set_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"^Expected k <= \d for 1 labels, got k=\d$"):
+        with pytest.raises(ValueError, match=r"^Expected k <= \d for 1 items, got k=\d$"):
             self.make(Relation.REPLACE_RECORD).event(VoteShape(4, self.k - 1 or 1))
 
 
@@ -105,7 +104,7 @@ class _NoisyPeeling(_TopK):
         return [*super().malformed(), {"noise_law": "gaussian"}]
 
     def test_too_large_a_set_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
+        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 items, got k=4$"):
             Peeling(k=4, scale_peel=1.0, noise_law=self.noise).event(VoteShape(4, 3))
 
 
@@ -137,8 +136,8 @@ class TestCanonicalPublished(TestCanonical):
     loose_because = "no set of so few labels gains on those at the top by the whole window"
 
     def test_the_loss_is_named_where_it_is_not_ours(self) -> None:
-        assert title(self.make(Relation.REPLACE_RECORD)) == "Canonical (k=2, published loss)"
-        assert title(TestCanonical().make(Relation.REPLACE_RECORD)) == "Canonical (k=2)"
+        assert self.make(Relation.REPLACE_RECORD).display_name == "Canonical (k=2, published loss)"
+        assert TestCanonical().make(Relation.REPLACE_RECORD).display_name == "Canonical (k=2)"
 
 
 class TestPeelingOne(_TopK):
@@ -153,7 +152,7 @@ class TestPeelingOne(_TopK):
         return sets_law(sequences, oracles.peel_law(scores, sequences, oracles.softmax), 3)
 
     def test_too_large_a_set_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
+        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 items, got k=4$"):
             Peeling(k=4, scale_peel=1.0).event(VoteShape(4, 3))
 
 
@@ -172,7 +171,7 @@ class TestJoint(_TopK):
         return sets_law(oracles.sequences(3, self.k), oracles.softmax(-losses / self.scale), 3)
 
     def test_too_large_a_set_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
+        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 items, got k=4$"):
             Joint(k=4, scale_joint=1.0).event(VoteShape(4, 3))
 
 
@@ -208,7 +207,7 @@ def test_the_gap_needed_is_that_of_the_mechanism() -> None:
         Peeling(k=2, scale_peel=4.0),
         Joint(k=2, scale_joint=4.0),
     ):
-        gap = gap_needed(aggregator, shape, probability=0.9)
+        gap = aggregator.gap_needed(shape, probability=0.9)
         assert gap is not None
         votes, available, meaning = gap
         assert available == 200 and meaning.startswith(
@@ -221,5 +220,5 @@ def test_the_gap_needed_is_that_of_the_mechanism() -> None:
         right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
         # the gap of the joint mechanism is a bound
         assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)
-    with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 labels, got k=3$"):
-        gap_needed(Canonical(k=3, scale_canonical=1.0), VoteShape(9, 3), probability=0.5)
+    with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 items, got k=3$"):
+        Canonical(k=3, scale_canonical=1.0).gap_needed(VoteShape(9, 3), probability=0.5)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
-from pate import VoteShape, cli, gap_needed
+from pate import VoteShape, cli
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import Aggregator, NoisyVotes, Powerset
 
@@ -97,19 +97,19 @@ def test_noise_of_a_release_is_what_it_was(capsys: Printed) -> None:
 
 
 def test_gaps_say_what_they_are_of() -> None:
-    noisy = gap_needed(NoisyVotes(sigma_votes=31.5), PANEL, probability=0.9)
+    noisy = NoisyVotes(sigma_votes=31.5).gap_needed(PANEL, probability=0.9)
     assert noisy is not None
     assert (noisy.meaning, noisy.available) == (
         "A count 40.4 votes away from 100 keeps its label",
         100,
     )
-    sets = gap_needed(Powerset(scale_powerset=16.6), PANEL, probability=0.9)
+    sets = Powerset(scale_powerset=16.6).gap_needed(PANEL, probability=0.9)
     assert sets is not None
     assert (
         sets.meaning.startswith("A gap of 82.5 votes between the two label sets")
         and sets.available == 200
     )
-    assert gap_needed(NoisyVotes(sigma_votes=31.5), PANEL, probability=0.4) == (0, 100, ANY)
+    assert NoisyVotes(sigma_votes=31.5).gap_needed(PANEL, probability=0.4) == (0, 100, ANY)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_gaps_say_what_they_are_of() -> None:
         ),
         (["--aggregator=StableTopK", "--delta_test=1e-6"], "Expected delta_test < 2e-08"),
         (["--aggregator=NoisyVotes", "--answered=1.5"], "Expected 0 < answered < 1"),
-        (["--aggregator=Peeling", "--aggregator.k=9"], "Expected k <= 4 for 4 labels, got k=9"),
+        (["--aggregator=Peeling", "--aggregator.k=9"], "Expected k <= 4 for 4 items, got k=9"),
         (
             ["--aggregator=StableTopK", "--aggregator.scale_gap=3"],
             "Expected all noise of StableTopK or none of it",

@@ -10,7 +10,6 @@ import yaml
 
 from pate import Outlook, ReleasedLabels, VoteShape, cli
 from pate._planning.completion import scale_to_target
-from pate._planning.proposals import proposals
 from pate.accounting import Budget, Ledger, NeighboringRelation, Target, epsilon_of, read_ledger
 from pate.aggregators import Aggregator, NoisyVotes, StableMajority, StableTopK, registered
 from tests.conftest import copy_run, recipe
@@ -120,7 +119,7 @@ def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -
             shape=PANEL, num_queries=50, delta=1e-4, relation=RELATION, labels_per_sample=2
         )
         for cls in registered().values():
-            for start in proposals(cls, outlook):
+            for start in cls.proposals(outlook):
                 found = scale_to_target(start, target, PANEL, budget)
                 assert epsilon_of(found.event(PANEL), count=50, delta=1e-4) <= epsilon
                 assert scale_to_target(found, target, PANEL, budget) == found, (

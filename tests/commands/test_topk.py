@@ -16,7 +16,7 @@ from pate._histogram import Histogram
 from pate._release import top_k
 from pate._release.top_k_settings import TopKSettings
 from pate.accounting import NeighboringRelation, RDPAccountant, event_from_dict, read_ledger
-from pate.mechanisms import TopKMechanism, gap_for_top_k, seeded_generator
+from pate.mechanisms import TopKMechanism, seeded_generator
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 
@@ -287,7 +287,7 @@ def test_what_the_page_says_of_gaps() -> None:
             tuple(f"item{i}" for i in range(1000)), np.zeros(1000), 1.0, "", public=public
         )
         made = TopKSettings(k=10, mechanism=mechanism, target_epsilon=1.0).mechanism_for(histogram)  # type: ignore[arg-type]
-        found.append(round(gap_for_top_k(made, probability=0.9, num_items=1000)))
+        found.append(round(made.gap_to_answer(probability=0.9, num_items=1000)))
     assert found == [159, 67]
     text = (Path(__file__).parents[2] / "docs" / "topk.md").read_text()
     assert all(f"{gap} users" in text or f"a gap of {gap}" in text for gap in found)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
 from pate.mechanisms import _canonical as canonical
-from pate.mechanisms._canonical import CanonicalLoss, CanonicalNoise
+from pate.mechanisms._canonical import CanonicalLoss
+from pate.mechanisms._noise import ChoiceNoise
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
 from pate.testing._mechanisms import Grid
@@ -25,7 +26,7 @@ class TestCanonical(MechanismContract):
     k = 2
     scale = 1.5
     gamma = 0.5
-    noise: CanonicalNoise = "gumbel"
+    noise: ChoiceNoise = "gumbel"
     loss: CanonicalLoss = "lead"
     grid: Grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
 
@@ -151,7 +152,7 @@ def classes_of(chosen: NDArray[np.int64], k: int, num_items: int) -> NDArray[np.
     ],
 )
 def test_single_rows_of_many_items_follow_the_law(
-    gamma: float, noise: CanonicalNoise, loss: CanonicalLoss, monkeypatch: pytest.MonkeyPatch
+    gamma: float, noise: ChoiceNoise, loss: CanonicalLoss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two points of the first envelope make it as loose as it can be."""
     monkeypatch.setattr(canonical, "_GRID", 2)
@@ -168,7 +169,7 @@ def test_single_rows_of_many_items_follow_the_law(
 
 
 def class_law(
-    k: int, scale: float, gamma: float, noise: CanonicalNoise, loss: CanonicalLoss
+    k: int, scale: float, gamma: float, noise: ChoiceNoise, loss: CanonicalLoss
 ) -> NDArray[np.float64]:
     heads, tails = np.arange(k)[:, None], np.arange(k + 1, 41)[None, :]
     outside = SCORES[k] if loss == "lead" else SCORES[k - 1]
@@ -200,7 +201,7 @@ def test_members_of_a_class_are_equally_likely() -> None:
 def test_more_subsets_than_a_float_can_count() -> None:
     """``binom(4000, 2000)`` is beyond 1e1200: all in log space, alone and in a batch."""
     scores = np.repeat([10, 0], [2000, 2000])
-    noises: tuple[CanonicalNoise, ...] = ("gumbel", "exponential")
+    noises: tuple[ChoiceNoise, ...] = ("gumbel", "exponential")
     for noise in noises:
         for gamma in (0.5, 1.0):
             mechanism = m.CanonicalMechanism(k=2000, scale=1e-2, gamma=gamma, noise=noise)

@@ -10,15 +10,14 @@ from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms._canonical import CanonicalNoise
-from pate.mechanisms._noise import Noise
+from pate.mechanisms._noise import ChoiceNoise, Noise
 
 RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
 Make = Callable[..., m.Mechanism[Any]]
 """Makes a mechanism that chooses k of d with noise of one scale."""
 
 
-def canonical(noise: CanonicalNoise, gamma: float) -> Make:
+def canonical(noise: ChoiceNoise, gamma: float) -> Make:
     return lambda k, scale: m.CanonicalMechanism(k=k, scale=scale, noise=noise, gamma=gamma)
 
 
@@ -52,7 +51,7 @@ SEQUENCES: dict[str, Make] = {
 SETS = {f"noisy top-k {noise}": noisy_top_k(noise) for noise in get_args(Noise)}
 PROPER = {
     f"canonical {noise} {gamma}": canonical(noise, gamma)
-    for noise in get_args(CanonicalNoise)
+    for noise in get_args(ChoiceNoise)
     for gamma in (0.0, 0.5, 1.0)
 }
 LISTS: dict[str, Make] = {"limited domain": limited_domain, "top stable": top_stable}

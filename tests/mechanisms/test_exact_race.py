@@ -14,16 +14,17 @@ from pate import Votes, mechanisms as m
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate.aggregators import Powerset
 from pate.mechanisms import _exact_race as race
-from pate.mechanisms._canonical import CanonicalLoss, CanonicalNoise
+from pate.mechanisms._canonical import CanonicalLoss
 from pate.mechanisms._exact_normal import Lazy
 from pate.mechanisms._exact_race import Chance, Proposals
 from pate.mechanisms._intervals import Interval
+from pate.mechanisms._noise import ChoiceNoise
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 from tests.mechanisms.scripted import Scripted
 
 COUNTS = np.random.default_rng(0).integers(0, 9, (40, 7))
-NOISES: tuple[CanonicalNoise, ...] = ("gumbel", "exponential")
+NOISES: tuple[ChoiceNoise, ...] = ("gumbel", "exponential")
 LOSSES: tuple[tuple[float, CanonicalLoss], ...] = ((0.3, "lead"), (0.5, "published"), (1.0, "lead"))
 CHANCES = np.array([[1.0, 0.7, 0.2, 1e-3], [0.1, 1.0, 0.9, 0.9]])
 
@@ -55,7 +56,9 @@ def drawn(rates: FloatArray, draws: int, *, flip: bool, seed: int) -> list[IntAr
             lambda place: Fraction(float(loss[place])),
         )
 
-    chosen = race.draw(log_rates, propose, generator, flip=flip)[:, 0]
+    chosen = race.draw(log_rates, propose, generator, noise="exponential" if flip else "gumbel")[
+        :, 0
+    ]
     return [np.bincount(chosen[rows == row], minlength=4) for row in (0, 1)]
 
 
@@ -203,7 +206,7 @@ def test_what_lies_within_the_margins_is_left_to_digits_and_nothing_else(
 
 def test_nothing_is_drawn_for_no_rows() -> None:
     nothing: Any = None
-    assert race.draw(np.zeros(0), nothing, nothing, flip=True).shape == (0, 0)
+    assert race.draw(np.zeros(0), nothing, nothing, noise="exponential").shape == (0, 0)
 
 
 def test_a_chance_of_one_is_too_large() -> None:
@@ -297,13 +300,13 @@ def test_a_thousand_equal_items_need_few_proposals() -> None:
             items, chances, lambda place: Chance(Fraction(1), Fraction(race.SLACK)), losses, None
         )
 
-    won = race.draw(rates, propose, generator, flip=False)
+    won = race.draw(rates, propose, generator, noise="gumbel")
     assert len(np.unique(won)) > 500 and proposed < 1100
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_logarithms_of_chances_err_by_far_less_than_is_allowed(
-    noise: CanonicalNoise, monkeypatch: pytest.MonkeyPatch
+    noise: ChoiceNoise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of thousands of items too, where they are differences of large numbers."""
     keep, errors = race._are_kept, []

@@ -9,7 +9,7 @@ from pate import mechanisms as m
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms import _joint as joint
 from pate.mechanisms._exact_race import Picked
-from pate.mechanisms._joint import JointNoise
+from pate.mechanisms._noise import ChoiceNoise
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
 from pate.testing._mechanisms import Grid
@@ -22,7 +22,7 @@ class TestJoint(MechanismContract):
     num_items = 4
     k = 2
     scale = 2.0
-    noise: JointNoise = "gumbel"
+    noise: ChoiceNoise = "gumbel"
     grid: Grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
     loose_because = (
         "losses rise by the whole window only where most others stay: no pair"
@@ -87,7 +87,7 @@ def test_a_window_half_as_wide_is_refuted(relation: NeighboringRelation) -> None
     ],
 )
 def test_single_rows_of_many_items_follow_the_law(
-    noise: JointNoise, rejected: float, monkeypatch: pytest.MonkeyPatch
+    noise: ChoiceNoise, rejected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fewer candidates may be rejected, the more often the envelope is split."""
     monkeypatch.setattr(joint, "_REJECTED", rejected)

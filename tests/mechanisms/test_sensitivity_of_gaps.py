@@ -155,7 +155,7 @@ def test_a_unit_changes_nothing(scores: Any, unit: float) -> None:
     if scores in TESTS:
         drawn = drawn.ravel()
     if not isinstance(scores, m.FixedTopKMechanism):
-        gaps = [m.gap_for_answer(each, probability=0.9) for each in (scores, scaled)]
+        gaps = [each.gap_to_answer(probability=0.9) for each in (scores, scaled)]
         assert gaps[1] == gaps[0] * unit
     for relation in NeighboringRelation:
         assert scaled.event(relation) == scores.event(relation)

@@ -12,7 +12,7 @@ from pate import Outlook, VoteShape
 from pate._planning.candidates import candidates, families_of
 from pate._planning.comparison import Comparison
 from pate._planning.evaluation import frontier
-from pate._planning.proposals import forms, proposals, propose, variants
+from pate._planning.proposals import one_change_variants, propose
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (
@@ -73,8 +73,8 @@ def test_every_form_is_compared_once_and_has_a_name_of_its_own() -> None:
 
 def test_a_form_differs_in_one_field() -> None:
     classes: tuple[type[Aggregator], ...] = (StableTopK, TopStableTopK, Peeling)
-    for proposal in (proposal for cls in classes for proposal in proposals(cls, OUTLOOK)):
-        others = forms(proposal, OUTLOOK)
+    for proposal in (proposal for cls in classes for proposal in cls.proposals(OUTLOOK)):
+        others = one_change_variants(proposal, OUTLOOK)
         assert others
         for name, form in others.items():
             ((field, value),) = changed(form, proposal).items()
@@ -105,14 +105,17 @@ def test_forms_of_a_list_follow_what_is_listed() -> None:
 
 
 def test_what_the_panel_or_the_outlook_does_not_allow_is_no_form() -> None:
-    stable, _ = proposals(StableTopK, OUTLOOK)
+    stable, _ = StableTopK.proposals(OUTLOOK)
     single = replace(OUTLOOK, shape=VoteShape(60, 1), labels_per_sample=1)
-    assert "allow_empty=False" in forms(stable, OUTLOOK).keys() - forms(stable, single).keys()
-    assert not [name for name in forms(stable, single) if name.startswith("kbar")]
+    assert (
+        "allow_empty=False"
+        in one_change_variants(stable, OUTLOOK).keys() - one_change_variants(stable, single).keys()
+    )
+    assert not [name for name in one_change_variants(stable, single) if name.startswith("kbar")]
     assert (
         "kbar=4"
-        in forms(stable, OUTLOOK).keys()
-        - forms(stable, replace(OUTLOOK, labels_per_sample=None)).keys()
+        in one_change_variants(stable, OUTLOOK).keys()
+        - one_change_variants(stable, replace(OUTLOOK, labels_per_sample=None)).keys()
     )
 
 
@@ -132,7 +135,7 @@ def test_another_package_says_what_its_forms_are() -> None:
         ("Outside", "Outside"),
         ("Outside, weight=0.5", "Outside"),
     ]
-    assert variants(StableMajority, OUTLOOK) == {}
+    assert StableMajority.variants(OUTLOOK) == {}
 
 
 def test_a_comparison_shows_the_forms() -> None:

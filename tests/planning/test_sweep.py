@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pate import VoteShape, for_target
+from pate import VoteShape
 from pate._planning.facts import Facts
 from pate._planning.sweep import Sweep, Trial, fewest_as_good, run_sweep
 from pate.accounting import NeighboringRelation, Target
@@ -76,7 +76,7 @@ def test_noise_does_not_depend_on_the_number_of_teachers(
 ) -> None:
     """So that it is found once for a sweep."""
     target = Target(epsilon=2.0, delta=1e-5, num_queries=100, neighboring_relation=relation)
-    found = [for_target(cls, target, VoteShape(num_teachers, 4)) for num_teachers in (50, 3200)]
+    found = [cls.for_target(target, VoteShape(num_teachers, 4)) for num_teachers in (50, 3200)]
     assert found[0] == found[1]
 
 

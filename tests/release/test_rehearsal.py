@@ -160,7 +160,7 @@ def test_no_votes_are_answered_more_often_than_is_said(
 ) -> None:
     """Votes of every kind, all labels of a query counted as one answer."""
     aggregator, shape, draws = aggregator.scaled(noise), VoteShape(10, 3), 400
-    bound, most = aggregator.most_answered(shape), 0.0
+    bound, most = aggregator.max_answer_probability(shape), 0.0
     for counts in ([10, 10, 10], [10, 10, 0], [10, 0, 0], [0, 0, 0], [10, 5, 0], [7, 7, 2]):
         release = aggregator.aggregate(
             Votes.from_counts(np.tile(counts, (draws, 1)), 10), generator=np.random.default_rng(0)
@@ -176,5 +176,5 @@ def test_no_votes_are_answered_more_often_than_is_said(
 
 def test_answers_that_are_always_given_are_never_refused() -> None:
     fixed = next(each for each in HOPELESS if isinstance(each, FixedStableTopK))
-    assert replace(fixed, fallback=True).most_answered(VoteShape(10, 3)) == 1
+    assert replace(fixed, fallback=True).max_answer_probability(VoteShape(10, 3)) == 1  # type: ignore[call-arg]
     rehearse(NoisyVotes(sigma_votes=1e6), VoteShape(10, 3))

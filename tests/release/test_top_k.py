@@ -254,7 +254,7 @@ class OneOfAKind(TopKMechanism):
 def test_a_list_that_could_not_be_stated_is_not_paid_for() -> None:
     """All that a statement says of a mechanism is found before the reservation."""
     source = HistogramFiles(pairs=Path("pairs.csv"), items=Path("items.txt"))
-    with pytest.raises(ValueError, match=r"^Expected a mechanism whose success is known, got"):
+    with pytest.raises(ValueError, match=r"^Expected a mechanism with an accuracy, got"):
         release_top_k(
             source,
             OfUnstated(k=3, scale=1.0),

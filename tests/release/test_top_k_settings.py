@@ -11,7 +11,7 @@ from pate._release import top_k_settings
 from pate._release.top_k import top_k_statement_fields
 from pate._release.top_k_settings import TopKSettings
 from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.mechanisms import LimitedDomain, gap_for_top_k
+from pate.mechanisms import LimitedDomain
 
 ITEMS = Histogram(tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two of each")
 HIDDEN = Histogram(
@@ -127,7 +127,7 @@ def test_what_is_published_of_a_limited_domain_follows_from_it_alone(histogram: 
     facts = top_k_statement_fields(settings, mechanism, histogram)
     # five that may be named, and the one below them
     assert facts["gap"] == {
-        "counts": gap_for_top_k(mechanism, probability=0.9, num_items=6),
+        "counts": mechanism.gap_to_answer(probability=0.9, num_items=6),
         "probability": 0.9,
     }
     assert (
@@ -140,4 +140,4 @@ def test_what_is_published_of_a_choice_among_all_items_counts_them() -> None:
     settings = TopKSettings(k=2, scale=3.0)
     mechanism = settings.mechanism_for(ITEMS)
     facts = top_k_statement_fields(settings, mechanism, ITEMS)
-    assert facts["gap"]["counts"] == gap_for_top_k(mechanism, probability=0.9, num_items=8)
+    assert facts["gap"]["counts"] == mechanism.gap_to_answer(probability=0.9, num_items=8)

@@ -50,7 +50,7 @@ TEACHERS: dict[str, Any] = {
 ELSEWHERE = {"unit": "groups of the private records", "augment": "for augment"}
 """Settings that these records refuse before they are compared, and how."""
 LABELS: dict[str, Any] = {
-    "aggregator": replace(ANSWERS, sigma_test=0.6),
+    "aggregator": replace(ANSWERS, sigma_test=0.6),  # type: ignore[call-arg]
     "delta": 9e-4,
     "num_queries": 70,
     "max_epsilon": 900.0,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate import VoteShape, for_target
+from pate import VoteShape
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import StableTopK
 from scripts.reproduction import Verdict, tasks, zhu_wang_utility as z
@@ -61,7 +61,7 @@ def test_votes_are_the_teachers_answers(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_all_methods_cost_the_published_epsilon(relation: NeighboringRelation) -> None:
-    stable = for_target(StableTopK, z.published_target(relation), VoteShape(200, 20))
+    stable = StableTopK.for_target(z.published_target(relation), VoteShape(200, 20))
     assert isinstance(stable, StableTopK)
     compared = z.methods(VoteShape(100, 20), stable, relation)
     for each in (each for name, each in compared.items() if name != z.AS_WIDE):

@@ -14,8 +14,8 @@ from scipy.stats import laplace, norm
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
 from pate.mechanisms import TopKMechanism
+from pate.mechanisms._accuracy import chance_to_lead
 from pate.mechanisms._noise import Noise
-from pate.mechanisms._success import _chance_to_lead
 from tests.mechanisms import oracles, test_limited_domain
 
 ITEMS, K, SCALE = 5, 2, 1.3
@@ -80,7 +80,7 @@ def test_a_step_profile_finds_the_top_so_often(name: str) -> None:
     for k, gap in ((1, 1.0), (2, 3.0), (4, 2.0)):
         mechanism = MAKERS[name](k)
         scores = (gap,) * k + (0.0,) * (ITEMS - k)
-        found = m.top_k_probability(mechanism, gap=gap, num_items=ITEMS)
+        found = mechanism.accuracy(gap=gap, num_items=ITEMS)
         assert found == pytest.approx(
             top_chance(mechanism, scores), abs=2e-4 if "Laplace" in name else 2e-5
         )
@@ -107,17 +107,17 @@ def test_how_often_a_limited_domain_lists_the_top(k: int, kbar: int) -> None:
         )
 
     for gap in (0.0, 2.0, 6.0):
-        found = m.top_k_probability(mechanism, gap=gap, num_items=ITEMS)
+        found = mechanism.accuracy(gap=gap, num_items=ITEMS)
         assert found == pytest.approx(whole((gap,) * k + (0.0,) * (ITEMS - k)))
         for more in itertools.product((0.0, 1.0), repeat=ITEMS):
             scores = tuple(gap + v if i < k else -v for i, v in enumerate(more))
             assert whole(scores) >= found * (1 - 1e-9)
-    gap = m.gap_for_top_k(mechanism, probability=0.9, num_items=ITEMS)
-    assert m.top_k_probability(mechanism, gap=gap, num_items=ITEMS) == pytest.approx(0.9)
+    gap = mechanism.gap_to_answer(probability=0.9, num_items=ITEMS)
+    assert mechanism.accuracy(gap=gap, num_items=ITEMS) == pytest.approx(0.9)
     quiet = replace(mechanism, scale=1e-9)
-    assert m.gap_for_top_k(quiet, probability=0.9, num_items=10**6) == pytest.approx(1.0)
+    assert quiet.gap_to_answer(probability=0.9, num_items=10**6) == pytest.approx(1.0)
     with pytest.raises(ValueError, match=r"^Expected kbar <= 0 for 1 items, got kbar="):
-        m.top_k_probability(mechanism, gap=1.0, num_items=1)
+        mechanism.accuracy(gap=1.0, num_items=1)
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
@@ -125,7 +125,7 @@ def test_no_scores_with_the_gap_do_worse(name: str) -> None:
     """All profiles of small whole steps above and below the gap."""
     mechanism = MAKERS[name](K)
     for gap in (0.5, 2.0):
-        promised = m.top_k_probability(mechanism, gap=gap, num_items=ITEMS)
+        promised = mechanism.accuracy(gap=gap, num_items=ITEMS)
         for first, *rest in itertools.product((0.0, 1.0, 4.0), (0.0, 1.0, 4.0), (0.0, 2.0)):
             scores = (gap + first, gap, 0.0, -rest[0], -rest[0] - rest[1])
             assert top_chance(mechanism, scores) >= promised - 2e-4, scores
@@ -135,24 +135,22 @@ def test_no_scores_with_the_gap_do_worse(name: str) -> None:
 def test_gaps_are_the_smallest_that_succeed(name: str) -> None:
     for k, d, probability in ((1, 2, 0.9), (2, 5, 0.99), (3, 400, 0.5), (60, 400, 0.999)):
         mechanism = MAKERS[name](k)
-        gap = m.gap_for_top_k(mechanism, probability=probability, num_items=d)
-        assert m.top_k_probability(mechanism, gap=gap, num_items=d) >= probability
+        gap = mechanism.gap_to_answer(probability=probability, num_items=d)
+        assert mechanism.accuracy(gap=gap, num_items=d) >= probability
         if gap > 0:
-            assert m.top_k_probability(mechanism, gap=0.999 * gap, num_items=d) < probability
+            assert mechanism.accuracy(gap=0.999 * gap, num_items=d) < probability
 
 
 @pytest.mark.parametrize(("k", "d"), [(1, 3), (5, 40), (30, 60), (1000, 17_770)])
 @pytest.mark.parametrize("probability", [0.5, 0.99])
 def test_canonical_gap_has_a_closed_form(k: int, d: int, probability: float) -> None:
     log_sets = math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
-    gap = m.gap_for_top_k(canonical(k), probability=probability, num_items=d)
+    gap = canonical(k).gap_to_answer(probability=probability, num_items=d)
     others = math.log(math.expm1(log_sets)) if log_sets < 30 else log_sets
     assert gap == pytest.approx(
         SCALE * (others + math.log(probability / (1 - probability))), rel=1e-7
     )
-    published = m.gap_for_top_k(
-        canonical(k, loss="published"), probability=probability, num_items=d
-    )
+    published = canonical(k, loss="published").gap_to_answer(probability=probability, num_items=d)
     assert published == pytest.approx(2 * gap, rel=1e-7)  # at gamma 1/2
 
 
@@ -174,14 +172,14 @@ def test_bounds_of_the_papers_are_never_smaller(probability: float) -> None:
             "peeling": math.log(d) + math.log(k / beta),
         }
         for name, bound in bounds.items():
-            gap = m.gap_for_top_k(MAKERS[name](k), probability=probability, num_items=d)
+            gap = MAKERS[name](k).gap_to_answer(probability=probability, num_items=d)
             assert gap <= SCALE * bound * (1 + 1e-9), (name, k, d)
         for ours, than in (
             ("permute-and-flip", "peeling"),
             ("canonical, exponential", "canonical"),
         ):
             flip, soft = (
-                m.gap_for_top_k(MAKERS[name](k), probability=probability, num_items=d)
+                MAKERS[name](k).gap_to_answer(probability=probability, num_items=d)
                 for name in (ours, than)
             )
             assert flip <= soft * (1 + 1e-6)
@@ -190,7 +188,7 @@ def test_bounds_of_the_papers_are_never_smaller(probability: float) -> None:
 def test_one_item_is_one_choice_for_all() -> None:
     """With k = 1 canonical, joint and peeling are the exponential mechanism."""
     gaps = [
-        m.gap_for_top_k(MAKERS[name](1), probability=0.9, num_items=40)
+        MAKERS[name](1).gap_to_answer(probability=0.9, num_items=40)
         for name in ("canonical", "joint", "peeling")
     ]
     assert gaps == pytest.approx([SCALE * (math.log(39) + math.log(9))] * 3, rel=1e-7)
@@ -198,7 +196,7 @@ def test_one_item_is_one_choice_for_all() -> None:
 
 @pytest.mark.parametrize("name", ["peeling", "permute-and-flip"])
 def test_of_items_without_a_gap_each_is_as_likely(name: str) -> None:
-    assert m.top_k_probability(MAKERS[name](1), gap=0.0, num_items=40) == pytest.approx(1 / 40)
+    assert MAKERS[name](1).accuracy(gap=0.0, num_items=40) == pytest.approx(1 / 40)
 
 
 def test_all_items_need_no_gap() -> None:
@@ -209,7 +207,7 @@ def test_all_items_need_no_gap() -> None:
         "one-shot Laplace",
         "one-shot exponential",
     ):
-        assert m.gap_for_top_k(MAKERS[name](7), probability=0.999, num_items=7) == 0
+        assert MAKERS[name](7).gap_to_answer(probability=0.999, num_items=7) == 0
 
 
 def test_the_integral_of_one_shot_noise_agrees_with_simulation() -> None:
@@ -218,10 +216,10 @@ def test_the_integral_of_one_shot_noise_agrees_with_simulation() -> None:
         mechanism = m.NoisyTopK(k=4, scale=1.0, noise=noise)
         scores = np.tile(np.repeat([5.0, 0.0], [4, 30]), (20_000, 1))
         found = (mechanism(scores, generator=generator) == np.arange(4)).all(axis=1).mean()
-        expected = m.top_k_probability(mechanism, gap=5.0, num_items=34)
+        expected = mechanism.accuracy(gap=5.0, num_items=34)
         assert abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / 20_000), noise
     with pytest.raises(AssertionError):  # a fifth less noise is seen
-        assert abs(found - _chance_to_lead("half_logistic", 4, 30, 6.25)) < 4 * math.sqrt(
+        assert abs(found - chance_to_lead("half_logistic", 4, 30, 6.25)) < 4 * math.sqrt(
             expected * (1 - expected) / 20_000
         )
 
@@ -229,14 +227,14 @@ def test_the_integral_of_one_shot_noise_agrees_with_simulation() -> None:
 def test_gaps_of_tests_are_quantiles() -> None:
     gaussian = m.StabilityTest(num_teachers=500, sigma=20.0, delta_test=1e-6, shift=2)
     expected = 2 + 20 * (norm.isf(1e-6) + norm.ppf(0.9))
-    assert m.gap_for_answer(gaussian, probability=0.9) == pytest.approx(expected, rel=1e-7)
+    assert gaussian.gap_to_answer(probability=0.9) == pytest.approx(expected, rel=1e-7)
     plain = m.LaplaceStabilityTest(scale=20.0, delta_test=1e-6, shift=1)
     expected = 1 + 20 * (laplace.isf(1e-6) + laplace.ppf(0.9))
-    assert m.gap_for_answer(plain, probability=0.9) == pytest.approx(expected, rel=1e-7)
+    assert plain.gap_to_answer(probability=0.9) == pytest.approx(expected, rel=1e-7)
     for test in (gaussian, plain):
-        assert m.answer_probability(test, gap=0) == pytest.approx(1e-6)
-        assert m.answer_probability(test, gap=test.shift) == pytest.approx(1e-6)
-        assert m.gap_for_answer(test, probability=1e-7) == 0
+        assert test.accuracy(gap=0) == pytest.approx(1e-6)
+        assert test.accuracy(gap=test.shift) == pytest.approx(1e-6)
+        assert test.gap_to_answer(probability=1e-7) == 0
 
 
 def test_tail_bounds_ask_for_no_smaller_gap_of_a_test() -> None:
@@ -247,7 +245,7 @@ def test_tail_bounds_ask_for_no_smaller_gap_of_a_test() -> None:
         bound = 1 + 30 * (
             math.sqrt(2 * math.log(1 / delta_test)) + math.sqrt(2 * math.log(1 / beta))
         )
-        assert m.gap_for_answer(test, probability=1 - beta) <= bound
+        assert test.gap_to_answer(probability=1 - beta) <= bound
 
 
 def test_stable_top_k_answers_by_choice_and_test() -> None:
@@ -259,39 +257,34 @@ def test_stable_top_k_answers_by_choice_and_test() -> None:
     )  # gaps 50 (sentinel), 10, 120, 20: the widest below rank 2
     members, released = mechanism(counts, generator=m.seeded_generator(0))
     right = (released & (members == [True, True, False]).all(axis=1)).mean()
-    promised = m.answer_probability(mechanism, gap=120, widest_other=50)
+    promised = mechanism.accuracy(gap=120, widest_other=50)
     assert promised - 0.005 < right < promised + 0.005
-    gap = m.gap_for_answer(mechanism, probability=0.9, widest_other=30)
-    assert m.answer_probability(mechanism, gap=gap, widest_other=30) == pytest.approx(0.9)
-    assert (
-        gap
-        > m.gap_for_answer(mechanism, probability=0.9)
-        > m.gap_for_answer(mechanism.test, probability=0.9)
-    )
+    gap = mechanism.gap_to_answer(probability=0.9)
+    assert mechanism.accuracy(gap=gap) == pytest.approx(0.9)
+    assert mechanism.accuracy(gap=gap, widest_other=30) < 0.9
+    assert gap > mechanism.test.gap_to_answer(probability=0.9)
 
 
 def test_what_cannot_be_predicted_is_refused() -> None:
     peeling = m.GumbelPeeling(k=2, scale=1.0)
     for gap in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match=r"^Expected a finite gap >= 0, got gap=[^\n]*$"):
-            m.top_k_probability(peeling, gap=gap, num_items=5)
+            peeling.accuracy(gap=gap, num_items=5)
         with pytest.raises(ValueError, match=r"^Expected a finite gap >= 0, got gap=[^\n]*$"):
-            m.answer_probability(
-                m.LaplaceStabilityTest(scale=1.0, delta_test=0.1, shift=1), gap=gap
-            )
+            m.LaplaceStabilityTest(scale=1.0, delta_test=0.1, shift=1).accuracy(gap=gap)
     with pytest.raises(ValueError, match=r"^Expected k <= 1 for 1 items, got k=2$"):
-        m.gap_for_top_k(peeling, probability=0.5, num_items=1)
+        peeling.gap_to_answer(probability=0.5, num_items=1)
     with pytest.raises(ValueError, match=r"^Expected 0 < probability < 1, got probability=1$"):
-        m.gap_for_top_k(peeling, probability=1, num_items=5)
+        peeling.gap_to_answer(probability=1, num_items=5)
     with pytest.raises(
         ValueError, match=r"^Expected gamma > 0 with the published loss, got gamma=0.0$"
     ):
-        m.gap_for_top_k(canonical(2, gamma=0.0, loss="published"), probability=0.5, num_items=5)
+        canonical(2, gamma=0.0, loss="published").gap_to_answer(probability=0.5, num_items=5)
     plain = m.StableTopKMechanism(
         num_teachers=9, num_labels=1, scale_gap=1, sigma_test=1, delta_test=0.1, shift=1
     )
     preferring = replace(plain, regularizer=(0.0, 1.0))
     with pytest.raises(
-        ValueError, match=r"^Expected no regularizer, got regularizer=\(0.0, 1.0\)$"
+        ValueError, match=r"^Expected no regularizer, with which no accuracy is known$"
     ):
-        m.gap_for_answer(preferring, probability=0.5)
+        preferring.gap_to_answer(probability=0.5)

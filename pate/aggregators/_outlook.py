@@ -80,6 +80,16 @@ class Outlook:
         return self.labels_per_sample
 
     @property
+    def num_items(self) -> int:
+        """The number of labels."""
+        return self.shape.num_labels
+
+    @property
+    def largest(self) -> int:
+        """The largest count, which is the number of teachers."""
+        return self.shape.num_teachers
+
+    @property
     def delta_test(self) -> float:
         """The delta of one query's stability test, such that all tests together take half of delta."""
         return self.delta / (2 * self.num_queries)

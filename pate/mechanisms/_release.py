@@ -1,0 +1,48 @@
+"""What is released of a batch of queries: labels, and which of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
+
+
+class Release(NamedTuple):
+    """What an aggregator released for a batch of queries; no reason is given for an entry that was not released."""
+
+    labels: UInt8Array
+    """``[Q, C]`` in {0, 1}; 0 where nothing was released."""
+    mask: BoolArray
+    """``[Q, C]``: which labels were released."""
+    noisy_counts: FloatArray | None = None
+    """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the number of teachers;
+    0 where nothing was released. None if the aggregator releases no counts."""
+    noise_std: float | None = None
+    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0; None without them, and if they
+    are answers of a linear model, which has all the noise."""
+    tiers: IntArray | None = None
+    """``[Q]``: the price tier of each query, an argument of `Aggregator.event`; None if all queries cost the same."""
+    linear: bool = False
+    """Whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model, to all queries."""
+
+    @classmethod
+    def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:
+        """Release sets of labels, given as indices ``[Q, k]``; every query is answered."""
+        labels = np.zeros((len(chosen), num_labels), dtype=np.uint8)
+        np.put_along_axis(labels, chosen, 1, axis=1)
+        return cls(labels, np.ones(labels.shape, dtype=np.bool_))
+
+    @classmethod
+    def of_rows(
+        cls, labels: BoolArray, passed: BoolArray, tiers: NDArray[np.integer] | None = None
+    ) -> Release:
+        """Release labels ``[Q, C]`` of the queries that ``passed`` ``[Q]``, and nothing of the others."""
+        mask = np.repeat(passed[:, None], labels.shape[1], axis=1)
+        return cls(
+            (labels & mask).astype(np.uint8),
+            mask,
+            tiers=None if tiers is None else tiers.astype(np.int64),
+        )
