@@ -2,12 +2,16 @@
 
 import doctest
 import importlib
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import pate
 
+ROOMS = (pate, pate.accounting, pate.aggregators, pate.data, pate.mechanisms, pate.testing)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 ROOT = Path(pate.__file__).parent
 MODULES = [
@@ -17,10 +21,17 @@ MODULES = [
 ]
 
 
+@cache
+def public_names() -> dict[str, Any]:
+    """Return what examples need not import: the public names, and numpy."""
+    names = {name: getattr(room, name) for room in ROOMS for name in dir(room) if name[0] != "_"}
+    return names | {"np": np, "pate": pate}
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_a_module_print_what_they_say(name: str) -> None:
     module = importlib.import_module(name)
-    results = doctest.testmod(module, optionflags=OPTIONS)
+    results = doctest.testmod(module, extraglobs=public_names(), optionflags=OPTIONS)
     assert results.attempted, "Expected examples in docstrings, where help() shows them"
     assert not results.failed
 

@@ -42,6 +42,12 @@ class RDPAccountant:
     - ``"exact"``: the trade-off of composed Gaussian mechanisms (Balle & Wang (2018)), for Gaussian
       events only.
 
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> votes = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+    >>> accountant = RDPAccountant(relation=relation).compose(votes, 100)
+    >>> round(accountant.get_epsilon(delta=1e-6), 2)
+    2.25
+
     Args:
         relation: the neighboring relation that every event must be stated under.
         orders: Renyi orders above 1, ascending, shape ``[K]``.
@@ -112,6 +118,13 @@ class RDPAccountant:
 
         The proof is the best of a Renyi order, a dominating Gaussian mechanism, and the optimum of
         equal rounds.
+
+        >>> relation = NeighboringRelation.REPLACE_RECORD
+        >>> accountant = RDPAccountant(relation=relation)
+        >>> votes = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+        >>> guarantee = accountant.compose(votes, 100).guarantee(delta=1e-6)
+        >>> round(guarantee.epsilon, 2), guarantee.mu
+        (2.25, 0.5)
         """
         tightest = tightest_guarantee(self._cost, self.orders, delta=delta)
         left, equal = remaining_delta(delta, self._cost.log_survival), equal_rounds(self._parts())
@@ -145,7 +158,14 @@ class RDPAccountant:
         )
 
     def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
-        """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves of the sum."""
+        """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves of the sum.
+
+        >>> relation = NeighboringRelation.REPLACE_RECORD
+        >>> accountant = RDPAccountant(relation=relation)
+        >>> votes = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+        >>> f"{accountant.compose(votes, 100).get_delta(epsilon=2.0):.1e}"
+        '9.4e-06'
+        """
         require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
         if conversion == "exact":
             return gaussian_delta(epsilon, self._mu())

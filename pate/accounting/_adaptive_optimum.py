@@ -97,6 +97,11 @@ def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
     ``P(S) - gamma Q(S) <= delta0 + (1 - delta0) V(gamma)``. The result is at most the epsilon of
     the Renyi curves, and infinite if ``delta <= delta0``. Hundreds of rounds take seconds.
 
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = PureDPEvent(neighboring_relation=relation, epsilon=0.1)
+    >>> round(adaptive_epsilon(event, 50, delta=1e-6), 2)
+    3.17
+
     Raises:
         ValueError: if ``event`` has no known pairs of laws.
     """

@@ -226,7 +226,14 @@ class CompositeEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedEvent(CompositeEvent):
-    """``event`` repeated ``count`` times, each time in view of all earlier releases."""
+    """``event`` repeated ``count`` times, each time in view of all earlier releases.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+    >>> once = epsilon_of(RepeatedEvent(event=event, count=100), count=1, delta=1e-6)
+    >>> once == epsilon_of(event, count=100, delta=1e-6)
+    True
+    """
 
     event: Event
     count: int
@@ -242,7 +249,13 @@ class RepeatedEvent(CompositeEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ComposedEvent(CompositeEvent):
-    """Several events on the same data; each may be chosen in view of the earlier releases."""
+    """Several events on the same data; each may be chosen in view of the earlier releases.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> parts = tuple(PureDPEvent(neighboring_relation=relation, epsilon=x) for x in (0.1, 0.2))
+    >>> epsilon_of(ComposedEvent(events=parts), count=1, delta=1e-6) <= 0.3
+    True
+    """
 
     events: tuple[Event, ...]
 
@@ -352,6 +365,11 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
     """Return the event that `Event.to_dict` described.
 
     An unknown name is looked up among the entry points ``pate.events`` of installed packages.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = PureDPEvent(neighboring_relation=relation, epsilon=0.1)
+    >>> event_from_dict(event.to_dict()) == event
+    True
 
     Raises:
         ValueError: on an unknown name, a missing or unknown parameter, or a value that the event

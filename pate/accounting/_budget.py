@@ -20,6 +20,11 @@ class BudgetExceededError(ValueError):
 class Budget:
     """The limit on the total cost of all releases from one private data set.
 
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> budget = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=relation)
+    >>> budget.to_dict()["max_epsilon"]
+    2.0
+
     Args:
         max_epsilon: the largest total epsilon.
         delta: the delta at which ``max_epsilon`` holds.

@@ -60,7 +60,13 @@ def epsilon_of(
     conversion: Conversion = "tightest",
     orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
-    """Return epsilon at ``delta`` of ``count`` repetitions of ``event``, under its own relation."""
+    """Return epsilon at ``delta`` of ``count`` repetitions of ``event``, under its own relation.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+    >>> round(epsilon_of(event, count=100, delta=1e-6), 2)
+    2.25
+    """
     accountant = RDPAccountant(relation=event.neighboring_relation, orders=orders)
     return accountant.compose(event, count).get_epsilon(delta=delta, conversion=conversion)
 
@@ -73,6 +79,13 @@ def calibrate_scale(
     orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
     """Return the smallest scale of the noise at which all queries of a target meet its epsilon.
+
+    >>> def noise(sigma: float) -> Event:
+    ...     return GaussianEvent(
+    ...         neighboring_relation=NeighboringRelation.REPLACE_RECORD, noise_multiplier=sigma
+    ...     )
+    >>> round(calibrate_scale(noise, Target(epsilon=2.0, delta=1e-6, num_queries=100)), 2)
+    22.3
 
     Args:
         event_of: returns the event of one query, under the target's relation, for a scale of its

@@ -48,7 +48,12 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, figures: Mapping[str, Any]) -> Guarantee:
-        """Return the guarantee that `to_dict` described; keys of other names are ignored."""
+        """Return the guarantee that `to_dict` described; keys of other names are ignored.
+
+        >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, delta0=0.0)
+        >>> guarantee == Guarantee.from_dict(guarantee.to_dict())
+        True
+        """
         values = {field.name: figures[field.name] for field in fields(cls) if field.name in figures}
         return cls(
             **values | {"epsilon": math.inf if figures["epsilon"] is None else figures["epsilon"]}

@@ -110,7 +110,13 @@ class CurveEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianEvent(CurveEvent):
-    """Gaussian noise of ``noise_multiplier`` times the L2 sensitivity (Mironov (2017), Proposition 7)."""
+    """Gaussian noise of ``noise_multiplier`` times the L2 sensitivity (Mironov (2017), Proposition 7).
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = GaussianEvent(neighboring_relation=relation, noise_multiplier=2.0)
+    >>> round(epsilon_of(event, count=1, delta=1e-6), 3), round(gaussian_epsilon(1e-6, 0.5), 3)
+    (2.254, 2.254)
+    """
 
     noise_multiplier: float
 
@@ -136,6 +142,11 @@ class GaussianThresholdEvent(CurveEvent):
 
     ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. The bit is
     a function of the noisy statistic, so it never costs more than a `GaussianEvent`.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=20.0)
+    >>> round(epsilon_of(event, count=100, delta=1e-6), 2)
+    1.9
     """
 
     noise_multiplier: float
@@ -157,6 +168,11 @@ class BoundedRangeEvent(CurveEvent):
 
     Gumbel noise of scale ``beta`` on scores that move within a window of width ``w`` gives ``eta =
     w / beta``.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = BoundedRangeEvent(neighboring_relation=relation, eta=0.1)
+    >>> round(epsilon_of(event, count=50, delta=1e-6), 2)
+    1.54
     """
 
     eta: float
@@ -181,6 +197,11 @@ class RootPeelingEvent(CurveEvent):
 
     Earlier releases may decide r. Neither the curve nor the ``mu`` of fewer choices is larger. But
     fewer choices are wider, so that they do not count as bits among many.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = RootPeelingEvent(neighboring_relation=relation, eta=0.1, count=4)
+    >>> round(epsilon_of(event, count=10, delta=1e-6), 2)
+    1.45
     """
 
     eta: float
@@ -204,7 +225,13 @@ class RootPeelingEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
-    """Any ``epsilon``-DP release, by the curve of randomized response (Mironov (2017), Section IV)."""
+    """Any ``epsilon``-DP release, by the curve of randomized response (Mironov (2017), Section IV).
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = PureDPEvent(neighboring_relation=relation, epsilon=0.1)
+    >>> round(epsilon_of(event, count=100, delta=1e-6), 2)  # by simple addition it would be 10
+    4.77
+    """
 
     epsilon: float
 
@@ -228,6 +255,13 @@ class GaussianNoisyMaxEvent(CurveEvent):
 
     ``noise_multiplier`` is the standard deviation over the width of the window in which the scores
     move together.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = GaussianNoisyMaxEvent(
+    ...     neighboring_relation=relation, noise_multiplier=20.0, num_candidates=10
+    ... )
+    >>> round(epsilon_of(event, count=100, delta=1e-6), 2)
+    3.75
     """
 
     noise_multiplier: float
@@ -258,6 +292,17 @@ class StabilityTestEvent(Event):
 
     This class owns the price of the test: `cost` and `pairs` follow from `mu`, `gap_window` and the
     fields. Mechanisms and `adaptive_epsilon` state no price of their own.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = StabilityTestEvent(
+    ...     neighboring_relation=relation,
+    ...     sigma=10.0,
+    ...     delta_test=1e-9,
+    ...     shift=2,
+    ...     num_teachers=100,
+    ... )
+    >>> round(epsilon_of(event, count=10, delta=1e-6), 2)
+    2.54
     """
 
     sigma: float
@@ -333,6 +378,10 @@ class FailureEvent(Event):
     probability that noise of this tail exceeds a threshold, and each further teacher brings the
     threshold nearer by ``step`` scales of the noise. A ``constant`` failure has the same
     probability for all data. Without a tail nothing is known for two teachers.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> FailureEvent(neighboring_relation=relation, delta=1e-9).cost().delta0
+    1e-09
     """
 
     delta: float
@@ -380,6 +429,13 @@ class RenyiCurveEvent(Event):
 
     Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve
     from above. Below the first order the first value does; above the last one nothing is known.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = RenyiCurveEvent(
+    ...     neighboring_relation=relation, orders=(2.0, 8.0, 32.0), rdp=(0.1, 0.4, 1.6)
+    ... )
+    >>> round(epsilon_of(event, count=1, delta=1e-6), 2)
+    1.9
     """
 
     orders: tuple[float, ...]

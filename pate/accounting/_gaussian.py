@@ -49,7 +49,11 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Return epsilon at ``delta`` of Gaussian mechanisms composed to ``mu >= 0``, to 1e-12, rounded up."""
+    """Return epsilon at ``delta`` of Gaussian mechanisms composed to ``mu >= 0``, to 1e-12, rounded up.
+
+    >>> round(gaussian_epsilon(1e-6, 0.5), 3)
+    2.254
+    """
     require_in_open_unit_interval(delta=delta)
     require(mu >= 0, "mu >= 0", mu=mu)
     if mu == 0 or mu == math.inf:

@@ -39,6 +39,13 @@ class Ledger:
     Opening reads all rows, without a lock. Later reads take only the rows added since, after
     checking that the row before them is unchanged.
 
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(Path(folder) / "ledger.sqlite")
+    ...     len(ledger.entries())
+    0
+
     Args:
         path: the file, created if it is missing.
         home: the absolute path of the file now, with links resolved. The log records it, so that a

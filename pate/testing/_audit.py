@@ -27,6 +27,11 @@ def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> fl
 
     Both orders of the two laws are taken into account. The result is infinite if one law gives a
     probability above ``delta`` to outcomes that are impossible under the other.
+
+    >>> round(exact_epsilon([0.75, 0.25], [0.25, 0.75], delta=0.0), 3)
+    1.099
+    >>> exact_epsilon([0.75, 0.25], [0.25, 0.75], delta=0.5)
+    0.0
     """
     first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
     require(
@@ -85,6 +90,14 @@ def sampled_epsilon(
 
     Half of the draws choose a set of outcomes, by the ratio of their frequencies; the other half
     bound the two probabilities of that set (Clopper & Pearson (1934)).
+
+    >>> def flips(share, draws, generator):
+    ...     return (generator.random(draws) < share).tolist()
+    >>> audit = sampled_epsilon(
+    ...     flips, 0.75, 0.25, delta=0.0, draws=10_000, generator=np.random.default_rng(0)
+    ... )
+    >>> round(audit.epsilon, 1)
+    1.0
 
     Args:
         sample: ``sample(input, n, generator)`` runs the mechanism n times and returns the n
