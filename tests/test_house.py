@@ -35,7 +35,7 @@ GUARDED = (
     *("pate/_linear.py", "pate/_votes/voters.py", "pate/teachers/_partitions.py"),
 )
 ARRAYS_ELSEWHERE = {
-    "Averages",
+    "GroupedVoters",
     "StatedLabels",
     "Voters",
     "_Losses",

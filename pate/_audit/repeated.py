@@ -24,7 +24,7 @@ from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._validation import require
 from pate._votes import Ballots, Moments as MomentVotes
-from pate._votes.voters import GroupVoters, Question, RecordVoters, Voters
+from pate._votes.voters import GroupVoters, MomentQuery, RecordVoters, Voters
 from pate.accounting._gaussian import gaussian_epsilon
 from pate.aggregators._base import Aggregator
 from pate.aggregators._noisy_votes import NoisyVotes
@@ -262,7 +262,7 @@ def _in_deviations(aggregator: NoisyVotes | TauVoting, votes: Ballots) -> FloatA
     return aggregator.clipped_sums(votes) / aggregator.sigma_tau
 
 
-def _clipped(voters: RecordVoters, question: Question, clip: float) -> FloatArray:
+def _clipped(voters: RecordVoters, question: MomentQuery, clip: float) -> FloatArray:
     """Return ballots ``[m, R + 1, C]``, clipped and in units of the noise."""
     bases, residuals, norms = (
         np.concatenate(parts) for parts in zip(*voters.parts(question), strict=True)

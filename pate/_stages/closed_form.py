@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from pate._closed_form_plan import ClosedFormPlan
-from pate._files.hashing import code_version, digest
+from pate._files.hashing import code_version
 from pate._linear import flat, linear_student_of
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run
 from pate._stages.beginning import begin_fit, require_same_data
 from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Voting
-from pate._votes.store import VoteManifest, VoteStore
+from pate._votes.store import VoteStore
 from pate._votes.voter_store import VoterStore, fingerprint_of_voters, load_voters
 from pate._votes.voters import Geometry
 from pate.aggregators._score_votes import learned_without_noise
@@ -104,18 +104,16 @@ def seal_closed_form(
     made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
     require_same_data(run, data, plan)
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
-    if not run.begin(TEACHERS_VOTE, Inputs(digests=made_by), foreign=[*store.origins()]):
+    if not run.begin(TEACHERS_VOTE, Inputs(digests=made_by), foreign=[*store.provenance()]):
         return
-    path = store.manifest_file
-    VoteManifest(
+    files = store.write_manifest(
         num_teachers=plan.nominal,
         label_names=data.label_names,
         made_by=made_by | {"code": code_version()},
-        chunks={},
         ids=data.records(Role.PUBLIC).ids.tolist(),
         ballots="moments",
-    ).write(path)
-    run.finish(TEACHERS_VOTE, {path: digest(path)})
+    )
+    run.finish(TEACHERS_VOTE, files)
 
 
 def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, FloatArray]:

@@ -78,7 +78,7 @@ def vote_teachers(
     # votes remain valid when only the code around them changes
     inputs = {name: made_by[name] for name in ("teachers", "data")}
     made_from = digest(json.dumps([inputs, away, voting], sort_keys=True))
-    foreign = [name for name, origin in store.origins().items() if origin != made_from]
+    foreign = [name for name, origin in store.provenance().items() if origin != made_from]
     if not run.begin(
         TEACHERS_VOTE, Inputs({"votes": voting, "absent": away}, inputs), foreign=foreign
     ):
@@ -101,7 +101,7 @@ def vote_teachers(
             return
         for left in store.folder.glob("*.lease"):  # by processes that were killed
             left.unlink(missing_ok=True)
-        vote_files = store.seal(
+        vote_files = store.write_manifest(
             ids=public.ids.tolist(),
             label_names=data.label_names,
             num_teachers=plan.num_teachers,

@@ -206,7 +206,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
             first_teacher = teachers.stop
             bar.update()
     feature_files = {} if silos.features is None else store.save_features(silos.features)
-    vote_files = store.seal(
+    vote_files = store.write_manifest(
         ids=silos.ids.tolist(),
         label_names=silos.label_names,
         num_teachers=silos.num_teachers,

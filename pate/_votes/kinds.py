@@ -155,10 +155,8 @@ class Votes(ABC):
     ) -> Self:
         """Return the same votes with public side information; the kind that is None stays as it is."""
         votes = copy(self)
-        if predictions is not None:
-            votes._set(predictions=predictions)
-        if features is not None:
-            votes._set(features=features)
+        votes._set(predictions=self.predictions if predictions is None else predictions)
+        votes._set(features=self.features if features is None else features)
         Votes.__post_init__(votes)
         return votes
 

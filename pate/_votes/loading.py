@@ -8,9 +8,7 @@ What is read follows from what an aggregator needs. Of ballots `NoisyVotes` is g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +17,11 @@ from pate._data_file import load_data
 from pate._files.arrays import read_arrays
 from pate._files.json import Json
 from pate._runs import VOTES_IMPORT, Run, first_stage
-from pate._typing import FloatArray, StrArray
+from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import require
 from pate._votes.kinds import (
     Ballots,
     Counts,
-    MaskedTotal,
     Moments,
     Need,
     NoisyTotal,
@@ -35,46 +32,12 @@ from pate._votes.kinds import (
 )
 from pate._votes.store import VoteManifest, VoteStore
 from pate._votes.voter_store import load_voters
-from pate._votes.voters import ScoreVoters, Voters
+from pate._votes.voters import ScoreVoters
 from pate.data._checks import as_text
 from pate.data._records import Role
 
 MOST_SAMPLES = 4_096
 """Of scores without features: the directions are found in time of their third power."""
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What readers of votes are given.
-
-    Attributes:
-        store: the votes on disk.
-        ids: ``[Q]``, the samples that are asked for.
-        needs: what the aggregator needs.
-        total: the sum of silos that mask their votes.
-        features: the public features of samples by their ids; None without public records.
-        voters: the voters of teachers in closed form.
-    """
-
-    store: VoteStore
-    ids: StrArray
-    needs: frozenset[Need]
-    total: NoisyTotal | None
-    features: Callable[[StrArray], FloatArray] | None
-    voters: Callable[[], Voters]
-
-    @property
-    def samples(self) -> StrArray:
-        """``[N]``, all samples that were voted on."""
-        return np.array(self.store.manifest().ids)
-
-    def known(self, ids: StrArray) -> FloatArray:
-        """Return the features of samples that came with the votes, or else of the public records."""
-        features = self.store.features(rows_of(ids, self.samples))
-        if features is None:
-            assert self.features is not None, "`require_features` refused it"
-            features = self.features(ids)
-        return features
 
 
 def load_votes(
@@ -100,54 +63,34 @@ def load_votes(
         ValueError: if the votes are of another kind, or without their sum or side information, or
             the public records are not those that were voted on.
     """
-    manifest, features = store.manifest(), None
-    if run.begun(first_stage(run)).settings.get("data") is not None:
-        features = partial(read_features, run, manifest)
-    request = _Request(store, ids, needs, total, features, partial(load_voters, run))
-    votes = _READERS[manifest.kind](request)
+    manifest = store.manifest()
+    kind, samples = manifest.kind, np.array(manifest.ids)
+    rows = rows_of(ids, samples)
+
+    def features(of: IntArray) -> FloatArray:
+        brought = store.features(of)
+        return read_features(run, manifest, samples[of]) if brought is None else brought
+
+    votes: Votes
+    if issubclass(kind, Counts):
+        # before features, which do not help an aggregator that lacks ballots
+        votes, _ = store.load(Counts if serves(Counts, needs) else Ballots, rows=rows)
+        if "features" in needs:
+            votes = votes.with_public(features=features(rows))
+    elif kind is Moments:
+        votes = Votes.from_voters(load_voters(run), features(rows))
+    elif kind is Scores:  # of all samples, from which voters learn
+        bare = not store.has_features() and run.begun(first_stage(run)).settings.get("data") is None
+        # without features each sample is a direction of its own
+        public = np.eye(len(samples)) if bare else features(np.arange(len(samples)))
+        votes = Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
+    else:
+        require(total is not None, "--silos, the folder through which the silos of this run send")
+        assert total is not None
+        votes = Votes.from_total(total, len(ids), manifest.shape)
     if predictions is None:
         return votes
     return votes.with_public(predictions=read_predictions(predictions, ids, manifest.label_names))
-
-
-def _masked(request: _Request) -> MaskedTotal:
-    require(request.total is not None, "the folder through which the silos of this run send")
-    assert request.total is not None
-    manifest = request.store.manifest()
-    return Votes.from_total(request.total, len(request.ids), manifest.shape)
-
-
-def _moments(request: _Request) -> Votes:
-    return Votes.from_voters(request.voters(), request.known(request.ids))
-
-
-def _scores(request: _Request) -> Votes:
-    """Return scores on all samples, from which voters learn, and the features of those that are asked for."""
-    samples = request.samples
-    if request.features is None and not request.store.has_features():
-        public = np.eye(len(samples))  # each sample is a direction of its own
-    else:
-        public = request.known(samples)
-    voters = ScoreVoters.of(request.store.scores(), public)
-    return Votes.from_voters(voters, public[rows_of(request.ids, samples)])
-
-
-def _counted(request: _Request) -> Counts:
-    # before features, which do not help an aggregator that lacks ballots
-    kind = Counts if serves(Counts, request.needs) else Ballots
-    votes, _ = request.store.load(kind, rows=rows_of(request.ids, request.samples))
-    if "features" in request.needs:
-        return votes.with_public(features=request.known(request.ids))
-    return votes
-
-
-_READERS: Mapping[type[Votes], Callable[[_Request], Votes]] = {
-    Counts: _counted,
-    Ballots: _counted,
-    Scores: _scores,
-    Moments: _moments,
-    MaskedTotal: _masked,
-}
 
 
 def read_features(run: Run, manifest: VoteManifest, wanted: StrArray) -> FloatArray:

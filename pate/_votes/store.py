@@ -75,10 +75,6 @@ class VoteManifest:
         """The numbers of teachers and labels."""
         return VoteShape(self.num_teachers, len(self.label_names))
 
-    def write(self, path: Path) -> None:
-        """Write the manifest as JSON, whole or not at all."""
-        write_json(path, asdict(self))
-
     @classmethod
     def read(cls, path: Path) -> VoteManifest:
         """Read a manifest. Raises ``ValueError`` if it is missing or malformed."""
@@ -165,10 +161,10 @@ class VoteStore:
             np.save(file, array)
         write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
 
-    def origins(self) -> dict[str, str]:
+    def provenance(self) -> dict[str, str]:
         """Return what each stored chunk was made from, by file name; an empty string if the record is damaged."""
         origins = {}
-        for path in self._marks():
+        for path in self._sidecars():
             try:
                 origin = str(_read(path).get("made_from", ""))
             except ValueError:
@@ -176,7 +172,7 @@ class VoteStore:
             origins[path.with_suffix(".npy").name] = origin
         return origins
 
-    def seal(
+    def write_manifest(
         self,
         *,
         ids: Sequence[str],
@@ -192,18 +188,19 @@ class VoteStore:
         """
         chunks = {
             path.with_suffix(".npy").name: str(_read(path).get("digest", ""))
-            for path in self._marks()
+            for path in self._sidecars()
         }
         self._check(chunks)
         path = self.manifest_file
-        VoteManifest(
+        manifest = VoteManifest(
             num_teachers=num_teachers,
             label_names=label_names,
             made_by=made_by,
             chunks=chunks,
             ids=ids,
             ballots=ballots,
-        ).write(path)
+        )
+        write_json(path, asdict(manifest))
         return {self.folder / name: content for name, content in chunks.items()} | {
             path: digest(path)
         }
@@ -220,7 +217,7 @@ class VoteStore:
             again = "Delete it, and `pate teachers vote` makes it again"
             require(unchanged, f"the votes that were cast. {again}", changed_or_missing=str(path))
 
-    def _marks(self) -> list[Path]:
+    def _sidecars(self) -> list[Path]:
         return sorted(self.folder.glob("votes_*.json"))
 
     def manifest(self) -> VoteManifest:

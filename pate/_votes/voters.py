@@ -3,7 +3,7 @@
 A ballot is a mean of outer products: of the coordinates of a sample, which has as many entries as
     the public features
 have directions and one more that is constant, and of what its labels differ from a public student.
-It is asked for by a `Question`. Every number on the way lies on a public grid so coarse that
+It is asked for by a `MomentQuery`. Every number on the way lies on a public grid so coarse that
 products and sums of it are exact in float64, in whatever order they are taken: the sum over voters
 changes by a voter's own ballot, to the last bit, when the voter does.
 """
@@ -32,10 +32,10 @@ _COORDINATE = (
 )
 _SPARE = 4  # a coordinate may be so many times as large as the largest public one
 _BASIS = 12  # fractional bits of an entry of the basis, whose norm is about 2
-_WIDEST = 2.0  # the norm to which coordinates are clipped; the mean square is 1
+_MAX_FEATURE_NORM = 2.0  # the norm to which coordinates are clipped; the mean square is 1
 _LARGEST = 17  # bits of an entry before that: sums of squares over all directions are exact
 _RESIDUAL = 16  # fractional bits of a residual: sums of products over MOST_VOTERS are exact
-_SHORT = 1 - 2.0**-30  # rounding of norms and factors is far less than that
+_CLIP_SLACK = 1 - 2.0**-30  # rounding of norms and factors is far less than that
 SCORE_STEPS = 254  # between scores of 0 and of 1
 _ENTRIES = 1 << 22  # numbers worked on at once
 
@@ -80,7 +80,7 @@ class Geometry:
         axes = np.rint(space.right[:, :_DIRECTIONS] * (1 << bits))
         exact = _projected(public, centre := np.rint(space.centre / step), axes, step)
         unit = _power_above(_SPARE * float(np.abs(exact).max())) / (1 << _COORDINATE)
-        samples = _gridded(exact, unit)
+        samples = _quantize(exact, unit)
         variances = (samples.astype(np.float64) ** 2).mean(axis=0) * unit**2
         held = variances > 0
         return cls(centre, axes[:, held], step, unit, variances[held], samples[:, held])
@@ -100,7 +100,7 @@ class Geometry:
         )
         coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
         for rows in blocks(len(inner), sum(self.axes.shape)):
-            coordinates[rows] = _gridded(
+            coordinates[rows] = _quantize(
                 _projected(inner[rows], self.centre, self.axes, self.step), self.unit
             )
         return coordinates
@@ -112,7 +112,7 @@ class Geometry:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Question:
+class MomentQuery:
     """What a round asks of every voter: public, and the same for all of them.
 
     Attributes:
@@ -156,11 +156,11 @@ class Question:
     @property
     def largest_norm(self) -> float:
         """The norm that no ballot exceeds by more than rounding."""
-        return math.sqrt((_WIDEST**2 + self.constant**2) * self.num_labels)
+        return math.sqrt((_MAX_FEATURE_NORM**2 + self.constant**2) * self.num_labels)
 
     def predictions(self, coordinates: Int32Array) -> FloatArray:
         """Return the student's answers ``[N, C]`` in [0, 1] for coordinates ``[N, R]``."""
-        grid, slopes = self._gridded_slopes
+        grid, slopes = self._quantized_slopes
         return np.asarray(
             (self.levels + (coordinates.astype(np.float64) @ slopes) * grid).clip(0, 1)
         )
@@ -168,7 +168,7 @@ class Question:
     def basis(self, coordinates: Int32Array) -> FloatArray:
         """Return weighed and clipped coordinates ``[N, R + 1]``, the constant last, as multiples of ``2^-12``."""
         weights = self.weights * (self.geometry.unit * (1 << _BASIS))
-        most, widest = float(1 << _LARGEST), _WIDEST * (1 << _BASIS)
+        most, widest = float(1 << _LARGEST), _MAX_FEATURE_NORM * (1 << _BASIS)
         rows = np.trunc((coordinates * weights).clip(-most, most))
         norms = np.sqrt((rows**2).sum(axis=1))  # of whole numbers
         rows = np.trunc(rows * (widest / np.maximum(norms, widest))[:, None])
@@ -179,7 +179,7 @@ class Question:
         return np.asarray(np.rint((labels - self.predictions(coordinates)) * (1 << _RESIDUAL)))
 
     @cached_property
-    def _gridded_slopes(self) -> tuple[float, FloatArray]:
+    def _quantized_slopes(self) -> tuple[float, FloatArray]:
         largest = float(np.abs(self.slopes).max(initial=0.0))
         grid = _power_above(largest) / (1 << _COORDINATE) if largest else 1.0
         return grid * self.geometry.unit, np.rint(self.slopes / grid)
@@ -215,16 +215,16 @@ class Voters(ABC):
     def num_private(self) -> int | None:
         """The number of voters, which one of them who leaves lowers by one; None if the nominal number is theirs."""
 
-    def least_norm(self, question: Question) -> float:
+    def least_norm(self, question: MomentQuery) -> float:
         """Return a public norm below which no clip is worth seeking."""
         return 0.0
 
     @abstractmethod
-    def norms(self, question: Question) -> FloatArray:
+    def norms(self, question: MomentQuery) -> FloatArray:
         """Return the norms ``[V]`` of the ballots; those of zeros may be left out."""
 
     @abstractmethod
-    def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+    def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of all ballots, each scaled down to a norm of at most ``clip``, exactly.
 
         It is the same to the last bit in whatever blocks it is computed, and without a voter it is
@@ -249,7 +249,7 @@ class RecordVoters(Voters):
         """The number of records."""
         return len(self.labels)
 
-    def least_norm(self, question: Question) -> float:
+    def least_norm(self, question: MomentQuery) -> float:
         """Return half of what a public sample with one label more than the student expects would have."""
         ours = question.predictions(self.geometry.samples)
         spread = np.sqrt(np.maximum((ours * (1 - ours)).sum(axis=1), 1e-6))
@@ -257,18 +257,18 @@ class RecordVoters(Voters):
         basis = np.sqrt((question.basis(self.geometry.samples) ** 2).sum(axis=1)) / (1 << _BASIS)
         return float(np.median(basis * spread)) / 2
 
-    def norms(self, question: Question) -> FloatArray:
+    def norms(self, question: MomentQuery) -> FloatArray:
         """Return the norms ``[N]`` of the ballots."""
         return np.concatenate([np.zeros(0), *(norms for _, _, norms in self.parts(question))])
 
-    def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+    def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of the clipped ballots, a multiple of ``2^-28``."""
         total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
         for basis, residuals, norms in self.parts(question):
-            total += basis.T @ np.trunc(residuals * factors(norms, clip)[:, None])
+            total += basis.T @ np.trunc(residuals * clip_factors(norms, clip)[:, None])
         return total / (1 << _BASIS + _RESIDUAL)
 
-    def parts(self, question: Question) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    def parts(self, question: MomentQuery) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Yield for blocks of records the basis ``[n, R + 1]``, the residuals ``[n, C]`` and the ballots' norms."""
         for rows in blocks(len(self.labels), self.geometry.num_directions + self.num_labels):
             coordinates, labels = (
@@ -281,37 +281,37 @@ class RecordVoters(Voters):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Averages(Voters):
+class GroupedVoters(Voters):
     """Voters of several samples each: a ballot is the mean over them, rounded towards zero."""
 
-    def norms(self, question: Question) -> FloatArray:
+    def norms(self, question: MomentQuery) -> FloatArray:
         """Return the norms of the ballots of all that have samples, or scores."""
         return np.array([norm for _, norm in self._ballots(question)])
 
-    def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+    def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of the clipped ballots."""
         total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
         for ballot, norm in self._ballots(question):
-            total += np.trunc(ballot * factors(np.array([norm]), clip))
+            total += np.trunc(ballot * clip_factors(np.array([norm]), clip))
         return total / (1 << self._bits)
 
     @abstractmethod
-    def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
+    def _sums(self, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
         """Yield for each voter the sum ``[R + 1, C]`` of outer products, whole numbers, and of how many samples."""
 
     @property
     def _bits(self) -> int:
-        """Fractional bits of a ballot: its squares, at most `Question.largest_norm` together, are summed exactly."""
-        return (51 - math.ceil(math.log2((_WIDEST**2 + 1) * self.num_labels))) // 2
+        """Fractional bits of a ballot: its squares, at most `MomentQuery.largest_norm` together, are summed exactly."""
+        return (51 - math.ceil(math.log2((_MAX_FEATURE_NORM**2 + 1) * self.num_labels))) // 2
 
-    def _ballots(self, question: Question) -> Iterator[tuple[FloatArray, float]]:
+    def _ballots(self, question: MomentQuery) -> Iterator[tuple[FloatArray, float]]:
         for total, samples in self._sums(question):
             ballot = np.trunc(total * (2.0 ** (self._bits - _BASIS - _RESIDUAL) / samples))
             yield ballot, math.sqrt(float(np.vdot(ballot, ballot))) / (1 << self._bits)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GroupVoters(Averages):
+class GroupVoters(GroupedVoters):
     """Private records in groups, each group a voter: a person's records, or those of a hashed partition.
 
     Attributes:
@@ -334,7 +334,7 @@ class GroupVoters(Averages):
         """The number of groups that have records."""
         return len(np.unique(self.groups))
 
-    def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
+    def _sums(self, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
         bounds = np.append(np.unique(self.groups, return_index=True)[1], len(self.groups))
         records = int(np.diff(bounds).max(initial=0))  # of a group, at most
         for some in blocks(
@@ -352,7 +352,7 @@ class GroupVoters(Averages):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ScoreVoters(Averages):
+class ScoreVoters(GroupedVoters):
     """Models of any kind, which have said how likely each label of the public samples is.
 
     Attributes:
@@ -399,7 +399,7 @@ class ScoreVoters(Averages):
         """None: who takes part is agreed upon, and those that are absent are few."""
         return
 
-    def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
+    def _sums(self, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
         samples = self.geometry.samples
         basis, ours = question.basis(samples).T, question.predictions(samples)
         for part in (
@@ -424,9 +424,9 @@ def encode_scores(scores: ArrayLike) -> UInt8Array:
     return np.where(np.isnan(steps), 0, steps).astype(np.uint8)
 
 
-def factors(norms: FloatArray, clip: float) -> FloatArray:
+def clip_factors(norms: FloatArray, clip: float) -> FloatArray:
     """Return by what ballots of ``norms`` ``[n]`` are scaled to a norm of at most ``clip``, rounding included."""
-    most = clip * _SHORT
+    most = clip * _CLIP_SLACK
     return np.asarray(most / np.maximum(norms, most))
 
 
@@ -458,6 +458,6 @@ def _power_above(value: float) -> float:
     return 2.0 ** math.ceil(math.log2(value))
 
 
-def _gridded(values: FloatArray, unit: float) -> Int32Array:
+def _quantize(values: FloatArray, unit: float) -> Int32Array:
     most = float(1 << _COORDINATE)
     return np.asarray(np.rint(values / unit).clip(-most, most), dtype=np.int32)

@@ -12,7 +12,7 @@ from pate._votes import (
 from pate._votes.voters import (
     Geometry as Geometry,
     GroupVoters as GroupVoters,
-    Question as Question,
+    MomentQuery as MomentQuery,
     RecordVoters as RecordVoters,
     ScoreVoters as ScoreVoters,
     Voters as Voters,

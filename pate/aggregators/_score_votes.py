@@ -14,7 +14,7 @@ from pate._linear import departures, link, shrunk_means
 from pate._typing import BoolArray, FloatArray
 from pate._validation import require, require_positive
 from pate._votes import Ballots, Moments, Need, Scores, VoteShape
-from pate._votes.voters import Geometry, Question, Voters
+from pate._votes.voters import Geometry, MomentQuery, Voters
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of
@@ -128,7 +128,7 @@ class ScoreVotes(Aggregator):
 
 def released(
     aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
-) -> Iterator[tuple[Learner, Question, NoisySum]]:
+) -> Iterator[tuple[Learner, MomentQuery, NoisySum]]:
     """Yield the student after each round, what the round asked and the sum that it released: all that is drawn."""
     noise_multiplier, count = (
         aggregator.multiplier_scores / math.sqrt(num_queries),
@@ -194,7 +194,7 @@ def noisy_count(num_private: int, noise_multiplier: float, generator: np.random.
 
 def noisy_sum(
     voters: Voters,
-    question: Question,
+    question: MomentQuery,
     count: float,
     noise_multiplier: float,
     generator: np.random.Generator,
@@ -247,9 +247,9 @@ class Learner:
         self._level_precision, self._level_weighted = 0.0, np.zeros(num_labels)
         self._evidence = np.zeros(num_labels)
 
-    def question(self) -> Question:
+    def question(self) -> MomentQuery:
         """Return what to ask in the next round."""
-        return Question(
+        return MomentQuery(
             geometry=self._geometry,
             shares=self._shares,
             constant=self._constant,
@@ -257,7 +257,7 @@ class Learner:
             slopes=self._slopes,
         )
 
-    def learn(self, question: Question, mean: FloatArray, deviation: float) -> None:
+    def learn(self, question: MomentQuery, mean: FloatArray, deviation: float) -> None:
         """Add the noisy mean ``[R + 1, C]`` of the ballots on a question, with noise of a ``deviation``."""
         samples, variances = self._geometry.samples, self._geometry.variances
         explained, weights = question.predictions(samples), question.weights

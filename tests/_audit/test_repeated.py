@@ -16,8 +16,8 @@ from pate.accounting import gaussian_epsilon
 from pate.aggregators import (
     Counts,
     GroupVoters,
+    MomentQuery,
     NoisyVotes,
-    Question,
     RecordVoters,
     Release,
 )
@@ -67,7 +67,7 @@ def a_vote_outside_of_the_mechanism(patch: pytest.MonkeyPatch) -> None:
 def no_clip(patch: pytest.MonkeyPatch) -> None:
     clipped = RecordVoters.clipped_sum
 
-    def unclipped(voters: RecordVoters, question: Question, clip: float) -> FloatArray:
+    def unclipped(voters: RecordVoters, question: MomentQuery, clip: float) -> FloatArray:
         return clipped(voters, question, question.largest_norm)
 
     patch.setattr(RecordVoters, "clipped_sum", unclipped)
@@ -77,7 +77,7 @@ def a_shared_partition(patch: pytest.MonkeyPatch) -> None:
     """Every two teachers have the records of both."""
     sums = GroupVoters._sums
 
-    def shared(voters: GroupVoters, question: Question) -> Iterator[tuple[FloatArray, int]]:
+    def shared(voters: GroupVoters, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
         parts = list(sums(voters, question))
         for (total, samples), (other, others) in zip(parts[::2], parts[1::2], strict=False):
             yield total + other, samples + others

@@ -20,8 +20,8 @@ from pate.aggregators import (
     Ballots,
     Geometry,
     GroupVoters,
+    MomentQuery,
     Moments,
-    Question,
     RecordVoters,
     Scores,
     ScoreVoters,
@@ -61,10 +61,10 @@ def voters_of(num: int, generator: np.random.Generator, **change: Any) -> Record
     )
 
 
-def first_question(constant: float = 1.0, num_labels: int = NUM_LABELS) -> Question:
+def first_question(constant: float = 1.0, num_labels: int = NUM_LABELS) -> MomentQuery:
     shape = (GEOMETRY.num_directions, num_labels)
     shares = np.full(shape[0], 1 / shape[0])
-    return Question(
+    return MomentQuery(
         geometry=GEOMETRY,
         shares=shares,
         constant=constant,
@@ -622,7 +622,7 @@ def test_it_is_calibrated_as_a_gaussian(relation: Relation) -> None:
 class Unclipped(ScoreVoters):
     """A planted fault: ballots are not clipped."""
 
-    def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+    def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         return super().clipped_sum(question, 1e9)
 
 
@@ -633,7 +633,7 @@ def test_a_round_survives_an_audit_by_sampling(kind: type[ScoreVoters], caught: 
     that changes."""
     geometry = Geometry.of(PUBLIC[:20])
     shares = np.full(geometry.num_directions, 1 / geometry.num_directions)
-    half = Question(
+    half = MomentQuery(
         geometry=geometry,
         shares=shares,
         constant=1.0,

@@ -608,7 +608,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "data": (Run, "_write_data_config"),
     "chunk": (VoteStore, "save_chunk"),
     "counts": (VoteStore, "save_counts"),
-    "manifest": (VoteStore, "seal"),
+    "manifest": (VoteStore, "write_manifest"),
     "state": (Run, "finish"),
 }
 

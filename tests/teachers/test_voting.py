@@ -13,7 +13,7 @@ from models import Linear
 from pate import VoteShape
 from pate._typing import FloatArray, UInt8Array
 from pate._votes import highest, pack_ballots
-from pate.aggregators import Ballots, Counts
+from pate.aggregators import Ballots, Counts, Moments
 from pate.data import ArrayFeatures
 from pate.teachers import VoteJob, VoteManifest, VoteStore, cast_votes, load_chunk
 from pate.teachers._saved import SavedChunk
@@ -26,7 +26,9 @@ def test_votes_come_back_as_they_went(tmp_path: Path) -> None:
     store.save_chunk(range(3, 5), pack_ballots(ballots[3:]))
     store.save_chunk(range(3), pack_ballots(ballots[:3]))
     names = [f"l{j}" for j in range(11)]
-    store.seal(ids=list("abcdefg"), label_names=names, num_teachers=5, made_by={"code": "1"})
+    store.write_manifest(
+        ids=list("abcdefg"), label_names=names, num_teachers=5, made_by={"code": "1"}
+    )
     votes, ids = store.load(Ballots)
     assert ids == list("abcdefg")
     assert (votes.counts == ballots.sum(axis=0)).all()
@@ -41,7 +43,7 @@ def test_votes_come_back_as_they_went(tmp_path: Path) -> None:
 def test_missing_votes_are_noticed(tmp_path: Path) -> None:
     store = VoteStore(tmp_path)
     store.save_chunk(range(2), np.zeros((2, 3, 1), dtype=np.uint8))
-    store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
+    store.write_manifest(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
     with pytest.raises(ValueError, match="votes of 4 teachers, got teachers=2"):
         store.load(Counts)
 
@@ -50,7 +52,7 @@ def test_changed_votes_are_noticed(tmp_path: Path) -> None:
     store = VoteStore(tmp_path)
     for teachers in (range(2), range(2, 4)):
         store.save_chunk(teachers, np.zeros((2, 3, 1), dtype=np.uint8))
-    store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
+    store.write_manifest(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
     path = store.chunk_file(range(2, 4))
     content = bytearray(path.read_bytes())
     content[-1] ^= 128
@@ -67,7 +69,7 @@ def test_changed_votes_are_noticed(tmp_path: Path) -> None:
     store.check()
     path.write_bytes(bytes(content))
     with pytest.raises(ValueError, match="the votes that were cast"):
-        store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
+        store.write_manifest(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(ValueError, match="what `pate teachers vote` left"):
         store.check()
@@ -250,7 +252,7 @@ def test_no_count_of_many_teachers_wraps(tmp_path: Path) -> None:
     store = VoteStore(tmp_path)
     for start in (0, 50_000):
         store.save_chunk(range(start, start + 50_000), pack_ballots(np.ones((50_000, 2, 3))))
-    store.seal(ids=["a", "b"], label_names=list("xyz"), num_teachers=100_000, made_by={})
+    store.write_manifest(ids=["a", "b"], label_names=list("xyz"), num_teachers=100_000, made_by={})
     votes, _ = store.load(Counts)
     assert (votes.counts == 100_000).all()
     # what mechanisms do with counts must not wrap below zero either
@@ -265,7 +267,7 @@ def test_chosen_rows_are_those_of_all(ballots: bool, tmp_path: Path) -> None:
     # by their first teacher, not by name: 100000 comes before 99996 in the alphabet
     for start, part in ((99_996, said[:4]), (100_000, said[4:])):
         store.save_chunk(range(start, start + len(part)), pack_ballots(part))
-    store.seal(
+    store.write_manifest(
         ids=list("abcdef"), label_names=[str(j) for j in range(10)], num_teachers=9, made_by={}
     )
     rows = np.array([4, 0, 5])
@@ -285,7 +287,9 @@ def test_the_ballots_of_chosen_samples_alone_are_read(tmp_path: Path) -> None:
         path = store.chunk_file(range(start, start + 200))
         np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(200, 5_000, 40)).flush()
     ids = [str(i) for i in range(5_000)]
-    store.seal(ids=ids, label_names=[str(j) for j in range(320)], num_teachers=400, made_by={})
+    store.write_manifest(
+        ids=ids, label_names=[str(j) for j in range(320)], num_teachers=400, made_by={}
+    )
     tracemalloc.start()
     votes, _ = store.load(Ballots, rows=np.arange(0, 5_000, 125))
     peak = tracemalloc.get_traced_memory()[1]
@@ -305,15 +309,15 @@ def test_scores_come_back_as_they_went_and_are_not_counted(tmp_path: Path) -> No
         "made_by": {},
         "ballots": "scores",
     }
-    store.seal(num_teachers=5, **sealed)
+    store.write_manifest(num_teachers=5, **sealed)
     assert all(isinstance(chunk, np.memmap) for chunk in store.scores())
     np.testing.assert_array_equal(np.concatenate(store.scores()), scores)
     with pytest.raises(ValueError, match=r"^Expected votes that are Counts, got votes='Scores'$"):
         store.load(Counts)
-    store.seal(num_teachers=6, **sealed)
+    store.write_manifest(num_teachers=6, **sealed)
     with pytest.raises(ValueError, match=r"^Expected votes of 6 teachers, got teachers=5$"):
         store.scores()
-    store.seal(num_teachers=5, **sealed | {"label_names": ["x"]})
+    store.write_manifest(num_teachers=5, **sealed | {"label_names": ["x"]})
     with pytest.raises(
         ValueError, match=r"^Expected votes on 3 samples, 1 bytes each, in votes_00000.npy"
     ):
@@ -321,16 +325,24 @@ def test_scores_come_back_as_they_went_and_are_not_counted(tmp_path: Path) -> No
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
-    made_by = {"teachers": "1", "data": "2", "code": "3"}
-    manifest = VoteManifest(
-        num_teachers=4, label_names=["x", "y"], made_by=made_by, chunks={"a.npy": "5"}, ids=["i"]
+    store, made_by = VoteStore(tmp_path), {"teachers": "1", "data": "2", "code": "3"}
+    written = store.write_manifest(
+        ids=["i"], label_names=["x", "y"], num_teachers=4, made_by=made_by, ballots="moments"
     )
-    manifest.write(tmp_path / "manifest.json")
-    assert list(json.loads((tmp_path / "manifest.json").read_text())) == [
+    assert [*written] == [store.manifest_file]
+    assert list(json.loads(store.manifest_file.read_text())) == [
         *("num_teachers", "label_names", "made_by", "chunks", "ids", "ballots")
     ]
-    assert VoteManifest.read(tmp_path / "manifest.json") == manifest
-    assert manifest.shape == VoteShape(4, 2)
+    manifest = store.manifest()
+    assert manifest == VoteManifest(
+        num_teachers=4,
+        label_names=["x", "y"],
+        made_by=made_by,
+        chunks={},
+        ids=["i"],
+        ballots="moments",
+    )
+    assert manifest.shape == VoteShape(4, 2) and manifest.kind is Moments
 
 
 @pytest.mark.parametrize(
@@ -368,7 +380,7 @@ def test_a_damaged_manifest_is_one_line_with_a_way_on(
 
 def test_only_votes_of_0_or_1_are_counted(tmp_path: Path) -> None:
     store = VoteStore(tmp_path)
-    store.seal(ids=["a"], label_names=["x"], num_teachers=2, made_by={}, ballots="scores")
+    store.write_manifest(ids=["a"], label_names=["x"], num_teachers=2, made_by={}, ballots="scores")
     assert store.manifest().ballots == "scores"
     with pytest.raises(ValueError, match=r"^Expected votes that are Counts, got votes='Scores'$"):
         store.load(Counts)
@@ -378,7 +390,7 @@ def test_only_votes_of_0_or_1_are_counted(tmp_path: Path) -> None:
 def test_votes_of_another_shape_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
     store = VoteStore(tmp_path)
     store.save_chunk(range(2), np.zeros(shape, dtype=np.uint8))
-    store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=2, made_by={})
+    store.write_manifest(ids=["a", "b", "c"], label_names=["x"], num_teachers=2, made_by={})
     with pytest.raises(
         ValueError, match=r"votes on 3 samples, 1 bytes each, in votes_00000.npy, got shape="
     ):

@@ -358,7 +358,7 @@ def store_of(folder: Path) -> VoteStore:
     assert packed is not None
     store.save_chunk(range(2), packed)
     store.save_counts(range(2, 7), COUNTS[[1, 2, 0]])
-    store.seal(ids=["s1", "s2", "s3"], label_names=NAMES, num_teachers=7, made_by={})
+    store.write_manifest(ids=["s1", "s2", "s3"], label_names=NAMES, num_teachers=7, made_by={})
     return store
 
 

@@ -18,13 +18,13 @@ from pate._validation import MOST_VOTERS
 from pate._votes.voters import (
     Geometry,
     GroupVoters,
-    Question,
+    MomentQuery,
     RecordVoters,
     ScoreVoters,
     Voters,
     blocks,
+    clip_factors,
     encode_scores,
-    factors,
 )
 
 NUM_LABELS, NUM_FEATURES = 3, 5
@@ -36,9 +36,9 @@ GEOMETRY = Geometry.of(PUBLIC)
 
 def question_of(
     generator: np.random.Generator, geometry: Geometry = GEOMETRY, constant: float = 0.3
-) -> Question:
+) -> MomentQuery:
     shares = generator.random(geometry.num_directions)
-    return Question(
+    return MomentQuery(
         geometry=geometry,
         shares=shares / shares.sum(),
         constant=constant,
@@ -180,7 +180,7 @@ def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
     norms = np.array([np.linalg.norm(each) for each in ballots])
     np.testing.assert_allclose(voters.norms(question), norms, rtol=1e-2)
     for clip in (10.0, float(np.median(norms)), 0.01):
-        scaled = factors(norms, clip) * norms
+        scaled = clip_factors(norms, clip) * norms
         assert (scaled < min(clip, norms.max() * 1.01)).all(), "rounding included"
         np.testing.assert_allclose(scaled[norms > clip], clip * (1 - 2.0**-30), rtol=2.0**-40)
         plain = sum(
@@ -195,7 +195,7 @@ def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far
     """All sets of three records of twelve kinds, one of them altered or gone, at several clips."""
     features = PUBLIC[[0, 1, 2]]
     kinds = [(x, y) for x in features for y in itertools.product((0, 1), repeat=2)]
-    question = Question(
+    question = MomentQuery(
         geometry=GEOMETRY,
         shares=np.full(NUM_FEATURES, 1 / NUM_FEATURES),
         constant=0.5,
@@ -238,7 +238,7 @@ def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far
 
 def unclipped(records: Records) -> Voters:
     class Unclipped(RecordVoters):
-        def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+        def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
             return super().clipped_sum(question, 1e9)
 
     return Unclipped(**vars(record_voters(records)))
@@ -246,7 +246,7 @@ def unclipped(records: Records) -> Voters:
 
 def unrounded(records: Records) -> Voters:
     class Unrounded(RecordVoters):
-        def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+        def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
             basis = question.basis(self.coordinates) / 2**12
             residuals = question.residuals(self.coordinates, self.labels.astype(float)) / 2**16
             return np.asarray(
@@ -263,7 +263,7 @@ def centred_by_all(records: Records) -> Voters:
 
 def divided_by_their_number(records: Records) -> Voters:
     class Divided(RecordVoters):
-        def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+        def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
             return super().clipped_sum(question, clip) / len(self.labels)
 
     return Divided(**vars(record_voters(records)))
@@ -465,7 +465,7 @@ def test_slopes_are_whole_numbers_of_twenty_bits(size: float) -> None:
     """On a grid that is a power of two, as fine as they allow."""
     question = question_of(np.random.default_rng(4))
     question = replace(question, slopes=size * question.slopes / np.abs(question.slopes).max())
-    grid, slopes = question._gridded_slopes
+    grid, slopes = question._quantized_slopes
     np.testing.assert_array_equal(slopes, np.rint(slopes))
     assert 2**19 <= np.abs(slopes).max() <= 2**20 and math.log2(grid / GEOMETRY.unit) % 1 == 0
     np.testing.assert_allclose(slopes * grid / GEOMETRY.unit, question.slopes, atol=size * 2.0**-19)
