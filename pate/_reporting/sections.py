@@ -383,12 +383,7 @@ def _curves(learned: Learned | None) -> Section:
         name: [(row["epoch"], row[name]) for row in rows if name in row and "epoch" in row]
         for name in named
     }
-    if series and max(len(points) for points in series.values()) < 2:
-        last = ", ".join(
-            f"{name} {shown(points[0][1])}" for name, points in series.items() if points
-        )
-        text = f"The student is the closed-form solution of a linear problem: there is no curve ({last})."
-        return Section("curves", "Training", (Text(text),))
+    series = {name: points for name, points in series.items() if len(points) > 1}
     charts = [
         line_chart(
             "loss",

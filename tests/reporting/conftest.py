@@ -121,7 +121,7 @@ def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "label.yaml").write_text(yaml.safe_dump({"aggregator": noisy, "delta": 0.001}))
     root = place / "run"
     options = [
-        "--student.model.network=models.MLP",
+        *("--student.model.network=models.MLP", "--student.trainer.max_epochs=3"),
         f"--ledger={place}/ledger.sqlite",
     ]
     assert cli.main(["run", str(folder), "--run", str(root), *options]) == 0

@@ -26,7 +26,7 @@ from pate.data._images import read_image
 from tests.reporting.conftest import NAMES, Reader, label_votes, read, report
 
 Captured = pytest.CaptureFixture[str]
-SECTIONS = ["statement", "ledger", "answers", "samples", "student", "labels", "curves", "settings"]
+SECTIONS = ["statement", "ledger", "answers", "samples", "student", "labels", "settings"]
 PRIVATE = ["votes", "references", "losses", "private-settings"]
 
 
@@ -95,7 +95,6 @@ def test_what_was_asked_and_learned(copied: Path) -> None:
     assert "100 test records" in page.sections["student"]
     for label in "abcd":
         assert f"{metrics['student']['per_label'][label]['f1']:.3f}" in page.sections["labels"]
-    assert "no curve" in page.sections["curves"]  # of a closed form
     assert "sigma_test: 0.5" in page.sections["settings"]
     marks = [each for each in page.of("b") if "left" in str(each.get("style"))]
     assert len(marks) == 4 * 4  # the constant answer, for each label and figure
@@ -271,13 +270,11 @@ def test_a_run_of_votes_without_records(of_votes: Path) -> None:
 
 
 def test_every_stage_has_a_page(copied: Path, capsys: Captured) -> None:
-    shutil.rmtree(copied / "public" / "student" / "logs")
     (copied / "public" / "student" / "metrics.json").unlink()
     assert "pate student test --run" in read(copied).sections["student"]
     shutil.rmtree(copied / "public" / "student")
     page = read(copied)
     assert "pate student fit --run" in page.sections["student"]
-    assert "curves" not in page.sections
     for name in ("privacy.json", "privacy.txt"):
         (copied / "public" / name).unlink()
     page = read(copied)
