@@ -134,6 +134,12 @@ def fit_linear(
        compared with the constant answer on that sample's own target, whose noise has mean 0. See
        `departures` for which labels may decide by their model; the others rank by it alone.
 
+    >>> features = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> labels = np.array([[0], [0], [1], [1]])
+    >>> student = fit_linear(features, labels, np.ones_like(labels, dtype=bool))
+    >>> student.predict(features).shape
+    (4, 1)
+
     Args:
         features: ``[N, ...]``, flattened.
         targets: ``[N, C]``, labels in {0, 1} or noisy shares of any size.

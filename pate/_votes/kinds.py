@@ -94,12 +94,22 @@ class Votes(ABC):
 
     @staticmethod
     def from_counts(counts: ArrayLike, num_teachers: int) -> Counts:
-        """Return votes of which the counts ``[Q, C]`` are known, integers in ``[0, num_teachers]``."""
+        """Return votes of which the counts ``[Q, C]`` are known, integers in ``[0, num_teachers]``.
+
+        >>> votes = Votes.from_counts([[95, 90, 5, 0]], num_teachers=100)
+        >>> votes.shape
+        VoteShape(num_teachers=100, num_labels=4)
+        """
         return Counts(counts=np.asarray(counts), num_teachers=num_teachers)
 
     @staticmethod
     def from_ballots(ballots: ArrayLike) -> Ballots:
-        """Return votes of which the ballot of each teacher is known, ``[Q, T, C]`` in {0, 1}."""
+        """Return votes of which the ballot of each teacher is known, ``[Q, T, C]`` in {0, 1}.
+
+        >>> votes = Votes.from_ballots([[[1, 0], [1, 1], [0, 0]]])
+        >>> votes.counts
+        array([[2, 1]])
+        """
         return Ballots(ballots=np.asarray(ballots))
 
     @staticmethod
@@ -153,7 +163,12 @@ class Votes(ABC):
     def with_public(
         self, *, predictions: FloatArray | None = None, features: FloatArray | None = None
     ) -> Self:
-        """Return the same votes with public side information; the kind that is None stays as it is."""
+        """Return the same votes with public side information; the kind that is None stays as it is.
+
+        >>> votes = Votes.from_counts([[95, 90, 5, 0]], num_teachers=100)
+        >>> votes.with_public(predictions=np.full((1, 4), 0.5)).predictions
+        array([[0.5, 0.5, 0.5, 0.5]])
+        """
         votes = copy(self)
         votes._set(predictions=self.predictions if predictions is None else predictions)
         votes._set(features=self.features if features is None else features)

@@ -264,6 +264,10 @@ class Aggregator(ABC):
     ) -> Event:
         """Describe the cost of one query.
 
+        >>> shape = VoteShape(num_teachers=100, num_labels=4)
+        >>> NoisyVotes(sigma_votes=5.0).event(shape).noise_multiplier
+        2.5
+
         Args:
             shape: the numbers of teachers and labels.
             relation: the relation under which the cost is stated; the aggregator's own if None. The
@@ -301,7 +305,11 @@ class Aggregator(ABC):
         )
 
     def scaled(self, factor: float) -> Self:
-        """Return the same aggregator with ``factor`` times its noise."""
+        """Return the same aggregator with ``factor`` times its noise.
+
+        >>> NoisyVotes(sigma_votes=5.0).scaled(2.0).sigma_votes
+        10.0
+        """
         return replace(
             self, **{name: factor * getattr(self, name) for name in self.noise_parameters}
         )
@@ -378,6 +386,11 @@ class Aggregator(ABC):
     def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap | None:
         """Return the gap between counts at which a query is answered as without noise, or None where none is known.
 
+        >>> aggregator = Peeling(k=2, scale_peel=2.0)
+        >>> gap = aggregator.gap_needed(VoteShape(num_teachers=100, num_labels=4), probability=0.9)
+        >>> round(gap.votes, 1)
+        6.6
+
         Args:
             shape: the numbers of teachers and labels.
             probability: the probability of that answer, in (0, 1).
@@ -389,6 +402,10 @@ class Aggregator(ABC):
 
         It is 1 where every query is answered. A release of which it is below `LEAST_ANSWERED` is
         refused.
+
+        >>> aggregator = StableTopK(scale_gap=2.0, sigma_test=2.0, delta_test=1e-6)
+        >>> round(aggregator.max_answer_probability(VoteShape(num_teachers=100, num_labels=4)), 3)
+        1.0
         """
         return 1.0
 

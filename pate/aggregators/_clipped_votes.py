@@ -56,6 +56,11 @@ class ClippedVotes(Aggregator):
     their squared norms. No entry moves by more than one, which bounds it by ``sqrt(num_queries
     num_labels)`` too. Sums are exact: ballots are scaled by multiples of ``2^-20``, rounded down.
 
+    >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
+    >>> aggregator = ClippedVotes(multiplier_clipped=1.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0]], dtype=uint8)
+
     Args:
         multiplier_clipped: noise multiplier of one query. That of a release of ``n`` queries is
             smaller by ``sqrt(n)``.

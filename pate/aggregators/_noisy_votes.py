@@ -39,6 +39,12 @@ class NoisyVotes(Aggregator):
     (2023), Binary voting; with a ``min_lead`` the Gaussian mechanism of GNMax of Papernot et al.
     (2018) with a public threshold in place of the maximum).
 
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = NoisyVotes(sigma_votes=5.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
     Args:
         sigma_votes: standard deviation of the noise on each count, in votes.
         neighboring_relation: the relation under which the cost is stated first.

@@ -14,6 +14,15 @@ from pate.accounting._relation import NeighboringRelation
 class Outlook:
     """What is known about votes before an aggregator is chosen for them.
 
+    >>> outlook = Outlook(
+    ...     shape=VoteShape(num_teachers=100, num_labels=4),
+    ...     num_queries=50,
+    ...     delta=1e-6,
+    ...     relation=NeighboringRelation.REPLACE_RECORD,
+    ... )
+    >>> outlook.target(2.0).num_queries
+    50
+
     Args:
         shape: the numbers of teachers and labels.
         num_queries: number of queries asked.

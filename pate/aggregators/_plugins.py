@@ -86,5 +86,9 @@ def load_plugins() -> dict[str, type[Aggregator]]:
 
 
 def registered() -> dict[str, type[Aggregator]]:
-    """Return all aggregators by name: those of the package, then those of installed packages."""
+    """Return all aggregators by name: those of the package, then those of installed packages.
+
+    >>> registered()["StableTopK"] is StableTopK
+    True
+    """
     return {cls.__name__: cls for cls in OWN} | load_plugins()

@@ -40,6 +40,11 @@ class Powerset(Aggregator):
     ADD_REMOVE_TEACHER too, as a teacher that takes no part counts for the empty set (Dziedzic et
     al. (2023), Powerset voting, with Gumbel in place of Gaussian noise).
 
+    >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
+    >>> aggregator = Powerset(scale_powerset=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0]], dtype=uint8)
+
     Args:
         scale_powerset: scale of the Gumbel noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.

@@ -106,6 +106,14 @@ class ConfidentScreen(Screen):
     REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on
     (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released bit).
 
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = ConfidentScreen(
+    ...     answers=NoisyVotes(sigma_votes=5.0), sigma_confident=5.0, threshold_confident=30.0
+    ... )
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).mask
+    array([[ True,  True,  True,  True],
+           [False, False, False, False]])
+
     Args:
         answers: the aggregator that answers, for the same relation.
         sigma_confident: standard deviation of the noise on the screen, in votes.

@@ -37,6 +37,12 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     deviation: what is proven is a `GaussianNoisyMaxEvent` of C + 1 gaps (C - 1 without the empty
     and the full set). We know no theorem for the smaller cost in their Table 2.
 
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = StableTopK(scale_gap=2.0, sigma_test=2.0, delta_test=1e-6)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).mask
+    array([[ True,  True,  True,  True],
+           [False, False, False, False]])
+
     Args:
         scale_gap: scale of the noise on the gaps, in votes.
         sigma_test: standard deviation of the noise of the stability test, or its scale if it is
@@ -141,6 +147,19 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
     ``fallback`` a query that fails the test is answered by k rounds of peeling (line 5 there):
     every query is answered.
 
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = FixedStableTopK(
+    ...     k=2,
+    ...     pull=2.0,
+    ...     scale_gap_fixed=2.0,
+    ...     sigma_test_fixed=2.0,
+    ...     delta_test_fixed=1e-6,
+    ...     scale_peel_fixed=2.0,
+    ... )
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
     Args:
         k: number of labels of every sample.
         pull: public preference for gaps near k, in votes per label, at least 0.
@@ -176,6 +195,12 @@ class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
     ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. A
     majority may turn only within that distance. The test works on distances in votes, multiples of
     1/2 up to ``T / 2``.
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = StableMajority(sigma_majority=2.0, delta_majority=1e-6)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).mask
+    array([[ True,  True,  True,  True],
+           [False, False, False, False]])
 
     Args:
         sigma_majority: standard deviation of the noise of the test, in votes.

@@ -43,6 +43,11 @@ class TauVoting(Aggregator):
     from the student in every label that the student gives, so that any two clipped ballots may be
     neighbors.
 
+    >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
+    >>> aggregator = TauVoting(tau=2.0, sigma_tau=3.0, threshold_tau=50.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0]], dtype=uint8)
+
     Args:
         tau: the largest norm of a ballot.
         sigma_tau: standard deviation of the noise on each sum, in votes.

@@ -31,6 +31,12 @@ class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
     credits the k most voted labels with their lead over the next one, and that of Shekelyan &
     Loukides (2022).
 
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = Canonical(k=2, scale_canonical=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
     Args:
         k: number of labels of every sample, below the number of labels.
         noise_law: ``gumbel``, or ``exponential`` for a pure choice of ``eta`` (permute-and-flip
@@ -62,6 +68,12 @@ class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2). Any other
     noise is drawn once, and the set costs pure ``k eta`` (Shekelyan & Loukides (2022)).
 
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = Peeling(k=2, scale_peel=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 1]], dtype=uint8)
+
     Args:
         k: number of labels of every sample.
         noise_law: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
@@ -83,6 +95,12 @@ class Joint(MechanismAggregator[JointMechanism], tag="joint"):
         votes under
     ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD, half of that for k = 1 (Gillenwater et al.
     (2022)).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = Joint(k=2, scale_joint=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
 
     Args:
         k: number of labels of every sample.
@@ -107,6 +125,12 @@ class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
         ADD_REMOVE_TEACHER and 2 under
     REPLACE_RECORD (McKenna & Sheldon (2020)).
 
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = PermuteAndFlip(k=2, scale_flip=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
     Args:
         k: number of labels of every sample.
         scale_flip: scale of the exponential noise, in votes.
@@ -128,6 +152,12 @@ class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
         vote under
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, except with probability ``delta_domain`` (Durfee
     & Rogers (2019), Algorithm 1).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = LimitedDomainTopK(k=2, kbar=3, scale_domain=1.0, delta_domain=1e-6)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 0]], dtype=uint8)
 
     Args:
         k: largest number of labels of a sample.
@@ -185,6 +215,12 @@ class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
         ADD_REMOVE_TEACHER and
     2 under REPLACE_RECORD, and Gaussian noise of ``sigma_chosen`` on k counts that move by 1 vote
     under both (`pate.mechanisms.PeeledCounts`).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 0]], dtype=uint8)
 
     Args:
         k: largest number of labels of a sample.

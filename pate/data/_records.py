@@ -78,6 +78,10 @@ class Features(ABC):
 class ArrayFeatures(Features):
     """Features in one array, in memory or memory-mapped.
 
+    >>> features = ArrayFeatures(np.eye(3, dtype=np.float32))
+    >>> features.shape, features.select(np.array([2, 0])).shape
+    ((3, 3), (2, 3))
+
     Args:
         values: ``[N, ...]``, float32 or converted to it.
     """
@@ -140,6 +144,14 @@ def blocks_of(
 @dataclass(frozen=True, kw_only=True)
 class Records:
     """Records of one role.
+
+    >>> records = Records(
+    ...     features=ArrayFeatures(np.eye(2, dtype=np.float32)),
+    ...     labels=np.array([[1, 0], [0, 1]], dtype=np.uint8),
+    ...     ids=np.array(["scan-1", "scan-2"]),
+    ... )
+    >>> len(records)
+    2
 
     Attributes:
         features: ``[N, ...]`` float32, read by index; an array is wrapped.

@@ -131,6 +131,10 @@ class Mechanism(ABC, Generic[Released_co]):
 
         The audit and the contract read it; the contract compares it with the law of its test class.
 
+        >>> law = NoisyTopK(k=1, scale=2.0).law(np.array([[3, 2, 0]]))
+        >>> law.chances.round(3)
+        array([[0.547, 0.331, 0.122]])
+
         Raises:
             NotStatedError: if the mechanism states none, or there are too many outcomes.
         """

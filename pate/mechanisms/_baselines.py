@@ -29,6 +29,10 @@ class OneShotLaplace(TopKMechanism):
     to the largest noisy score that is left out, each of the k moves by at most w, which changes the
     density of its noise by at most a factor of ``exp(w / scale)``: this covers the order too.
 
+    >>> mechanism = OneShotLaplace(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
     Args:
         k: length of the list, 1..d.
         scale: scale of the Laplace noise, in votes.
@@ -54,6 +58,9 @@ def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: flo
     the event of `OneShotLaplace` is pure ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger
     statement up to ``k = 16 log(d / delta)``.
 
+    >>> round(one_shot_laplace_scale(k=5, num_items=100, epsilon=0.2, delta=1e-6), 1)
+    383.9
+
     Raises:
         ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
     """
@@ -71,6 +78,10 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
 
     Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more
         than one vote.
+
+    >>> mechanism = LaplaceCounts(num_items=4, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0)).shape
+    (4,)
 
     Args:
         num_items: the number of scores d, at least 1.

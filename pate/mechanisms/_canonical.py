@@ -67,6 +67,10 @@ class CanonicalMechanism(TopKMechanism):
     ``gamma`` times that window minus ``1 - gamma`` times it, which has width w (the argument of
     Shekelyan & Loukides (2022), which holds for both losses).
 
+    >>> mechanism = CanonicalMechanism(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
     Args:
         k: size of the subset, 1..d-1.
         scale: scale of the noise, in votes.

@@ -54,6 +54,9 @@ def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Genera
     the nearest multiple of a power of two that follows from ``sigma``, and then to float64: what is
     released is a function of what a Gaussian mechanism releases.
 
+    >>> add_gaussian([90.0, 80.0], sigma=2.0, generator=seeded_generator(0)).round(1)
+    array([89.9, 78.5])
+
     Args:
         values: integers of any size, or floating-point numbers, of any shape.
         sigma: standard deviation of the noise.
@@ -119,6 +122,9 @@ def exceeds(
     values: ArrayLike, thresholds: ArrayLike, *, sigma: float, generator: np.random.Generator
 ) -> BoolArray:
     """Return whether ``values`` with normal noise of ``sigma`` exceed ``thresholds``, as real numbers.
+
+    >>> exceeds([90.0, 10.0], 50.0, sigma=2.0, generator=seeded_generator(0))
+    array([ True, False])
 
     Args:
         values: finite numbers of any shape.

@@ -51,6 +51,10 @@ def sort_counts(
 ) -> SortedCounts:
     """Sort counts, or other scores, and take the gaps between those of neighboring ranks.
 
+    >>> counts = sort_counts([10, 90, 80], upper=100)
+    >>> counts.order, counts.gaps
+    (array([1, 2, 0]), array([10, 10, 70, 10]))
+
     Args:
         counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``, or real numbers there.
         upper: the largest possible count, which is the public number of teachers, below 2^53; of
@@ -104,6 +108,10 @@ class GapChoice(ScoreMechanism[IntArray]):
         `GaussianNoisyMaxEvent` of
     `num_candidates` noisy gaps, half of whose window is rounded up to the grid of the noise. Any
     other noise: pure DP of ``w / scale``.
+
+    >>> choice = GapChoice(num_labels=4, scale=2.0)
+    >>> choice(np.array([[5, 5, 70, 10, 10]]), generator=seeded_generator(0))
+    array([2])
 
     Args:
         num_labels: the number of labels C.

@@ -64,6 +64,10 @@ class JointMechanism(TopKMechanism):
         exponential noise, where
     ``w`` is that of `joint_window`.
 
+    >>> mechanism = JointMechanism(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
     Args:
         k: length of the sequence, 1..d.
         scale: scale of the noise, in votes.
@@ -124,6 +128,9 @@ def joint_window(*, k: int, relation: NeighboringRelation) -> int:
 
     It is twice the count window, because ``x_(i)`` and ``x_{s_i}`` move within that independently.
     For k = 1 it is the count window itself, because ``x_(1)`` is common to all sequences.
+
+    >>> joint_window(k=3, relation=NeighboringRelation.REPLACE_RECORD)
+    4
     """
     require_count(1, k=k)
     return relation.score_range if k == 1 else 2 * relation.score_range

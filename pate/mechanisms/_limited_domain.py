@@ -184,6 +184,12 @@ class LimitedDomain(DomainMechanism):
     the other relation, whose window is wider by v (of either sign), the threshold is that of
     ``delta exp(v / scale)``.
 
+    >>> mechanism = LimitedDomain(
+    ...     k=2, kbar=3, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD, scale=1.0
+    ... )
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0)).items
+    array([0, 1])
+
     Args:
         k: largest length of the list, 1..kbar.
         kbar: size of the domain, 1..d-1.

@@ -30,6 +30,10 @@ class MajorityMechanism(Mechanism[tuple[BoolArray, BoolArray]]):
     Privacy: a `StabilityTest` of the least of the distances ``abs(h_j - T / 2)``, which moves by 1
     vote under ADD_REMOVE_TEACHER and REPLACE_RECORD alike: a majority may turn only within that.
 
+    >>> mechanism = MajorityMechanism(num_teachers=100, sigma=2.0, delta=1e-6)
+    >>> mechanism(np.array([95, 90, 5, 0]), generator=seeded_generator(0))
+    (array([ True,  True, False, False]), np.True_)
+
     Args:
         num_teachers: the nominal number of teachers T.
         sigma: standard deviation of the noise of the test, in votes.

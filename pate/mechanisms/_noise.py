@@ -36,6 +36,9 @@ def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
     Releases with its noise are NOT private.
 
     ``release`` numbers the releases made with one seed, so that no two of them share a stream.
+
+    >>> seeded_generator(3).integers(10, size=4)
+    array([6, 0, 2, 1])
     """
     require_count(0, seed=seed, release=release)
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, release])))

@@ -38,6 +38,10 @@ class NoisyTopK(TopKMechanism):
     noise, pure DP of ``k w / scale`` (Shekelyan & Loukides (2022)). ``w`` is 1 vote under
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
+    >>> mechanism = NoisyTopK(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
     Args:
         k: size of the set, 1..d.
         scale: scale of the noise, in votes.
@@ -92,6 +96,10 @@ class NoisyMax(ScoreMechanism[IntArray]):
         other. ``w`` is 1 vote
     under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
+    >>> mechanism = NoisyMax(scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array(0)
+
     Args:
         scale: scale of the noise, in votes.
         noise: one of those of `NoisyTopK`.
@@ -125,6 +133,9 @@ class NoisyMax(ScoreMechanism[IntArray]):
 
 def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
     """Return the noise scale ``draws * window / epsilon`` at which a selection is pure ``epsilon``-DP.
+
+    >>> scale_for_epsilon(0.5, window=2.0, draws=3)
+    12.0
 
     Args:
         epsilon: the guarantee, above 0.

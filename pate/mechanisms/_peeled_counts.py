@@ -44,6 +44,11 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         the items, which were
     released before, it does not matter which scores they are.
 
+    >>> mechanism = PeeledCounts(k=2, scale=2.0, sigma=1.0)
+    >>> found = mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    >>> found.items, found.scores.round(1)
+    (array([0, 1]), array([92.6, 79.3]))
+
     Args:
         k: number of items, 1..d.
         scale: scale of the Gumbel noise of the choice, in the unit of the scores (votes).
@@ -97,6 +102,10 @@ def split_noise(*, k: int, share: float) -> tuple[float, float]:
     The cost is counted as for many releases, ``k w^2 / (8 scale^2)`` for the choices with w = 2
     (REPLACE_RECORD) and ``k / (2 sigma^2)`` for the scores, which add up to k.
 
+    >>> scale, sigma = split_noise(k=2, share=0.5)
+    >>> round(scale, 3), round(sigma, 3)
+    (1.0, 1.0)
+
     Raises:
         ValueError: on ``k < 1`` or a ``share`` outside (0, 1).
     """
@@ -111,6 +120,9 @@ def padded(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
 
     What was chosen was released, and the public order knows nothing of the scores, so that padding
     costs nothing.
+
+    >>> padded([4, -1, -1], public=[4, 2, 7])
+    array([4, 2, 7])
 
     Args:
         chosen: ``[k]`` or ``[B, k]`` distinct indices of items, -1 for places that were left empty,

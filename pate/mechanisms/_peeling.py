@@ -34,6 +34,10 @@ class GumbelPeeling(TopKMechanism):
         (2020)); ``w`` is 1
     vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
+    >>> mechanism = GumbelPeeling(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
     Args:
         k: number of rounds, 1..d.
         scale: scale of the Gumbel noise, in votes.
@@ -61,6 +65,10 @@ class PermuteAndFlipPeeling(TopKMechanism):
     Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under
         ADD_REMOVE_TEACHER and 2
     under REPLACE_RECORD.
+
+    >>> mechanism = PermuteAndFlipPeeling(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
 
     Args:
         k: number of rounds, 1..d.

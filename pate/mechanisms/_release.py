@@ -30,7 +30,11 @@ class Release(NamedTuple):
 
     @classmethod
     def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:
-        """Release sets of labels, given as indices ``[Q, k]``; every query is answered."""
+        """Release sets of labels, given as indices ``[Q, k]``; every query is answered.
+
+        >>> Release.of_sets(np.array([[0, 2]]), num_labels=4).labels
+        array([[1, 0, 1, 0]], dtype=uint8)
+        """
         labels = np.zeros((len(chosen), num_labels), dtype=np.uint8)
         np.put_along_axis(labels, chosen, 1, axis=1)
         return cls(labels, np.ones(labels.shape, dtype=np.bool_))
@@ -39,7 +43,17 @@ class Release(NamedTuple):
     def of_rows(
         cls, labels: BoolArray, passed: BoolArray, tiers: NDArray[np.integer] | None = None
     ) -> Release:
-        """Release labels ``[Q, C]`` of the queries that ``passed`` ``[Q]``, and nothing of the others."""
+        """Release labels ``[Q, C]`` of the queries that ``passed`` ``[Q]``, and nothing of the others.
+
+        >>> majority = np.array([[True, False], [True, True]])
+        >>> release = Release.of_rows(majority, np.array([True, False]))
+        >>> release.labels
+        array([[1, 0],
+               [0, 0]], dtype=uint8)
+        >>> release.mask
+        array([[ True,  True],
+               [False, False]])
+        """
         mask = np.repeat(passed[:, None], labels.shape[1], axis=1)
         return cls(
             (labels & mask).astype(np.uint8),

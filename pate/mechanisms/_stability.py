@@ -117,6 +117,10 @@ class StabilityTest(_GapTest):
     exceeds a threshold with its noise; where it is not, both gaps are w at most, and pass with the
     probability of failure at most.
 
+    >>> test = StabilityTest(delta_test=1e-6, shift=2, num_teachers=100, sigma=2.0)
+    >>> test(np.array([60, 1]), generator=seeded_generator(0))
+    array([ True, False])
+
     Args:
         delta_test: probability that an unstable set passes, in (0, 1).
         shift: the largest gap at which a neighbor may hold another set, in votes: 1 under
@@ -215,6 +219,10 @@ class LaplaceStabilityTest(_GapTest):
     gap, of whole scores and of real ones.
 
     Parameters beside the scale are those of `StabilityTest`.
+
+    >>> test = LaplaceStabilityTest(delta_test=1e-6, shift=2, scale=2.0)
+    >>> test(np.array([60, 1]), generator=seeded_generator(0))
+    array([ True, False])
 
     Args:
         scale: scale of the noise, in votes.

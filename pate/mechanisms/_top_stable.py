@@ -201,6 +201,9 @@ class TopStable(DomainMechanism):
 def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap: float) -> float:
     """Return the t that ``Laplace(scale_gap) - Laplace(scale_threshold)`` exceeds with ``probability``.
 
+    >>> round(unstable_threshold(1e-6, scale_threshold=2.0, scale_gap=4.0), 2)
+    53.64
+
     Raises:
         ValueError: on a scale that is not positive or ``probability`` outside (0, 1/2).
     """

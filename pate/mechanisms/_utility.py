@@ -25,7 +25,11 @@ class Grade(NamedTuple):
 
 
 def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
-    """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores`` ``[d]`` or ``[B, d]``, ties ranked by index."""
+    """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores`` ``[d]`` or ``[B, d]``, ties ranked by index.
+
+    >>> grade([90, 80, 79, 0], [0, 2])
+    Grade(top=np.False_, great=np.False_, good=np.True_)
+    """
     _, ranks_of_chosen, single = _ranks_of(scores, chosen)
     ranks, k = np.sort(ranks_of_chosen, axis=1), ranks_of_chosen.shape[1]
 
@@ -50,6 +54,9 @@ def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the largest ``abs(x_(i) - x_{s_i})`` of an ordered sequence, ``[]`` or ``[B]``.
 
     Gillenwater et al. (2022), Definition 2.2.
+
+    >>> float(linf_error([90, 80, 79, 0], [0, 2]))
+    1.0
     """
     return _measured(scores, chosen, lambda lost, short: np.abs(lost).max(axis=1))
 
@@ -58,6 +65,9 @@ def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the sum of ``abs(x_(i) - x_{s_i})`` over an ordered sequence, ``[]`` or ``[B]``.
 
     Gillenwater et al. (2022), Definition 2.2.
+
+    >>> float(l1_error([90, 80, 79, 0], [0, 2]))
+    1.0
     """
     return _measured(scores, chosen, lambda lost, short: np.abs(lost).sum(axis=1))
 
@@ -66,12 +76,18 @@ def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the largest ``x_(k) - x_{s_i}`` of a set or sequence, at least 0, ``[]`` or ``[B]``.
 
     Gillenwater et al. (2022), Definition 2.2.
+
+    >>> float(k_relative_error([90, 80, 79, 0], [0, 2]))
+    1.0
     """
     return _measured(scores, chosen, lambda lost, short: np.maximum(short.max(axis=1), 0.0))
 
 
 def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> FloatArray:
     """Return how many of the chosen have a score among the k largest, ties counting as such, over k; ``[]`` or ``[B]``.
+
+    >>> float(recall([90, 80, 79, 0], [0, 2]))
+    0.5
 
     Args:
         scores: ``[d]`` or ``[B, d]``.

@@ -63,6 +63,9 @@ class Execution:
     Workers read and write the run's folder. The resources of a Ray cluster determine how many
     workers it runs.
 
+    >>> Execution(workers=4).kind
+    'loky'
+
     Args:
         shared: whether further processes, on this or on other machines, work on the same folder by
             the same command: each takes a chunk that nobody works on, and those of a process that
