@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pate._typing import FloatArray, IntArray
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Mechanism
+from pate.mechanisms._law import NotStatedError
 from pate.mechanisms._noise import seeded_generator
 from pate.testing._contract import (
     Contract,
@@ -30,6 +32,8 @@ from pate.testing._laws import (
     neighbors,
     renyi_divergence,
 )
+
+_MOST_PAIRS = 400  # of neighbors whose curve is compared once more
 
 Outcome = tuple[int, ...]
 Grid = Sequence[Sequence[float]]
@@ -65,6 +69,9 @@ class MechanismContract(Contract):
     shift = 2**60
     """What is added to all counts and must change no law; 0 where not only their differences matter."""
 
+    counts_are_scores = True
+    """Whether the mechanism is given the counts themselves, for which it states a law and an accuracy."""
+
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Mechanism[Any]:
         """Return the mechanism as it is run to protect ``relation``; for most, the same under both."""
@@ -81,7 +88,83 @@ class MechanismContract(Contract):
         """Run the mechanism on ``scores`` ``[n, d]`` or ``[d]``; return outcomes ``[n, m]`` or ``[m]``."""
         return mechanism(scores, generator=generator)
 
+    def released_set(self, outcome: Outcome) -> frozenset[int] | None:
+        """Return the items that an outcome releases, in any order, or None if nothing is released.
+
+        Override it where outcomes are no indices of items; the law that the mechanism states is
+        compared by it.
+        """
+        return frozenset(outcome)
+
     # what every subclass inherits
+
+    def test_stated_law_is_the_law(self) -> None:
+        """The law that the mechanism states, which audits read, is the definition of the test class."""
+        if not self.counts_are_scores:
+            return
+        mechanism, rows = self.make(RELATIONS[0]), np.asarray(self.grid)
+        try:
+            stated = mechanism.law(rows)
+        except NotStatedError:
+            return
+        sets = [self.released_set(outcome) for outcome in self.outcomes()]
+        for place, row in enumerate(rows):
+            expected = defaultdict[frozenset[int] | None, float](float)
+            for released, chance in zip(sets, self.law(mechanism, row).tolist(), strict=True):
+                expected[released] += chance
+            members = stated.members if stated.members.ndim == 2 else stated.members[place]
+            found = defaultdict[frozenset[int] | None, float](float)
+            for each, chance in zip(members, stated.chances[place].tolist(), strict=True):
+                found[frozenset(np.flatnonzero(each).tolist())] += chance
+            if stated.nothing is not None:
+                found[None] += float(stated.nothing[place])
+            for released in expected.keys() | found.keys():
+                assert found[released] == pytest.approx(expected[released], abs=1e-6), (
+                    f"Expected the law of the test class for {row}, got {found}"
+                )
+
+    def test_stated_accuracy_is_reached(self) -> None:
+        """The k largest of all scores are released as often as the mechanism says, or more often."""
+        mechanism = self.make(RELATIONS[0])
+        k = getattr(mechanism, "k", None)
+        counts, laws = _laws(type(self), mechanism)
+        sets = [self.released_set(outcome) for outcome in self.outcomes()]
+        for row, law in zip(counts, laws, strict=True):
+            order = np.argsort(-row, kind="stable")
+            if (
+                k is None
+                or not self.counts_are_scores
+                or k == row.size
+                or row[order[k - 1]] == row[order[k]]
+            ):
+                continue
+            try:
+                promised = mechanism.accuracy(
+                    gap=float(row[order[k - 1]] - row[order[k]]), num_items=row.size
+                )
+            except NotStatedError:
+                return
+            top = frozenset(order[:k].tolist())
+            reached = sum(p for p, each in zip(law.tolist(), sets, strict=True) if each == top)
+            assert reached >= promised - max(1e-4, self.tolerance), (
+                f"Expected the top {k} of {row} with probability {promised}, got {reached}"
+            )
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_curves_of_the_other_relation_and_of_two_units_hold(
+        self, relation: NeighboringRelation
+    ) -> None:
+        """The event under a relation holds for a mechanism made for the other, and so does that of a group of two."""
+        (other,) = set(RELATIONS) - {relation}
+        for mechanism, event, moved in (
+            (self.make(other), self.make(other).event(relation), 1),
+            (self.make(relation), self.make(relation).event(relation).for_group_size(2), 2),
+        ):
+            first, second, laws = _pairs(type(self), mechanism, relation, moved)
+            cost, thin = event.cost(ORDERS), -(-len(first) // _MOST_PAIRS)
+            first, second = first[::thin], second[::thin]
+            worst = renyi_divergence(laws[first], laws[second], cost.delta0).max(axis=0)
+            assert_paid(worst, cost.rdp, event, self.tolerance)
 
     def test_sampler_follows_the_law(self) -> None:
         """Frequencies of a batch agree with the enumerated law."""
@@ -157,7 +240,7 @@ class MechanismContract(Contract):
     ) -> None:
         """No pair of neighbors exceeds the Gaussian trade-off of the event's ``mu``, where it has one."""
         event = self.make(relation).event(relation)
-        first, second, laws = _pairs(type(self), relation)
+        first, second, laws = _pairs(type(self), self.make(relation), relation)
         _, log_survival, mu_squared, *_ = event.cost(ORDERS)
         charges = (
             np.full(laws.shape[1], mu_squared),
@@ -255,13 +338,16 @@ def _laws(
 
 @cache
 def _pairs(
-    contract: Callable[[], MechanismContract], relation: NeighboringRelation
+    contract: Callable[[], MechanismContract],
+    mechanism: Mechanism[Any],
+    relation: NeighboringRelation,
+    units: int = 1,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Return the different pairs of neighbors, as rows of the laws of all counts, and these laws ``[n, m]``."""
     checked = contract()
-    counts, laws = _laws(contract, checked.make(relation))
+    counts, laws = _laws(contract, mechanism)
     shape = (checked.max_count + 1,) * checked.num_items
-    first, second = neighbors(counts, relation, shape, max_move=checked.max_move)
+    first, second = neighbors(counts, relation, shape, max_move=units * checked.max_move)
     # many counts have one law, and many neighbors the laws of others
     with np.errstate(divide="ignore"):
         _, distinct, law_of = np.unique(
@@ -275,7 +361,8 @@ def _pairs(
 def _worst_divergence(
     contract: Callable[[], MechanismContract], relation: NeighboringRelation
 ) -> FloatArray:
-    first, second, laws = _pairs(contract, relation)
-    delta0 = contract().make(relation).event(relation).cost(ORDERS).delta0
+    mechanism = contract().make(relation)
+    first, second, laws = _pairs(contract, mechanism, relation)
+    delta0 = mechanism.event(relation).cost(ORDERS).delta0
     worst: FloatArray = renyi_divergence(laws[first], laws[second], delta0).max(axis=0)
     return worst

@@ -50,14 +50,7 @@ class FlipContract(test_top_k._TopK):
 
 CONTRACTS: tuple[AggregatorContract, ...] = (
     test_top_k.TestCanonical(),
-    test_top_k.TestCanonicalOne(),
-    test_top_k.TestCanonicalPublished(),
-    test_top_k.TestCanonicalExponential(),
-    test_top_k.TestJoint(),
-    test_top_k.TestJointOne(),
-    test_top_k.TestJointExponential(),
     test_top_k.TestPeelingOne(),
-    test_top_k.TestPeelingTwo(),
     FlipContract(),
     test_stable_topk.TestStableTopK(),
     test_stable_topk.TestStableTopKOfThree(),

@@ -11,12 +11,12 @@ import pytest
 
 from pate import Outlook, Votes, VoteShape
 from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation as Relation
-from pate.aggregators import Aggregator, LimitedDomainTopK, PermuteAndFlip, TopStableTopK
+from pate.aggregators import Aggregator, LimitedDomainTopK, TopStableTopK
 from pate.mechanisms import TopStable
 from pate.testing import AggregatorContract
 from pate.testing._aggregators import Grid, Law
 from pate.testing._laws import ORDERS
-from tests.aggregators.oracles import answered, counts, sets_law
+from tests.aggregators.oracles import answered, counts
 from tests.mechanisms import oracles
 from tests.mechanisms.test_top_stable import law_of_sizes
 
@@ -25,28 +25,6 @@ GRID = (
     ((0, 0, 1), (0, 0, 1), (0, 1, 1), (0, 1, 0)),
     ((0, 0, 0), (0, 0, 0), (1, 1, 1), (1, 0, 1)),
 )
-
-
-class TestPermuteAndFlip(AggregatorContract):
-    num_labels = 3
-    grid: Grid = GRID
-    k = 2
-    scale = 0.8
-
-    def make(self, relation: Relation) -> Aggregator:
-        return PermuteAndFlip(k=self.k, scale_flip=self.scale, neighboring_relation=relation)
-
-    def law(self, votes: Votes, relation: Relation) -> Law:
-        sequences = oracles.sequences(3, self.k)
-        scores = tuple(count / self.scale for count in counts(votes))
-        return sets_law(sequences, oracles.peel_law(scores, sequences, oracles.flip_law), 3)
-
-    def malformed(self) -> list[dict[str, Any]]:
-        return [{"k": 0}, {"k": 2.0}]
-
-    def test_too_large_a_set_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 items, got k=4$"):
-            PermuteAndFlip(k=4, scale_flip=1.0).event(VoteShape(4, 3))
 
 
 class _Listing(AggregatorContract):
@@ -125,12 +103,6 @@ class TestLimitedDomainTopK(_Listing):
 
     def malformed(self) -> list[dict[str, Any]]:
         return [*super().malformed(), {"delta_domain": 0.0}, {"delta_domain": 1.0}]
-
-
-@pytest.mark.slow
-class TestLimitedDomainTopOne(TestLimitedDomainTopK):
-    k = 1
-    loose_because = ""
 
 
 class TestTopStableTopK(_Listing):

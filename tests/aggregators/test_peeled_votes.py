@@ -63,11 +63,6 @@ class TestPeeledVotes(AggregatorContract):
         PeeledVotes(k=2, scale_chosen=1.0, sigma_chosen=1.0).event(VoteShape(4, 2))
 
 
-@pytest.mark.slow
-class TestOnePeeledVote(TestPeeledVotes):
-    k = 1
-
-
 class TestSoftPeeledVotes(TestPeeledVotes):
     soft = True
 

@@ -28,6 +28,10 @@ class TestMajority(MechanismContract):
         sets = [(*map(int, index), 1) for index in np.ndindex((2,) * self.num_items)]
         return [*sets, (0,) * (self.num_items + 1)]
 
+    def released_set(self, outcome: tuple[int, ...]) -> frozenset[int] | None:
+        *members, released = outcome
+        return frozenset(np.flatnonzero(members).tolist()) if released else None
+
     def law(self, mechanism: m.MajorityMechanism, scores: IntArray) -> FloatArray:
         margins = np.asarray(scores) - mechanism.num_teachers / 2
         p = passing(float(np.abs(margins).min()), 1, mechanism.sigma, mechanism.delta)

@@ -26,6 +26,8 @@ UNIT = 3  # by which a score moves between neighbors
 class _InUnits:
     """A contract on scores that are UNIT times as large as counts."""
 
+    counts_are_scores = False
+
     def make(self, relation: NeighboringRelation) -> Any:
         plain = super().make(relation)  # type: ignore[misc]
         return replace(plain.scaled(UNIT), sensitivity=UNIT)
@@ -68,6 +70,8 @@ STEP = 0.25
 class _OnAGrid:
     """A contract on real scores: multiples of a quarter, two of which a score moves between
     neighbors."""
+
+    counts_are_scores = False
 
     num_items = 3
     max_count = 7

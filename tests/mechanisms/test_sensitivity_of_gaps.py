@@ -30,6 +30,8 @@ class _OfScores:
     """A contract on scores of ``unit`` times the counts, which move by ``max_move`` units between
     neighbors."""
 
+    counts_are_scores = False
+
     max_move = 2
     unit: float = 1
 

@@ -56,6 +56,10 @@ class TestStableTopK(MechanismContract):
     def outcomes(self) -> list[tuple[int, ...]]:
         return list(itertools.product((0, 1), repeat=self.num_items + 1))
 
+    def released_set(self, outcome: tuple[int, ...]) -> frozenset[int] | None:
+        *members, released = outcome
+        return frozenset(np.flatnonzero(members).tolist()) if released else None
+
     def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
         weight = 2 if mechanism.shift >= 2 * mechanism.sensitivity else 1
         q = oracles.majority_gaps(scores.tolist(), self.upper, weight)

@@ -1,0 +1,132 @@
+"""An aggregator of one mechanism is that mechanism on votes; the contract of the mechanism is its proof."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import Votes, VoteShape, mechanisms as m
+from pate.accounting import NeighboringRelation as Relation
+from pate.aggregators import (
+    Canonical,
+    FixedStableTopK,
+    Joint,
+    LimitedDomainTopK,
+    MechanismAggregator,
+    Peeling,
+    PermuteAndFlip,
+    StableMajority,
+    StableTopK,
+    TopStableTopK,
+)
+
+SHAPE = VoteShape(20, 5)
+STABLE: dict[str, Any] = {"scale_gap": 3.0, "sigma_test": 2.0, "delta_test": 1e-2}
+FACTS: dict[str, Any] = {"num_teachers": 20, "num_labels": 5}
+
+
+def window(relation: Relation) -> int:
+    return 1 if relation is Relation.ADD_REMOVE_TEACHER else 2
+
+
+PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
+    "canonical": (
+        Canonical(k=2, scale_canonical=3.0, gamma=0.7, noise_law="exponential", loss="published"),
+        lambda _: m.CanonicalMechanism(
+            k=2, scale=3.0, gamma=0.7, noise="exponential", loss="published"
+        ),
+    ),
+    "peeling": (
+        Peeling(k=3, scale_peel=2.0, noise_law="laplace"),
+        lambda _: m.NoisyTopK(k=3, scale=2.0, noise="laplace"),
+    ),
+    "joint": (Joint(k=2, scale_joint=3.0), lambda _: m.JointMechanism(k=2, scale=3.0)),
+    "flips": (
+        PermuteAndFlip(k=2, scale_flip=3.0),
+        lambda _: m.PermuteAndFlipPeeling(k=2, scale=3.0),
+    ),
+    "domain": (
+        LimitedDomainTopK(k=2, kbar=3, scale_domain=2.0, delta_domain=1e-2),
+        lambda r: m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=1e-2, relation=r),
+    ),
+    "top stable": (
+        TopStableTopK(
+            k=2,
+            kbar=3,
+            scale_threshold_stable=1.0,
+            scale_gap_stable=2.0,
+            scale_peel_stable=1.5,
+            delta_stable=1e-2,
+        ),
+        lambda r: m.TopStable(
+            k=2,
+            kbar=3,
+            scale_threshold=1.0,
+            scale_gap=2.0,
+            scale_peel=1.5,
+            delta=1e-2,
+            relation=r,
+        ),
+    ),
+    "stable": (
+        StableTopK(**STABLE, noise_law="logistic", test_law="laplace", kbar=4),
+        lambda r: m.StableTopKMechanism(
+            **STABLE, **FACTS, shift=window(r), noise="logistic", test_noise="laplace", kbar=4
+        ),
+    ),
+    "fixed": (
+        FixedStableTopK(
+            k=2,
+            pull=1.0,
+            scale_peel_fixed=2.0,
+            **{f"{name}_fixed": STABLE[name] for name in STABLE},
+        ),
+        lambda r: m.FixedTopKMechanism(
+            **STABLE, **FACTS, shift=window(r), k=2, pull=1.0, scale_peel=2.0
+        ),
+    ),
+    "majority": (
+        StableMajority(sigma_majority=2.0, delta_majority=1e-2),
+        lambda _: m.MajorityMechanism(num_teachers=20, sigma=2.0, delta=1e-2),
+    ),
+}
+
+
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_aggregator_is_its_mechanism_on_votes(name: str, relation: Relation) -> None:
+    plain, make = PAIRS[name]
+    aggregator, mechanism = replace(plain, neighboring_relation=relation), make(relation)
+    assert aggregator.mechanism(SHAPE) == mechanism
+    counts = np.random.default_rng(1).integers(0, 21, (300, 5))
+    release = aggregator.aggregate(Votes.from_counts(counts, 20), generator=m.seeded_generator(2))
+    expected = mechanism.answer(counts, generator=m.seeded_generator(2))
+    np.testing.assert_array_equal(release.labels, expected.labels)
+    np.testing.assert_array_equal(release.mask, expected.mask)
+    tiers = [None] if release.tiers is None else sorted({None, *release.tiers.tolist()}, key=str)
+    assert (release.tiers is None) == (expected.tiers is None)
+    for stated in Relation:
+        for tier in tiers:
+            own = mechanism.event(stated) if tier is None else mechanism.tier_event(stated, tier)
+            assert aggregator.event(SHAPE, stated, tier) == own
+    assert aggregator.max_answer_probability(SHAPE) == mechanism.max_answer_probability(20)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_call_of_the_mechanism_draws_what_is_answered(name: str) -> None:
+    """`answer` draws no other noise than a call, and makes labels of nothing else."""
+    mechanism = PAIRS[name][1](Relation.REPLACE_RECORD)
+    counts = np.random.default_rng(3).integers(0, 21, (50, 5))
+    answered, called = m.seeded_generator(4), m.seeded_generator(4)
+    mechanism.answer(counts, generator=answered)
+    mechanism(counts, generator=called)
+    assert answered.random() == called.random()
+
+
+def test_noise_and_failures_have_names_of_their_own() -> None:
+    """So that none is carried over silently where the class in a configuration changes."""
+    names = [set(type(plain).names) & set(type(plain).required) for plain, _ in PAIRS.values()]
+    tagged = [name for each in names for name in each if name not in ("k", "kbar", "pull")]
+    assert len(tagged) == len(set(tagged)) > 15
