@@ -27,8 +27,8 @@ def load_data(run: Run) -> DataSource:
     require_data_config(run)
     if first_stage(run) is VOTES_IMPORT:
         described = run.begun(VOTES_IMPORT).settings.get("data") is not None
-        give = "the run's public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
-        require(described, give, data=None, run=str(run.root))
+        give = "the run's public and test records; the same `pate label --votes`, with a data.yaml, adds them"
+        require(described, give, run=str(run.root))
     parser = _parser()
     source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
     return source
@@ -95,7 +95,9 @@ def require_data_config(run: Run) -> None:
     require(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
     same = content is not None and content["data"] == begun.begun.settings.get("data")
     other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
-    expected = f"the data that `{first.name}` was begun with. {again}, or {other} with --overwrite"
+    expected = (
+        f"the data that `pate {first.name}` was begun with. {again}, or {other} with `overwrite`"
+    )
     require(same, expected, changed=str(run.data_config))
 
 

@@ -223,7 +223,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             require(
                 np.isin(Y, (0, 1)).all(),
                 "labels in {0, 1}, or classes, the public values of y",
-                labels="others",
             )
             return Y.reshape(len(Y), -1).astype(np.uint8)
         if isinstance(self.classes, str):
@@ -254,7 +253,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             )
             return public
         needed = "X_public, samples that anybody may see, or bounds between which to draw them"
-        require(self.bounds is not None, needed, X_public=None)
+        require(self.bounds is not None, needed)
         assert self.bounds is not None
         wanted = f"bounds (low, high), finite and low < high, each a number or {self.n_features_in_} of them"
         try:
@@ -304,7 +303,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         require(
             self.n_teachers is not None,
             "n_teachers, a public number, with a teacher",
-            n_teachers=None,
         )
         assert self.n_teachers is not None
         return int(self.n_teachers)

@@ -81,13 +81,13 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
             "counts as [d] numbers",
             shape=scores.shape,
         )
-        require(np.isfinite(scores).all(), "finite counts", counts="others")
+        require(np.isfinite(scores).all(), "finite counts")
         names = arrays.get("items", np.arange(scores.size))
         require(names.ndim == 1, "items as [d] names", shape=names.shape)
         items = tuple(str(name) for name in names)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.ptp(scores.astype(np.float64)) if scores.size else 0.0
-    require(np.isfinite(spread), "counts whose differences are finite", counts="others")
+    require(np.isfinite(spread), "counts whose differences are finite")
     if (
         scores.dtype.kind == "f"
         and (scores == np.rint(scores)).all()
@@ -215,15 +215,15 @@ class HistogramFiles:
         exactly_one = (self.pairs is None) != (self.counts is None)
         texts = {name: None if value is None else str(value) for name, value in vars(self).items()}
         require(
-            exactly_one, "either --pairs or --counts", pairs=texts["pairs"], counts=texts["counts"]
+            exactly_one, "either `pairs` or `counts`", pairs=texts["pairs"], counts=texts["counts"]
         )
         if self.pairs is not None:
             require(
-                self.sensitivity is None, "--max_each with --pairs", sensitivity=self.sensitivity
+                self.sensitivity is None, "`max_each` with `pairs`", sensitivity=self.sensitivity
             )
         else:
             for name in ("items", "max_each", "max_items"):
-                require(texts[name] is None, f"no --{name} with --counts", **{name: texts[name]})
+                require(texts[name] is None, f"no `{name}` with `counts`", **{name: texts[name]})
 
     @property
     def public(self) -> bool:
@@ -321,7 +321,7 @@ def _number(text: str, path: Path) -> int | float:
         number = float(text)
     except ValueError:
         number = math.nan
-    require(math.isfinite(number), f"finite numbers in the column count of {path}", count="another")
+    require(math.isfinite(number), f"finite numbers in the column count of {path}")
     return int(number) if number.is_integer() else number
 
 
@@ -334,12 +334,11 @@ def _array(numbers: list[int | float], sensitivity: float) -> CountArray | Float
     low, high = min(numbers, default=0), max(numbers, default=0)
     if all(isinstance(number, int) for number in numbers):
         signed = low >= -(2**63) and high < 2**63
-        require(signed or 0 <= low <= high < 2**64, "whole counts of 64 bits", count="larger ones")
+        require(signed or 0 <= low <= high < 2**64, "whole counts of 64 bits")
         return np.array(numbers, dtype=np.int64 if signed else np.uint64)
     most = 2**32 * abs(sensitivity)
     require(
         not max(high, -low) > most,
         f"counts of at most {most:g} unless all are whole",
-        count="larger ones",
     )
     return np.array(numbers, dtype=np.float64)

@@ -68,7 +68,7 @@ def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> 
     path = str(content.get("class_path"))
     foreign = next((name for name in _class_paths(content) if _trusted(name) is None), None)
     if foreign is not None:
-        ours = "networks and feature maps of pate or torchvision, or trust=True (--trust), with which other code runs"
+        ours = "networks and feature maps of pate or torchvision, or `trust`, with which other code runs"
         require(trust, ours, class_path=foreign)
         here = "to be found here (install its package, or add its folder to PYTHONPATH)"
         require(_imported(path) is not None, f"the network {path} {here}", missing=path)

@@ -108,9 +108,7 @@ class Pipeline:
         Raises:
             ValueError: in one line, if plan, records or earlier files do not allow it.
         """
-        require(
-            self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None
-        )
+        require(self.data is not None, "the data of a new run, as in Pipeline(folder, data)")
         assert self.data is not None
         chosen_execution = execution or Execution()
         with (

@@ -178,9 +178,10 @@ def _ending(stop: BaseException) -> tuple[str | None, int | None]:
         line = "Expected settings and files that are nested less deeply"
     if line is None:
         return None, None
+    from pate._commands.mistakes import with_options
     from pate._validation import one_line
 
-    return one_line(line), 2
+    return one_line(with_options(line)), 2
 
 
 def was_stopped() -> bool:

@@ -135,7 +135,7 @@ def test_counts_that_would_be_rounded_are_refused_and_not_repeated(
     path.write_text(f"item,count\nx,{large}\n")
     with pytest.raises(ValueError) as caught:
         read_counts(path)
-    assert str(caught.value) == f"Expected {message}, got count='larger ones'"
+    assert str(caught.value) == f"Expected {message}"
 
 
 def test_items_are_lines(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_counts_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "counts.csv").write_text("item,count\nsecret,many\n")
     with pytest.raises(
         ValueError,
-        match=r"^Expected finite numbers in the column count of [^\n]*, got count='another'$",
+        match=r"^Expected finite numbers in the column count of [^\n]*$",
     ):
         read_counts(tmp_path / "counts.csv")
     (tmp_path / "counts.csv").write_text("item,count\nx,1\nx,2\n")
@@ -198,9 +198,7 @@ def test_counts_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"among counts, items, got item; did you mean items\?$"):
         read_counts(tmp_path / "items.npz")
     np.save(tmp_path / "wide.npy", np.array([1.7e308, -1.7e308]))
-    with pytest.raises(
-        ValueError, match=r"^Expected counts whose differences are finite, got counts='others'$"
-    ):
+    with pytest.raises(ValueError, match=r"^Expected counts whose differences are finite$"):
         read_counts(tmp_path / "wide.npy")
     (tmp_path / "text.npy").write_text("1 2 3")
     with pytest.raises(

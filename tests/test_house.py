@@ -48,7 +48,6 @@ TAKEN_BY_PLACE = {
         "Lazy",
         "PendingRelease",
         "PrivateSource",
-        "RunCheck",
         "StatementText",
     ),
     *("Directions", "Geometry", "LinearStudent", "PartitionedRecords", "_Losses"),

@@ -318,7 +318,7 @@ def test_what_cannot_be_done_is_told_in_one_line(
 
 def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"all parameters of StableTopK .* or --target_epsilon, which finds it"
+        ValueError, match=r"all parameters of StableTopK .* or `target_epsilon`, which finds it"
     ):
         pate.Pipeline(copied, overwrite=True).label(
             pate.LabelSettings(StableTopK.blank(), delta=0.001)

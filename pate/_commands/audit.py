@@ -64,7 +64,6 @@ def main(args: Sequence[str]) -> None:
     require(
         same,
         f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}",
-        settings="others",
     )
     # those of data are in the copy already
     inner = [f"--{part}.{word.removeprefix('--')}" for part in _OTHERS for word in overrides[part]]
@@ -110,7 +109,6 @@ def _read(file: Path) -> Any:
     require(
         isinstance(content, dict) and content.get("data"),
         f"a source of records under `data:` in {file}",
-        data=None,
     )
     return content["data"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pate._commands.mistakes import with_options
 from pate._commands.parsing import new_parser
+from pate._commands.run_check import check_run
 from pate._release.packing import pack as write_archive
-from pate._release.run_check import check_run
 from pate._validation import one_line
 
 
@@ -23,7 +24,7 @@ def check(args: Sequence[str]) -> None:
     run: Path = parser.parse_args(list(args)).run
     result = check_run(run)
     if result.problems:
-        print("\n".join(one_line(f"{run}: {problem}") for problem in result.problems))
+        print("\n".join(one_line(with_options(f"{run}: {problem}")) for problem in result.problems))
         raise SystemExit(1)
     print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
     print(f"next: {result.next_command}")

@@ -96,6 +96,23 @@ _HEADINGS = re.compile(
 """Lines of jsonargparse that say nothing of what is wrong."""
 
 
+_OPTIONS = re.compile(
+    r"`((?:aggregator|data)\.\w+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"
+    r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
+    r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)(=\w+)?`"
+)
+"""Fields and arguments, as errors of all rooms mark them, that are options of commands."""
+
+
+def with_options(message: str) -> str:
+    """Return an error of a room with the options by which a command takes the fields in it.
+
+    >>> with_options("Expected no `predictions`, of which NoisyVotes makes no use")
+    'Expected no --predictions, of which NoisyVotes makes no use'
+    """
+    return _OPTIONS.sub(r"--\1\2", message)
+
+
 def brief(message: str) -> str:
     """Return a message of jsonargparse in one line, with what each type but None objects to a value that fits none."""
     lines = [line.strip() for line in message.split("\n")]

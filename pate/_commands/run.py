@@ -144,7 +144,6 @@ def _label_settings(
     require(
         len(data.load(Role.TEST).ids) > 0,
         "test records, by which the student is judged",
-        test_records=0,
     )
     kind: type[Votes] = Scores if voting == "scores" else Ballots
     if isinstance(plan, ClosedFormPlan):

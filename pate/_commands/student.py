@@ -80,7 +80,7 @@ def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
     verbose = content.pop("verbose", False)
     plan = LinearPlan.of(content)
     other = f"another network than {LINEAR}: the closed form learns from all released labels"
-    require(command != "validate", other, held_out=0)
+    require(command != "validate", other)
     if command == "fit":
         student_linear.fit(run, plan)
     elif command == "predict":

@@ -53,7 +53,7 @@ def main(args: Sequence[str]) -> None:
         command=" ".join(words),
     )
     run = run_folder(words)
-    require(run is not None, "--run of the command that is submitted", run=None)
+    require(run is not None, "--run of the command that is submitted")
     assert run is not None
     folder = run / "private" / "jobs"
     jobs = submitted(

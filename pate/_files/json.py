@@ -28,7 +28,7 @@ def read_json(text: str | bytes) -> Any:
     level, depth = [content], 1
     while level := [item for part in level for item in _parts(part)]:
         depth += 1
-        require(depth <= _DEEPEST, f"JSON of at most {_DEEPEST} levels", levels="more")
+        require(depth <= _DEEPEST, f"JSON of at most {_DEEPEST} levels")
     return content
 
 
@@ -47,7 +47,6 @@ def _whole_number(digits: str) -> int:
     require(
         len(digits.lstrip("-")) <= _MOST_DIGITS,
         f"whole numbers of at most {_MOST_DIGITS} digits",
-        digits="more",
     )
     return int(digits)
 

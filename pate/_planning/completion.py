@@ -93,7 +93,7 @@ def complete_aggregator(
         aggregator = Rounds.blank(neighboring_relation=target.neighboring_relation)
     cls, missing = type(aggregator), aggregator.missing
     lacking = [name for name in cls.noise_parameters if name in missing]
-    words = ", ".join(f"--aggregator.{name}" for name in lacking)
+    words = ", ".join(f"`aggregator.{name}`" for name in lacking)
     require(
         lacking in ([], [*cls.noise_parameters]),
         f"all noise of {cls.__name__} or none of it",
@@ -133,7 +133,7 @@ def _starting_point(
         proposed = cls.proposals(outlook)
     except ValueError:
         others = [name for name in missing if name not in cls.noise_parameters]
-        words = ", ".join(f"{name} (--aggregator.{name})" for name in others)
+        words = ", ".join(f"{name} (`aggregator.{name}`)" for name in others)
         require(
             not others,
             f"{words} of {cls.__name__}, which no target suggests",
@@ -143,7 +143,6 @@ def _starting_point(
     require(
         proposed,
         f"settings of {cls.__name__}, which proposes none for {shape.num_labels} labels",
-        aggregator=None,
     )
     return proposed[0]
 
@@ -171,7 +170,7 @@ def scale_to_target(
     """
     relation = target.neighboring_relation
     if budget is not None:
-        most = f"target_epsilon <= {budget.max_epsilon} (--max_epsilon)"
+        most = f"target_epsilon <= {budget.max_epsilon} (`max_epsilon`)"
         require(target.epsilon <= budget.max_epsilon, most, target_epsilon=target.epsilon)
 
     def admitted(factor: float) -> bool:

@@ -78,7 +78,7 @@ class Facts:
         alone = self.unit == "group" or self.records_per_group == 1
         require(
             alone,
-            "--unit group with records_per_group above 1",
+            "`unit` group with records_per_group above 1",
             records_per_group=self.records_per_group,
         )
         if self.curve is not None:
@@ -125,7 +125,7 @@ class Facts:
             ValueError: if there are not records enough for 50 teachers.
         """
         least, most = _SMALLEST, self.most_teachers
-        require(most >= least, f"records for {least} teachers (or --num_teachers)", at_most=most)
+        require(most >= least, f"records for {least} teachers (or `num_teachers`)", at_most=most)
         doublings = range(int(np.log2(min(most, _LARGEST) / least) + 1e-9) + 1)
         return tuple(least * 2**i for i in doublings)
 

@@ -84,7 +84,7 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
         return advice
     sizes = [trial.num_teachers for trial in result.trials if not trial.in_closed_form]
     if choice.num_teachers in (min(sizes), max(sizes)) and len(set(sizes)) > 1:
-        advice.append("this is at an end of what was tried (--num_teachers)")
+        advice.append("this is at an end of what was tried (num_teachers)")
     return advice
 
 

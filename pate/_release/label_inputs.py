@@ -32,8 +32,8 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
     manifest = store.manifest()
     if manifest.kind is Moments:
         same = fingerprint_of_voters(run) == manifest.made_by.get("teachers")
-        again = "`pate teachers vote --overwrite` takes those that are there"
-        require(same, f"the teachers of {run.root} that have voted: {again}", teachers="others")
+        again = "`pate teachers vote` with `overwrite` takes those that are there"
+        require(same, f"the teachers of {run.root} that have voted: {again}")
     digests = {"votes": digest(store.manifest_file)}
     if settings.predictions is not None:
         require_predictions(settings.predictions)

@@ -77,17 +77,16 @@ class LabelSettings:
         if self.target_epsilon is None:
             require(
                 self.aggregator is not None,
-                "--aggregator, or --target_epsilon, which finds one",
-                aggregator=None,
+                "`aggregator`, or `target_epsilon`, which finds one",
             )
-            self.mechanism.require_complete(", or --target_epsilon, which finds it")
+            self.mechanism.require_complete(", or `target_epsilon`, which finds it")
         if self.aggregator is None or self.aggregator.missing:
             return  # what is needed is known once the target has found the rest
         name, needed = type(self.aggregator).__name__, "predictions" in self.aggregator.needs
         use = (
-            f"--predictions, which {name} needs"
+            f"`predictions`, which {name} needs"
             if needed
-            else f"no --predictions, of which {name} makes no use"
+            else f"no `predictions`, of which {name} makes no use"
         )
         require(
             needed == (self.predictions is not None),

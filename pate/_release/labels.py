@@ -84,7 +84,7 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
         if run.overwrite:
             return None
         raise ValueError(
-            f"{error}. With --overwrite new labels are released, and paid for"
+            f"{error}. With `overwrite` new labels are released, and paid for"
         ) from None
     return released
 

@@ -78,7 +78,7 @@ def choose_ledger_of(
     if begun and (same or not overwrite):
         require(
             same,
-            f"--ledger left out, or the ledger that {root} was begun with, {recorded or ledger_of_run}",
+            f"`ledger` left out, or the ledger that {root} was begun with, {recorded or ledger_of_run}",
             ledger=str(requested),
         )
         run = Run(root)
@@ -88,8 +88,7 @@ def choose_ledger_of(
             require(
                 source.same(dict(state.begun.digests)),
                 f"the {source.what} that {root} was begun with, whose releases {recorded or ledger_of_run} counts."
-                " Choose another run folder with --run, or name the ledger of these by --ledger",
-                inputs="others",
+                " Choose another run folder with `run`, or name the ledger of these by `ledger`",
             )
         return recorded
     return _ledger_beside(source) if requested is None else located(requested).absolute()
@@ -118,7 +117,7 @@ def _ledger_beside(source: PrivateSource) -> Path | None:
         writable = _may_write(beside) and _may_write(beside.parent)
         require(
             writable,
-            "a writable ledger of the private data; --ledger names another",
+            "a writable ledger of the private data; `ledger` names another",
             path=str(beside),
         )
         return beside

@@ -125,7 +125,7 @@ def _read(file: Path) -> PendingRelease:
         content = read_json(file.read_text())
         token, key = content["token"], int(content["key"], 16)
         require(isinstance(token, str) and token, "a token", token=type(token).__name__)
-        require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits", key="another")
+        require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits")
     except (ValueError, KeyError, TypeError):
         # what is in it is not to be printed, nor its name, a digest of PRIVATE data
         again = "Delete its folder, and the same command makes a new release, which costs again"

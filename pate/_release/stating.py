@@ -117,5 +117,5 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
         made_by = stated["versions"].get("pate")
         other = f"; pate {made_by} worded it: verify with that version, or remove the text"
         hint = "" if made_by == __version__ else other
-        require(same, f"the words of the statement in {text}{hint}", words="others")
+        require(same, f"the words of the statement in {text}{hint}")
     return since

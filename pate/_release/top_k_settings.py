@@ -159,7 +159,7 @@ class TopKSettings:
     def require_public_items(self, *, public: bool) -> None:
         """Raise ``ValueError`` unless the list of items is public, or the mechanism needs none that is."""
         tells = "an item that one user alone has would tell of that user"
-        needed = f"--items with --pairs, a public list ({tells}), or --mechanism limited_domain, which needs none"
+        needed = f"`items` with `pairs`, a public list ({tells}), or `mechanism` limited_domain, which needs none"
         require(public or self.mechanism == "limited_domain", needed, mechanism=self.mechanism)
 
     @property

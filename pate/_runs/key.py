@@ -49,9 +49,7 @@ def ensure_key(run: Run, stage: Stage) -> bytes:
     if key is None:
         fresh = run.overwrite or run.state(stage) is None
         again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
-        lost = (
-            f"the key that `{stage.name}` was begun with. Put it back, or {again} with --overwrite"
-        )
+        lost = f"the key that `pate {stage.name}` was begun with. Put it back, or {again} with `overwrite`"
         require(fresh, lost, missing=str(run.root / KEY_FILE))
         run.make_private()
         make_once(run.root / KEY_FILE, lambda: {"key": secrets.token_hex(KEY_BYTES)})

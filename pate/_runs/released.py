@@ -250,9 +250,8 @@ def require_student(run: Run) -> None:
     # labels that are gone or damaged say so themselves
     ReleasedLabels.load(run.root)
     learned = run.begun(STUDENT).digests.get("labels") == digest(labels_file(run))
-    again = "`pate student fit --overwrite` trains one of these"
+    again = "`pate student fit` with `overwrite` trains one of these"
     require(
         learned,
-        f"a student of the labels in {labels_file(run)}. {again}",
-        student="of earlier labels",
+        f"a student of the labels in {labels_file(run)}, not of earlier labels. {again}",
     )

@@ -89,8 +89,8 @@ class Run:
         changes = self.changes(stage, inputs)
         if changes and not self.overwrite:
             raise StageChangedError(
-                f"Expected the settings that `{stage.name}` of {self.root} was begun with, got {'; '.join(changes)}."
-                " Choose another run folder with --run, or do it again with --overwrite"
+                f"Expected the settings that `pate {stage.name}` of {self.root} was begun with,"
+                f" got {'; '.join(changes)}. Choose another run folder with `run`, or do it again with `overwrite`"
             )
         if changes or not state.finished:
             return True
@@ -138,7 +138,7 @@ class Run:
             if not self.overwrite:
                 raise StageChangedError(
                     f"Expected files of {self.root} made from the settings, the key and the data of this"
-                    f" `{stage.name}`, got {', '.join(foreign[:3])} made from others. Do it again with --overwrite"
+                    f" `pate {stage.name}`, got {', '.join(foreign[:3])} made from others. Do it again with `overwrite`"
                 )
             self.clear(stage)
         self.root.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,6 @@ class Run:
             require(
                 not left,
                 f"{self.root / stage.state} beside {', '.join(left)}. Put it back",
-                missing=True,
             )
             raise ValueError(
                 f"Expected `pate {stage.name}` to be finished in {self.root}: run it first"
@@ -241,7 +240,7 @@ class Run:
             return None
         again = f"Delete it, and `pate {stage.name}` makes it again"
         if stage.paid:
-            again = "Put it back, or delete it and do it again with --overwrite, which is a new release and costs again"
+            again = "Put it back, or delete it and do it again with `overwrite`, which is a new release and costs again"
         try:
             content = read_json(path.read_text())
         except ValueError as error:
@@ -253,7 +252,7 @@ class Run:
         except (ValueError, AttributeError):
             wanted = f"what `pate {stage.name}` wrote in {path}"
             raise ValueError(f"Expected {wanted}, got another content. {again}") from None
-        other = f"a run of this version of pate. Choose another run folder with --run (run={str(self.root)!r})"
+        other = f"a run of this version of pate. Choose another run folder with `run` (run={str(self.root)!r})"
         require(content.get("format") == FORMAT, other, format=content.get("format"))
         return state
 
@@ -317,7 +316,7 @@ class Run:
         lost = all(problem.endswith(" missing") for problem in wrong)
         again = f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
         if stage.paid:
-            again = "Put it back, or do it again with --overwrite, which is a new release and costs again"
+            again = "Put it back, or do it again with `overwrite`, which is a new release and costs again"
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         return f"Expected what `pate {stage.name}` left in {self.root}, got {', '.join(wrong[:3])}{more}. {again}"
 

@@ -100,9 +100,7 @@ class Exchange:
             path, ("masked", "context", "signature"), what="a masked vector of `pate silo`"
         )
         vector, context = arrays["masked"], str(arrays["context"])
-        require(
-            context == self.roster_digest, f"{path} for this invitation and these keys", of="others"
-        )
+        require(context == self.roster_digest, f"{path} for this invitation and these keys")
         size = len(self.invitation.ids) * len(self.invitation.label_names)
         fits = vector.dtype == np.uint64 and vector.shape == (size,)
         require(fits, f"{size} words in {path}", shape=vector.shape, dtype=str(vector.dtype))
@@ -125,7 +123,7 @@ class Exchange:
         fit = shares.keys() == self.invitation.teachers.keys() and {*map(len, shares.values())} == {
             SCALAR_BYTES
         }
-        require(fit, f"a share of {SCALAR_BYTES} bytes of each silo in {path}", shares="others")
+        require(fit, f"a share of {SCALAR_BYTES} bytes of each silo in {path}")
         return shares
 
     def place(self, kind: str, name: str) -> Path:
@@ -152,7 +150,6 @@ class Exchange:
         require(
             same,
             f"{path} as this command writes it. Each sum needs an exchange folder of its own",
-            content="another",
         )
 
     def message(self, kind: str, name: str, key: SigningKey, **content: object) -> bytes:
@@ -175,7 +172,7 @@ class Exchange:
     def _require_signed(self, kind: str, name: str, content: Json, signature: str) -> None:
         key = self.invitation.server_key if name == SERVER else self.invitation.keys[name]
         signed = is_signed(_text(kind, name, content), signature, key)
-        require(signed, f"{self.place(kind, name)} as {name} signed it", signature="another")
+        require(signed, f"{self.place(kind, name)} as {name} signed it")
 
     def _await(self, kind: str) -> None:
         if absent := self.absent(kind):
@@ -199,7 +196,6 @@ class Exchange:
         require(
             keys.are_valid(self.invitation.threshold),
             f"keys of X25519 and P-256 in {path}",
-            keys="others",
         )
         return keys
 
@@ -211,7 +207,6 @@ class Exchange:
         require(
             content["context"] == self.roster_digest,
             f"{path} for the keys that are here",
-            keys="others",
         )
         shares = _bytes_by_name(content["shares"], self.invitation.teachers, path)
         require(
@@ -238,7 +233,7 @@ class Exchange:
                 f"Expected what `pate` sends in {path}, got a damaged file ({error})"
             ) from None
         same = content.get("invitation") == self.invitation.digest
-        require(same, f"{path} for the invitation in {self.folder}", invitation="another")
+        require(same, f"{path} for the invitation in {self.folder}")
         self._require_signed(kind, name, content, content.pop("signature"))
         return content
 

@@ -176,12 +176,11 @@ class Invitation:
             numbers = numbers and all(
                 type(values[name]) is float for name in ("sigma_silos", "delta")
             )
-            require(numbers, "numbers", type="others")
+            require(numbers, "numbers")
             invitation = cls(**values)
             require(
                 invitation.content == content,
                 "the content that `pate label --silos` wrote",
-                content="another",
             )
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
             raise ValueError(

@@ -103,9 +103,7 @@ class Member:
         points = {kind: [point.hex() for point in points] for kind, points in public.items()}
         self._send("keys", lambda: exchange.message("keys", name, key, **keys, **points))
         roster, context = exchange.roster, exchange.roster_digest
-        require(
-            roster[name] == kept.public, f"the keys of {name} in {exchange.folder}", keys="others"
-        )
+        require(roster[name] == kept.public, f"the keys of {name} in {exchange.folder}")
 
         def deal() -> bytes:
             shares = {holder: share.hex() for holder, share in kept.deal(roster).items()}
@@ -197,11 +195,10 @@ class Member:
         require(
             self._key.public == terms.keys[name],
             f"the key of {name} in the invitation",
-            signing_key="another",
         )
         agreed = consent.digest is not None or consent.public_keys is not None
-        ways = "--confirm with the digest of the invitation, once all others read out the same, or --public_keys"
-        require(agreed, ways, confirm=None)
+        ways = "`confirm` with the digest of the invitation, once all others read out the same, or `public_keys`"
+        require(agreed, ways)
         if consent.digest is not None:
             same = consent.digest == terms.digest
             require(
@@ -254,7 +251,7 @@ class Member:
                 f"Expected secrets that `pate silo` wrote, got a damaged {path}"
             ) from None
         same = (kept["invitation"], kept["name"]) == (self.exchange.invitation.digest, self.name)
-        require(same, f"{self.state} for this exchange and this silo alone", state="another's")
+        require(same, f"{self.state} for this exchange and this silo alone")
         return kept
 
     def _require_same_votes(self) -> None:
@@ -262,7 +259,6 @@ class Member:
         require(
             self._kept["votes"] == fingerprint,
             f"the votes with which {self.name} began",
-            votes="others",
         )
 
     @cached_property
@@ -298,8 +294,8 @@ class Member:
             path, self._charge, budget=self.consent.budget, delta=delta, max_teachers_per_unit=1
         )
         if budget is None:
-            ways = "--max_epsilon with --delta, a budget in the ledger, or a yes at a terminal"
-            require(self.consent.accepts(self._cost), f"{ways}: {self._cost}", max_epsilon=None)
+            ways = "`max_epsilon` with `delta`, a budget in the ledger, or a yes at a terminal"
+            require(self.consent.accepts(self._cost), f"{ways}: {self._cost}")
 
     @property
     def _token(self) -> str:

@@ -156,7 +156,7 @@ class Secrets:
             ) from None
         own_mask, pairs = shares[:SCALAR_BYTES], shares[SCALAR_BYTES:]
         fit = is_share(own_mask, place, keys.own_mask) and is_share(pairs, place, keys.pairs)
-        require(fit, f"a share of {sender} that fits what {sender} committed to", share="another")
+        require(fit, f"a share of {sender} that fits what {sender} committed to")
         return Share(own_mask, pairs)
 
     @property

@@ -41,7 +41,7 @@ class Server:
         exchange, terms = self.exchange, self.exchange.invitation
         if exchange.place("survivors", SERVER).is_file():
             return exchange.survivors
-        require_known("--without", self.without, terms.teachers)
+        require_known("`without`", self.without, terms.teachers)
         _ = exchange.roster, exchange.shares  # of all: none can drop out before
         absent = exchange.absent("masked")
         damaged = [name for name in self.without if name not in absent and not self._is_whole(name)]
@@ -73,7 +73,6 @@ class Server:
         require(
             self.key.public == terms.server_key,
             "the signing key of the invitation",
-            signing_key="another",
         )
         listed = exchange.message("survivors", SERVER, self.key, survivors=survivors)
         exchange.send(exchange.place("survivors", SERVER), listed)

@@ -35,7 +35,7 @@ class SigningKey:
         Raises ``ValueError`` if there is none.
         """
         key = _read(path, f"a private key of {_CURVE} at {path}; `pate silo key` makes one")
-        require(key.has_private(), f"a private key of {_CURVE} at {path}", key="a public one")
+        require(key.has_private(), f"a private key of {_CURVE} at {path}")
         return cls(key)
 
     @cached_property
@@ -78,7 +78,7 @@ def make_key(private: Path, public: Path) -> str:
     same = (
         _hexadecimal(_read(public, f"a public key at {public}")) == SigningKey.read(private).public
     )
-    require(same, f"{public} for the public key of {private}", key="another")
+    require(same, f"{public} for the public key of {private}")
     return line
 
 

@@ -93,7 +93,7 @@ def seal_closed_form(
     """
     require(
         votes is None,
-        "no --votes of teachers in closed form, whose ballots are moments",
+        "no `votes` of teachers in closed form, whose ballots are moments",
         votes=votes,
     )
     require(

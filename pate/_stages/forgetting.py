@@ -49,7 +49,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         ValueError: if the data hold some of the units alone, or are not those of the teachers;
             nothing is changed then.
     """
-    require(not execution.shared, "one process that forgets, with its workers", shared=True)
+    require(not execution.shared, "one process that forgets, with its workers")
     plan, state = load_plan(run), run.state(TEACHERS_FIT)
     assert state is not None, "what has a plan was begun"
     begun = state.begun
@@ -64,13 +64,12 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     require(
         digests in (before, after),
         f"the data that `teachers fit` of {run.root} was begun with",
-        changed="other records",
     )
     if missing:
         run.require(TEACHERS_FIT)
         if not state.again:
             return False
-    require(not named.all(), "private records that are left", left=0)
+    require(not named.all(), "private records that are left")
     if digests == before and not missing:
         run.require(TEACHERS_FIT)
         voted = run.state(TEACHERS_VOTE)

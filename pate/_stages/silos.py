@@ -106,11 +106,11 @@ def invited(
         ValueError: without public records, or if no noise meets the target, the aggregator is not
             `SiloVotes` of as many silos, or the noise has a seed.
     """
-    require(data is not None, "--data with the public records that the silos vote on", data=None)
+    require(data is not None, "`data` with the public records that the silos vote on")
     assert data is not None
     require(
         settings.noise_seed is None,
-        "no noise_seed with --silos, which draw the noise",
+        "no noise_seed with `silos`, which draw the noise",
         seed=settings.noise_seed,
     )
     ids, names = np.sort(as_text(data.load(Role.PUBLIC).ids)), data.label_names
@@ -125,7 +125,7 @@ def invited(
     named = "SiloVotes, which says how many silos draw which noise"
     require(isinstance(mechanism, SiloVotes), named, aggregator=type(mechanism).__name__)
     assert isinstance(mechanism, SiloVotes)
-    require(mechanism.silos == silos, f"silos={silos}, as --teachers names", silos=mechanism.silos)
+    require(mechanism.silos == silos, f"silos={silos}, as `teachers` names", silos=mechanism.silos)
     manifest = VoteManifest(
         num_teachers=shape.num_teachers,
         label_names=names,

@@ -308,7 +308,6 @@ class StudentCLI(LightningCLI):
         require(
             path is not None,
             f"a checkpoint in {self.folder}, or one named by --ckpt_path",
-            checkpoint=None,
         )
         assert path is not None
         return path

@@ -66,7 +66,6 @@ def fit_teachers(
     require(
         not (execution.shared and run.overwrite),
         "overwrite without shared, which others would lose",
-        shared=True,
     )
     torch.set_num_threads(execution.threads)
     private = data.records(Role.PRIVATE)

@@ -85,7 +85,7 @@ def load_votes(
         public = np.eye(len(samples)) if bare else features(np.arange(len(samples)))
         votes = Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     else:
-        require(total is not None, "--silos, the folder through which the silos of this run send")
+        require(total is not None, "`silos`, the folder through which the silos of this run send")
         assert total is not None
         votes = Votes.from_total(total, len(ids), manifest.shape)
     if predictions is None:
@@ -119,8 +119,8 @@ def require_features(data: Json | None, name: str, kind: type[Votes], num_sample
         kind: the kind of the votes.
         num_samples: the number of samples that were voted on.
     """
-    give = "features [N, F] in the votes, or --config data.yaml with their public records"
-    needed = f"{give}, which {name} needs; another --aggregator may need none"
+    give = "features [N, F] in the votes, or a data.yaml with their public records"
+    needed = f"{give}, which {name} needs; another `aggregator` may need none"
     if kind is Scores:
         needed = f"{give}, or scores of {MOST_SAMPLES} samples at most"
     few = kind is Scores and num_samples <= MOST_SAMPLES
@@ -138,7 +138,7 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
     names = [str(name) for name in arrays["label_names"]]
     require(
         names == list(label_names),
-        f"--predictions of the labels {', '.join(label_names)}",
+        f"`predictions` of the labels {', '.join(label_names)}",
         label_names=names,
     )
     return np.asarray(
@@ -149,5 +149,5 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
 def require_predictions(path: Path) -> None:
     """Raise ``ValueError`` if a file of predictions is missing."""
     require(
-        path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path)
+        path.is_file(), "`predictions`, a file that `pate student predict` wrote", missing=str(path)
     )

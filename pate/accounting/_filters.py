@@ -382,7 +382,7 @@ def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: i
 def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
     """Return how many such queries each filter that the budget allows would admit."""
     costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
-    require(costs, "a query that costs something", cost=0.0)
+    require(costs, "a query that costs something")
 
     def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
         return largest_count_where(lambda n: keeps(budget, query * n))

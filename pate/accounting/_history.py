@@ -265,7 +265,7 @@ class History:
         return changes
 
     def _fold_budget(self, body: Mapping[str, Any]) -> None:
-        require(self.budget is None, "one budget", kind="budget")
+        require(self.budget is None, "one budget")
         budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
         bounds.require_follows(budget)
         if (
@@ -344,7 +344,6 @@ class History:
             require(
                 within,
                 f"at most what release {release} reserved under {relation.value}",
-                realised="more",
             )
 
     # the budget
@@ -398,7 +397,6 @@ class History:
             require(
                 known,
                 f"a first release of known cost for units that reach {reach} teachers",
-                epsilon="unbounded",
             )
             current, bounds = budget, make_filter(budget, once)
             totals = totals.on_orders(orders_of_sums(bounds), reach)

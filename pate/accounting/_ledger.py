@@ -155,7 +155,6 @@ class Ledger:
                 require(
                     same,
                     f"the cost that release {reserved.release} reserved with this token",
-                    reserved="another",
                 )
                 return reserved.release
             bodies = self._history.reservation(
@@ -219,9 +218,7 @@ class Ledger:
             entry = self._history.entry(release, self.path)
             if entry.settled:
                 same = entry.realised == charges
-                require(
-                    same, f"release {release} settled once", realised="another cost than before"
-                )
+                require(same, f"release {release} settled once")
                 if plain_published not in (None, entry.published):
                     self._require_same_file(entry, plain_published)
                     row = {
@@ -285,7 +282,7 @@ class Ledger:
             # another ledger may have taken the place of one that was moved away
             first = next((digest for _, digest in log.rows_after(other, LedgerHead(), last)), None)
         copied = first is not None and self._history.snapshot().follows(LedgerHead(1, first))
-        requirement = f"one ledger for the same private data; --ledger={last} names the original"
+        requirement = f"one ledger for the same private data; `ledger` {last} names the original"
         require(not copied, requirement, copy=str(self.path))
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:

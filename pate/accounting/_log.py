@@ -166,7 +166,7 @@ def rows_after(
         block, last = _some_rows(connection, number)
         if number:
             continues = bool(block) and (block[0][0], block[0][2]) == (number, previous)
-            require(continues, f"a ledger at {path} that continues row {number}", history="another")
+            require(continues, f"a ledger at {path} that continues row {number}")
         for row, text, digest in block[1 if number else 0 :]:
             number, previous = number + 1, chained(previous, str(text))
             follows = row == number and digest == previous

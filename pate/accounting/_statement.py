@@ -96,7 +96,7 @@ class Statement:
     def read(path: Path) -> Statement:
         """Return the statement in a file. Raises ``ValueError`` in one line if it holds none."""
         # one who reads a pipe waits
-        require(Path(path).is_file(), f"a readable statement at {path}", file=False)
+        require(Path(path).is_file(), f"a readable statement at {path}")
         try:
             return Statement.from_json(Path(path).read_bytes())
         except (OSError, ValueError) as error:
@@ -324,7 +324,6 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
     require(
         [entry.release for entry in book.entries] == [*range(1, releases + 1)],
         "releases from 1 on",
-        releases="others",
     )
     budget, bounds = book.budget, book.filter
     require((budget is None) == (bounds is None), "a budget and its filter", filter=bounds)
@@ -346,7 +345,6 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
             require(
                 within,
                 f"at most what release {entry.release} reserved under {relation.value}",
-                realised="more",
             )
     if budget is not None and bounds is not None:
         bounds.require_follows(budget)

@@ -83,8 +83,8 @@ class Outlook:
     @property
     def k(self) -> int:
         """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
-        requirement = "k (--aggregator.k), which follows from how many labels a sample has"
-        require(self.labels_per_sample is not None, requirement, k=None)
+        requirement = "k (`aggregator.k`), which follows from how many labels a sample has"
+        require(self.labels_per_sample is not None, requirement)
         assert self.labels_per_sample is not None
         return self.labels_per_sample
 

@@ -191,7 +191,7 @@ class _Datasets(DataSource):
             f"a data set of {role.value} records that are read by index",
             type=type(items).__name__,
         )
-        require(len(items) > 0, f"at least one {role.value} record", records=0)
+        require(len(items) > 0, f"at least one {role.value} record")
         columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
         groups = [] if keys.groups is None else [keys.groups]
         values = _values(items, [*columns, keys.ids, *groups])

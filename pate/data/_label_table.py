@@ -156,7 +156,7 @@ def read_columns(path: Path, required: Sequence[str]) -> Columns:
         f"columns of {path} with names that are unique",
         columns=head,
     )
-    require(len(numbered) > 1, f"lines below the headings of {path}", lines=0)
+    require(len(numbered) > 1, f"lines below the headings of {path}")
     for line, row in numbered[1:]:
         require(
             len(row) == len(head),

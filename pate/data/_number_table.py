@@ -68,7 +68,7 @@ class NumberTable(TableSource):
             if self._columns is None
             else self._columns
         )
-        require(names, f"a column of numbers in {self.path}", columns=0)
+        require(names, f"a column of numbers in {self.path}")
         return NumberColumns(columns.numbers(names, self.path), names)
 
 

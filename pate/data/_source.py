@@ -119,7 +119,6 @@ class DataSource(Described, ABC):
         require(
             self.permanent_ids or not numbered,
             f"{requirement}; permanent_ids=True says that these do",
-            ids="0, 1, 2, ...",
         )
 
     def fingerprint(self, role: Role) -> str:

@@ -83,7 +83,7 @@ class TableSource(DataSource):
     def load(self, role: Role) -> Records:
         table = self._table
         rows = np.flatnonzero(table.split == SPLIT_OF_ROLE[role])
-        require(rows.size > 0, f"at least one {role.value} record in {self.path}", records=0)
+        require(rows.size > 0, f"at least one {role.value} record in {self.path}")
         return Records(
             features=table.features.select(rows),
             labels=table.labels[rows],
@@ -141,7 +141,7 @@ def split_by_hash(
     Raises ``ValueError`` unless somebody said which share of ``source`` is public.
     """
     needed = f"split in {source}, or public_fraction, the share of records that a hash makes public"
-    require(public_fraction is not None, needed, public_fraction=None)
+    require(public_fraction is not None, needed)
     assert public_fraction is not None
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
     return np.where(

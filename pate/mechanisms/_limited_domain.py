@@ -234,7 +234,7 @@ class LimitedDomain(DomainMechanism):
             and np.isfinite(scores).all()
             and (scores >= 0).all()
         )
-        require(valid, "finite counts >= 0 of shape [n]", counts="others")
+        require(valid, "finite counts >= 0 of shape [n]")
         existing = np.flatnonzero(scores)
         blanks = np.zeros(self.kbar + 1, dtype=scores.dtype)
         items = self(np.concatenate((scores[existing], blanks)), generator=generator).items

@@ -152,12 +152,11 @@ def padded(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
     require(
         np.unique(order).size == order.size and order.min() >= 0,
         "distinct public items >= 0",
-        public="others",
     )
     rows = np.atleast_2d(lists).astype(np.int64)
     require(rows.min() >= -1, "indices >= -1", minimum=int(rows.min()))
     for row in rows:
         taken = row[row >= 0]
-        require(np.unique(taken).size == taken.size, "distinct indices in a list", repeated="some")
+        require(np.unique(taken).size == taken.size, "distinct indices in a list")
         row[row < 0] = order[~np.isin(order, taken)][: k - taken.size]
     return rows[0] if lists.ndim == 1 else rows

@@ -61,7 +61,7 @@ class _GapTest(Mechanism[BoolArray]):
             ValueError: on gaps that are not finite.
         """
         gaps = np.asarray(scores, dtype=np.float64)
-        require(np.isfinite(gaps).all(), "finite gaps", gaps="others")
+        require(np.isfinite(gaps).all(), "finite gaps")
         self._require_priced(gaps)  # gaps are PRIVATE, and no message repeats them
         lead = np.maximum(gaps - self.shift, 0)
         return self._passes(lead, generator)
@@ -191,10 +191,10 @@ class StabilityTest(_GapTest):
 
     def _require_priced(self, gaps: FloatArray) -> None:
         if self.whole:
-            require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes", gaps="others")
+            require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes")
         # the narrower gap of two neighbors is num_teachers at most
         most = self.num_teachers + (self.window or 0) * self.sensitivity
-        require(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes", gaps="larger ones")
+        require(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes")
 
     def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
         return exceeds(lead, self._quantile, sigma=self.sigma, generator=generator)

@@ -113,7 +113,7 @@ def pictures_in(folder: Path) -> list[Path]:
     paths = sorted(
         path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file()
     )
-    require(paths, f"pictures in {folder}", pictures=0)
+    require(paths, f"pictures in {folder}")
     return paths
 
 
@@ -141,7 +141,7 @@ def _read_pictures(
                 if isinstance(picture, ValueError):
                     if unreadable == "refuse":
                         raise ValueError(
-                            f"{picture}; --unreadable=skip leaves such files out"
+                            f"{picture}; `unreadable=skip` leaves such files out"
                         ) from None
                     skipped.append(str(picture))
                 else:

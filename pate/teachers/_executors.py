@@ -81,7 +81,7 @@ def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
     while missing:
         for teachers in list(missing):
             path = job.lease_file(teachers)
-            require(path is not None, "a job on which processes work together", lease_file=None)
+            require(path is not None, "a job on which processes work together")
             assert path is not None
             with lease(path) as held:
                 if job.is_done(teachers):
@@ -132,7 +132,7 @@ def _run_on_loky(
                 raise RuntimeError(
                     f"Workers were killed {_PATIENCE} times in a row without finishing a chunk; out of memory?"
                     f" {len(unfinished)} chunks are left, the first of them teachers {first.start} to {first.stop - 1}."
-                    " Fewer --workers or a smaller --chunk_size takes less memory"
+                    " Fewer `workers` or a smaller `chunk_size` takes less memory"
                 ) from None
             missing = unfinished
         else:

@@ -226,7 +226,7 @@ def test_a_reservation_is_found_by_its_token(path: Path) -> None:
     assert "token" not in bodies(path)[3]  # a row without one is what it was
     for noise, count in ((60, 11), (61, 10)):
         with pytest.raises(
-            ValueError, match=r"^Expected the cost that release 1 reserved with this token, got"
+            ValueError, match=r"^Expected the cost that release 1 reserved with this token"
         ):
             ask("a", noise, count)
     for token in ("", 3):
@@ -252,7 +252,7 @@ def test_a_copy_of_a_ledger_is_refused_while_the_original_is_in_its_place(path: 
     copy.write_bytes(content)
     with pytest.raises(
         ValueError,
-        match=f"^Expected one ledger [^\n]* --ledger={path} names the original, got copy=",
+        match=f"^Expected one ledger [^\n]* `ledger` {path} names the original, got copy=",
     ):
         Ledger(copy, home=copy)
     assert copy.read_bytes() == content

@@ -99,7 +99,7 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     wide = propose(replace(outlook, shape=VoteShape(60, 65), labels_per_sample=65))
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
     with pytest.raises(
-        ValueError, match=r"k \(--aggregator\.k\), which follows from how many labels"
+        ValueError, match=r"k \(`aggregator\.k`\), which follows from how many labels"
     ):
         propose(replace(outlook, labels_per_sample=None))
 

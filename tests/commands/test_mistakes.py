@@ -47,7 +47,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run configs/faces --ref", "did you mean --references?"),
         (
             "label --delta 1e-5 --run x",
-            "Expected --aggregator, or --target_epsilon, which finds one, got aggregator=",
+            "Expected --aggregator, or --target_epsilon, which finds one",
         ),
         ("student fit --run x --model.netw models.MLP", "did you mean --model.network?"),
         ("stdent fit", "unknown command: stdent fit; did you mean student fit?"),

@@ -76,7 +76,7 @@ def test_nothing_is_sent_before_the_invitation_is_confirmed(
     for more, refusal in (
         (
             [],
-            "--confirm with the digest of the invitation, once all others read out the same, or --public_keys, got",
+            "--confirm with the digest of the invitation, once all others read out the same, or --public_keys",
         ),
         (
             ["--confirm", "0" * 64],
@@ -113,10 +113,7 @@ def test_nothing_is_sent_before_the_invitation_is_confirmed(
         )
         == 2
     )
-    assert (
-        "Expected the key of south in the invitation, got signing_key='another'"
-        in capsys.readouterr().err
-    )
+    assert "Expected the key of south in the invitation" in capsys.readouterr().err
     require_nothing_sent(hospitals, "south")
 
 
@@ -271,10 +268,10 @@ def test_a_key_is_made_once_and_may_be_of_another_program(
     assert cli.main(["silo", "key", str(tmp_path / "south.pem"), str(other)]) == 0
     capsys.readouterr()
     for words, refusal in (
-        ([private, other], f"{other} for the public key of {private}, got key='another'"),
+        ([private, other], f"{other} for the public key of {private}"),
         (
             [other, tmp_path / "x.pub"],
-            f"a private key of Ed25519 at {other}, got key='a public one'",
+            f"a private key of Ed25519 at {other}",
         ),
         ([private, private], f"two files, got public='{private}'"),
     ):

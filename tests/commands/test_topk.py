@@ -295,7 +295,7 @@ def test_what_the_page_says_of_gaps() -> None:
 
 def test_items_that_are_not_public_are_refused_from_python_too() -> None:
     histogram = Histogram(("lair",), np.ones(1), 1.0, "", public=False)
-    with pytest.raises(ValueError, match=r"^Expected --items [^\n]*got mechanism='joint'$"):
+    with pytest.raises(ValueError, match=r"^Expected `items` [^\n]*got mechanism='joint'$"):
         TopKSettings(k=1, mechanism="joint", scale=1.0).mechanism_for(histogram)
 
 

@@ -99,9 +99,7 @@ def test_features_are_others_than_labels(table: Path) -> None:
     ):
         NumberTable(table, labels=["gout"], columns=["age", "gout"])
     table.write_text("id,gout,split\na1,1,public")
-    with pytest.raises(
-        ValueError, match=r"^Expected a column of numbers in .*mine.csv, got columns=0$"
-    ):
+    with pytest.raises(ValueError, match=r"^Expected a column of numbers in .*mine.csv$"):
         NumberTable(table, labels=["gout"]).load(Role.PUBLIC)
     with pytest.raises(ValueError, match=r"^Expected a column `age` in .*mine.csv"):
         NumberTable(table, labels=["gout"], columns=["age"]).load(Role.PUBLIC)

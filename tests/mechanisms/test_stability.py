@@ -187,7 +187,7 @@ def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
     test = m.StabilityTest(num_teachers=10, sigma=0.3, delta_test=1e-9, shift=2)
     with pytest.raises(
         ValueError,
-        match=r"^Expected gaps (in whole or half|of at most 10) votes, got gaps='(others|larger ones)'$",
+        match=r"^Expected gaps (in whole or half|of at most 10) votes$",
     ):
         test([3.0, gap], generator=m.seeded_generator(0))
     distances = m.StabilityTest(num_teachers=1, sigma=0.3, delta_test=1e-9, shift=1, window=1)
@@ -225,7 +225,7 @@ def test_gaussian_tests_that_are_refused(name: str, value: float) -> None:
 
 def test_gaps_that_are_refused() -> None:
     for test in both(1.0, delta_test=0.1, shift=1):
-        with pytest.raises(ValueError, match=r"^Expected finite gaps, got gaps='others'$"):
+        with pytest.raises(ValueError, match=r"^Expected finite gaps$"):
             test([1.0, np.inf], generator=m.seeded_generator(0))
 
 

@@ -48,9 +48,9 @@ def test_other_parameters_are_what_the_class_chooses() -> None:
     [
         (
             StableTopK.blank(scale_gap=1.0, delta_test=1e-6),
-            "all noise of StableTopK or none of it, got missing='--agg",
+            "all noise of StableTopK or none of it, got missing='`agg",
         ),
-        (Peeling.blank(), r"k \(--aggregator.k\) of Peeling, which no target suggests, got k=None"),
+        (Peeling.blank(), r"k \(`aggregator.k`\) of Peeling, which no target suggests"),
         (
             StableMajority.blank(delta_majority=2.0),
             "0 < delta_majority < 1, got delta_majority=2.0",
@@ -66,7 +66,7 @@ def test_what_no_target_suggests_is_refused(aggregator: Aggregator, message: str
 @pytest.mark.parametrize("aggregator", [StableTopK.blank(delta_test=1e-6), None])
 def test_without_a_target_nothing_may_be_missing(aggregator: Aggregator | None) -> None:
     with pytest.raises(
-        ValueError, match=r"^Expected [^\n]*, or --target_epsilon, which finds (it|one), got"
+        ValueError, match=r"^Expected [^\n]*, or `target_epsilon`, which finds (it|one)"
     ):
         LabelSettings(aggregator, delta=1e-3)
     assert LabelSettings(aggregator, delta=1e-3, target_epsilon=1.0).aggregator == aggregator

@@ -299,7 +299,7 @@ def test_the_place_of_a_new_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     # one that is there is never passed over for a new one
     (tmp_path / "a.b.ledger.sqlite").touch()
     with pytest.raises(
-        ValueError, match="a writable ledger of the private data; --ledger names another"
+        ValueError, match="a writable ledger of the private data; `ledger` names another"
     ):
         choose_ledger(root, None, data)
 

@@ -162,12 +162,12 @@ def test_what_was_paid_for_is_not_made_again_unasked(tmp_path: Path) -> None:
     assert not run.needs(LABEL, Inputs())
     files[0].write_text("rewritten"[:8])
     with pytest.raises(
-        ValueError, match=r"labels.npz changed since. Put it back, or do it again with --overwrite, which"
+        ValueError, match=r"labels.npz changed since. Put it back, or do it again with `overwrite`, which"
     ):
         run.needs(LABEL, Inputs())
     files[0].unlink()
     with pytest.raises(
-        ValueError, match=r"labels.npz missing. Put it back, or do it again with --overwrite, which is a"
+        ValueError, match=r"labels.npz missing. Put it back, or do it again with `overwrite`, which is a"
     ):
         run.needs(LABEL, Inputs())
     assert Run(tmp_path, overwrite=True).needs(LABEL, Inputs())
@@ -185,7 +185,7 @@ def test_files_made_from_something_else_are_refused_or_put_aside(tmp_path: Path)
     chunk = tmp_path / TEACHERS_FIT.outputs[0] / "teachers_00000.pt"
     chunk.parent.mkdir()
     chunk.write_text("weights")
-    with pytest.raises(ValueError, match=r"got teachers_00000.pt made from others. Do it again with --overwrite"):
+    with pytest.raises(ValueError, match=r"got teachers_00000.pt made from others. Do it again with `overwrite`"):
         Run(tmp_path).begin(TEACHERS_FIT, Inputs(), foreign=[chunk.name])
     assert chunk.is_file()
     assert Run(tmp_path, overwrite=True).begin(TEACHERS_FIT, Inputs(), foreign=[chunk.name])

@@ -121,7 +121,7 @@ def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
         hospitals.server("north", "west").survivors()
     with pytest.raises(
         ValueError,
-        match=r"^Expected --without among north, south, west, got nort; did you mean north",
+        match=r"^Expected `without` among north, south, west, got nort; did you mean north",
     ):
         hospitals.server("nort").survivors()
 
@@ -297,7 +297,7 @@ def test_a_silo_cannot_make_up_the_keys_of_others(tmp_path: Path) -> None:
         hospitals.exchange.send(path, hospitals.exchange.message("keys", name, key, **keys))
     with pytest.raises(
         ValueError,
-        match=r"^Expected .*keys/south.json as south signed it, got signature='another'$",
+        match=r"^Expected .*keys/south.json as south signed it$",
     ):
         hospitals.advance("north")
     assert hospitals.exchange.absent("shares") == ["north", "south", "west"]
@@ -319,16 +319,12 @@ def test_what_another_signed_is_refused(tmp_path: Path, kind: str) -> None:
     if kind == "masked":
         path = exchange.place("masked", "south")
         path.write_bytes(exchange.packed("south", key, exchange.masked("south")))
-        with pytest.raises(
-            ValueError, match=r"^Expected .*south.npz as south signed it, got signature='another'$"
-        ):
+        with pytest.raises(ValueError, match=r"^Expected .*south.npz as south signed it$"):
             hospitals.server().open()
         return
     name = SERVER if kind == "survivors" else "south"
     hospitals.forge(kind, name, by="west")
-    with pytest.raises(
-        ValueError, match=rf"^Expected .*\.json as {name} signed it, got signature='another'$"
-    ):
+    with pytest.raises(ValueError, match=rf"^Expected .*\.json as {name} signed it$"):
         read(hospitals.exchange, kind)
 
 
@@ -338,9 +334,7 @@ def test_what_one_signed_serves_in_its_place_alone(tmp_path: Path, kind: str) ->
     hospitals.reveal()
     place = hospitals.exchange.place
     place(kind, "south").write_bytes(place(kind, "west").read_bytes())
-    with pytest.raises(
-        ValueError, match=r"^Expected .*south.json as south signed it, got signature='another'$"
-    ):
+    with pytest.raises(ValueError, match=r"^Expected .*south.json as south signed it$"):
         read(hospitals.exchange, kind)
 
 
@@ -366,7 +360,7 @@ def test_a_key_with_which_all_agree_on_the_same_is_refused(
     points = json.loads(hospitals.exchange.place("keys", "south").read_text())["pairs"]
     changes: dict[str, Any] = {kind: key.hex() if kind == "sealing" else [key.hex(), *points[1:]]}
     hospitals.forge("keys", "south", **changes)
-    refusal = r"^Expected keys of X25519 and P-256 in .*keys/south.json, got keys='others'$"
+    refusal = r"^Expected keys of X25519 and P-256 in .*keys/south.json$"
     for reader in ("north", "west"):
         with pytest.raises(ValueError, match=refusal):
             hospitals.advance(reader)
@@ -388,12 +382,12 @@ def test_a_share_that_is_none_is_refused(
         "unmasking", "north", shares=shares | ({} if share is None else {"west": share})
     )
     hospitals.server().open()  # two of three are enough
-    line = r"pate label: Expected a share of 32 bytes of each silo in .*unmasking/north\.json, got [^\n]*enough\n"
+    line = r"pate label: Expected a share of 32 bytes of each silo in .*unmasking/north\.json\. [^\n]*enough\n"
     assert re.fullmatch(line, capsys.readouterr().err)
     hospitals.forge("unmasking", "west", shares={})
     with pytest.raises(
         ValueError,
-        match=r"^Expected a share of 32 bytes of each silo in .*unmasking/north.json, got",
+        match=r"^Expected a share of 32 bytes of each silo in .*unmasking/north.json",
     ):
         hospitals.server().open()
 
@@ -551,9 +545,7 @@ def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Pat
     )
     assert hospitals.advance("north") == ["keys of south, west"]
     pate.NamedVotes(**as_they_are).save(hospitals.votes("north"))
-    with pytest.raises(
-        ValueError, match=r"^Expected the votes with which north began, got votes='others'$"
-    ):
+    with pytest.raises(ValueError, match=r"^Expected the votes with which north began$"):
         hospitals.advance("north")
     with pytest.raises(
         ValueError, match=r"^Expected a silo among north, south, west, got name='charite'$"

@@ -255,7 +255,7 @@ def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         ),
         (
             ["--data", "null"],
-            "Expected --data with the public records that the silos vote on, got data=None",
+            "Expected --data with the public records that the silos vote on",
         ),
     ):
         assert silos.label(*more) == 2

@@ -202,7 +202,7 @@ def test_other_data_are_noticed_at_every_step(
     # for again
     assert place.label() == 2 and place.vote() == 2
     errors = capsys.readouterr().err.splitlines()
-    assert "teachers vote --overwrite" in errors[0] and len(errors) == 2
+    assert "`pate teachers vote` with --overwrite" in errors[0] and len(errors) == 2
     assert place.vote("--overwrite") == 0
     assert place.label() == 2 and place.releases == 1
     assert place.label("--overwrite") == 0 and place.releases == 2

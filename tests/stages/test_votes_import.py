@@ -329,7 +329,7 @@ def test_scores_of_few_samples_need_no_features(
     with monkeypatch.context() as patch:
         patch.setattr("pate._votes.loading.MOST_SAMPLES", 99)
         message = (
-            "features [N, F] in the votes, or --config data.yaml with their public"
+            "features [N, F] in the votes, or a data.yaml with their public"
             " records, or scores of 99 samples"
         )
         assert message in refused(capsys, "--votes=votes.npz", aggregator=SCORES)
@@ -506,7 +506,7 @@ def test_a_student_learns_from_votes_from_elsewhere(place: Path, capsys: Capture
     assert "data.init_args.test_fraction=0.2 (was 0.1)" in refused(capsys, *changed)
     path = Path("runs/mine/data.yaml")
     path.write_text(path.read_text().replace("data.npz", "other.npz"))
-    assert "the data that `label --votes` was begun with" in refused(capsys, "--num_queries=3")
+    assert "the data that `pate label --votes` was begun with" in refused(capsys, "--num_queries=3")
     path.unlink()
     assert "The same `pate label --votes` puts it back" in refused(capsys, "--num_queries=3")
 
@@ -557,7 +557,7 @@ def test_a_lost_key_is_told(place: Path, capsys: Captured) -> None:
     key = Path("runs/mine/private/partition.json")
     kept = key.read_text()
     key.unlink()
-    assert "the key that `label --votes` was begun with. Put it back" in refused(
+    assert "the key that `pate label --votes` was begun with. Put it back" in refused(
         capsys, "--votes=votes.npz"
     )
     assert "Put it back" in refused(capsys)

@@ -42,7 +42,7 @@ def test_labels_come_with_their_statement(place: Path) -> None:
     assert (again.labels == released.labels).all() and again.release == released.release == 1
     with pytest.raises(
         ValueError,
-        match=r"that `label` of runs/mine was begun with, got .*sigma_votes=3.0 \(was 2.0",
+        match=r"that `pate label` of runs/mine was begun with, got .*sigma_votes=3.0 \(was 2.0",
     ):
         pate.label(votes, settings(3.0), run="runs/mine")
     assert pate.label(votes, settings(3.0), run="runs/mine", overwrite=True).release == 2
@@ -133,7 +133,7 @@ def test_a_target_takes_the_place_of_noise(place: Path) -> None:
         pate.label(votes, replace(settings(sigma), target_epsilon=2.0), run="runs/mine").release
         == 1
     )
-    with pytest.raises(ValueError, match=r"^Expected target_epsilon <= 1\.0 \(--max_epsilon\)"):
+    with pytest.raises(ValueError, match=r"^Expected target_epsilon <= 1\.0 \(`max_epsilon`\)"):
         pate.label(votes, replace(asked, max_epsilon=1.0), run="runs/other")
     assert (
         not Path("runs/other/ledger.sqlite").exists()

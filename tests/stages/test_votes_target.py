@@ -42,7 +42,7 @@ KNOWN = (
         (("--num_queries=1000",), "num_queries <= 100"),
         (
             ("--aggregator=tests.aggregators.test_features.VotesWhereKnown",),
-            "features [N, F] in the votes, or --config",
+            "features [N, F] in the votes, or a data.yaml",
         ),
     ],
 )
@@ -266,7 +266,7 @@ def test_a_target_without_an_aggregator_says_what_the_default_lacks(
 
 def test_features_of_the_public_records_serve_as_well(place: Path, capsys: Captured) -> None:
     error = refused(capsys, "--votes=votes.npz", aggregator=KNOWN)
-    assert "features [N, F] in the votes, or --config data.yaml with their public records" in error
+    assert "features [N, F] in the votes, or a data.yaml with their public records" in error
     assert "which VotesWhereKnown needs" in error and spent() == 0
     assert label("--votes=votes.npz", "--config=recipe/data.yaml", aggregator=KNOWN) == 0
     with np.load("data.npz") as data:

@@ -241,7 +241,7 @@ def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(
     for command in (["student", "test"], ["student", "predict"], ["references"]):
         assert cli.main([*command, f"--run={copied}"]) == 2
         line = capsys.readouterr().err
-        assert "got student='of earlier labels'" in line and len(line.splitlines()) == 1
+        assert "Expected a student of the labels in" in line and len(line.splitlines()) == 1
     with pytest.raises(ValueError, match="of earlier labels"):
         pate.Pipeline(copied).test_student()
 

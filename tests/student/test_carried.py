@@ -366,9 +366,7 @@ def test_networks_of_one_s_own(
     network: Network, settings: Any, table: Arrays, tmp_path: Path
 ) -> None:
     student = student_on(table, network)
-    with pytest.raises(
-        ValueError, match=r"or trust=True \(--trust\), .* got class_path='tests\.student"
-    ):
+    with pytest.raises(ValueError, match=r"or `trust`, .* got class_path='tests\.student"):
         carried(tmp_path / "run", student, settings, table)
     away = carried(tmp_path / "run", student, settings, table, trust=True)
     assert (away.predict_proba(raw(table)) == answers_in_run(student, table)).all()

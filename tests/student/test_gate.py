@@ -129,8 +129,7 @@ def test_without_held_out_samples_there_is_nothing_to_cut_by(
     assert cli.main([*words, "--optimize=macro_f1"]) == 2
     said = capsys.readouterr().err
     assert (
-        "Expected held-out samples to choose cuts for macro_f1 by, --data.val_fraction > 0, got held_out=0"
-        in said
+        "Expected held-out samples to choose cuts for macro_f1 by, --data.val_fraction > 0" in said
     )
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
 

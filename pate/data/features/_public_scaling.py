@@ -60,7 +60,7 @@ class PublicScaling(FeatureMap):
             values = public[rows].reshape(len(rows), width)
             centre, units = _centre_and_units(values)
             varies = units > 0
-            require(varies.any(), "public features that differ", differing=0)
+            require(varies.any(), "public features that differ")
             middle = float(np.median(units[varies]))
             alike = (units > middle / _ALIKE) & (units < middle * _ALIKE)
             shared = alike if alike[varies].mean() >= _MOST else np.zeros_like(alike)

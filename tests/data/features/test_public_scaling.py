@@ -137,7 +137,7 @@ def test_records_of_any_shape_and_samples_beyond_what_is_held(
     assert np.array_equal(np.asarray(data.records(Role.PUBLIC).features).reshape(100, -1), whole)
     monkeypatch.setattr(public_scaling, "_HELD_BYTES", 48 * 4 * 50)
     assert np.allclose(scaled(pictures[400:500].reshape(100, -1)), whole, atol=0.1)
-    with pytest.raises(ValueError, match="Expected public features that differ, got differing=0"):
+    with pytest.raises(ValueError, match="Expected public features that differ"):
         scaled(np.ones((10, 3), dtype=np.float32))
 
 
