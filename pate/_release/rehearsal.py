@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require
 from pate._votes import Ballots, Counts, Moments, Scores, Votes, VoteShape, serves
-from pate._votes.voters import Geometry, RecordVoters
+from pate._votes.voters import RecordVoters
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator
 
 
@@ -41,19 +43,11 @@ def rehearse(
             votes.
     """
     require_answers(aggregator, shape)
-    geometry = None
     if like is not None:
         predictions, features = like.predictions, like.features
-        # of ballots, the directions are found if it asks voters for moments
-        asks = any(serves(Scores, {need}) for need in aggregator.needs if not isinstance(need, str))
-        if isinstance(like, Scores | Moments) or (isinstance(like, Ballots) and asks):
-            geometry = like.voters.geometry
-    counts = _made_up(shape)
-    for count in (0, 1, len(counts)):
-        size = (count, shape.num_labels)
-        votes = _synthetic(aggregator, counts[:count], shape, geometry, features)
-        if predictions is not None:
-            votes = votes.with_public(predictions=np.resize(predictions, size))
+    synthetic = _synthetic_votes(aggregator, shape, like, predictions, features)
+    for count in (0, 1, synthetic.num_queries):
+        votes, size = synthetic[:count], (count, shape.num_labels)
         release = aggregator.aggregate(
             votes, generator=np.random.Generator(np.random.Philox(key=0))
         )
@@ -93,36 +87,41 @@ def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
     require(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
 
 
-def _synthetic(
+def _synthetic_votes(
     aggregator: Aggregator,
-    counts: IntArray,
     shape: VoteShape,
-    geometry: Geometry | None,
+    like: Votes | None,
+    predictions: FloatArray | None,
     features: FloatArray | None,
 ) -> Votes:
-    """Return votes with ``counts`` ``[Q, C]`` of a kind that an aggregator takes; voters have any ``geometry``."""
-    moments = None
-    if features is not None:
-        features = np.resize(features, (len(counts), features.shape[1]))
-    if geometry is not None and features is not None:
-        samples, labels = geometry.samples, 2 * _made_up(shape) > shape.num_teachers
+    """Return made-up votes of a kind that an aggregator takes, with what is public of those ``like`` them."""
+    counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
+    known: dict[str, Any] = {
+        name: np.resize(array, (len(counts), array.shape[1]))
+        for name, array in (("predictions", predictions), ("features", features))
+        if array is not None
+    }
+    # of ballots, the directions are found if voters are asked for moments
+    asks = any(serves(Scores, {need}) for need in needs if not isinstance(need, str))
+    if isinstance(like, Scores | Moments) or (isinstance(like, Ballots) and asks):
+        samples = like.voters.geometry.samples
         voters = RecordVoters(
-            geometry=geometry,
+            geometry=like.voters.geometry,
             num_voters=shape.num_teachers,
             num_labels=shape.num_labels,
-            coordinates=np.resize(samples, (len(labels), samples.shape[1])),
-            labels=labels.astype(np.uint8),
+            coordinates=np.resize(samples, (len(counts), samples.shape[1])),
+            labels=(2 * counts > shape.num_teachers).astype(np.uint8),
         )
-        moments = Moments(voters=voters, features=features)
-        if serves(Moments, aggregator.needs):
+        moments = Moments(voters=voters, **known)
+        if serves(Moments, needs):
             return moments
-    if serves(Counts, aggregator.needs):
-        return Counts(counts=counts, num_teachers=shape.num_teachers, features=features)
+    if serves(Counts, needs):
+        return Counts(counts=counts, num_teachers=shape.num_teachers, **known)
     ballots = np.arange(shape.num_teachers)[None, :, None] < counts[:, None, :]
-    return Ballots(ballots=ballots.astype(np.uint8), features=features, whole=moments)
+    return Ballots(ballots=ballots.astype(np.uint8), whole=moments, **known)
 
 
-def _made_up(shape: VoteShape) -> IntArray:
+def _synthetic_counts(shape: VoteShape) -> IntArray:
     """Return counts ``[Q, C]``: equal ones, near ties and stairs, the latter beside an outlier at either end."""
     most, half, labels = shape.num_teachers, shape.num_teachers // 2, np.arange(shape.num_labels)
     equal = [np.full_like(labels, count) for count in (0, most, half)]

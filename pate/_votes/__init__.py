@@ -18,6 +18,5 @@ from pate._votes.kinds import (
     require_kind as require_kind,
     rows_of as rows_of,
     serves as serves,
-    teacher_blocks as teacher_blocks,
     unpack_ballots as unpack_ballots,
 )

@@ -14,7 +14,7 @@ An aggregator says in one set what it needs of them (`Need`); another kind is re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,8 +31,6 @@ from pate._votes.voters import ScoreVoters, Voters, encode_scores
 CountArray = NDArray[np.integer]
 Voting = Literal["bits", "scores", "quantile_bits"]
 """How a network votes: by decisions, by probabilities, or yes to its best samples, in the shares of its records."""
-
-_ENTRIES = 1 << 22  # votes unpacked at once
 
 
 @dataclass(frozen=True)
@@ -352,13 +350,6 @@ def pack_ballots(ballots: ArrayLike) -> UInt8Array:
 def unpack_ballots(packed: UInt8Array, num_labels: int) -> UInt8Array:
     """Undo `pack_ballots`."""
     return np.unpackbits(packed, axis=-1, count=num_labels)
-
-
-def teacher_blocks(num_teachers: int, entries: int) -> Iterator[slice]:
-    """Yield blocks of teachers that cast a few million votes together, at ``entries`` votes per teacher."""
-    step = max(1, _ENTRIES // max(1, entries))
-    for start in range(0, num_teachers, step):
-        yield slice(start, min(start + step, num_teachers))
 
 
 def drawn_rows(available: int, num_queries: int, *, seed: int) -> IntArray:

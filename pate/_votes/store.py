@@ -24,9 +24,9 @@ from pate._votes.kinds import (
     Scores,
     Votes,
     VoteShape,
-    teacher_blocks,
     unpack_ballots,
 )
+from pate._votes.voters import blocks
 
 Form = Literal["bits", "scores", "moments", "masked"]
 Known = TypeVar("Known", bound=Counts)
@@ -83,16 +83,10 @@ class VoteManifest:
         try:
             require_known("keys", content, values)
             for name in ("label_names", "ids"):
-                texts = isinstance(values[name], list) and all(
-                    isinstance(text, str) for text in values[name]
-                )
-                require(texts, f"{name} as a list of texts", **{name: type(values[name]).__name__})
+                _require_texts(name, values[name], list)
                 require_distinct(name, values[name])
             for name in ("made_by", "chunks"):
-                texts = isinstance(values[name], dict) and all(
-                    isinstance(text, str) for text in values[name].values()
-                )
-                require(texts, f"{name} as texts by name", **{name: type(values[name]).__name__})
+                _require_texts(name, values[name], dict)
             form = values["ballots"]
             known = isinstance(form, str) and form in _KINDS
             require(known, f"ballots in {', '.join(_KINDS)}", ballots=form)
@@ -262,7 +256,7 @@ class VoteStore:
             counted = _teachers_counted(path)
             if counted is None:
                 packed = _mapped(path, (size, -(-shape.num_labels // 8)))
-                for block in teacher_blocks(len(packed), len(rows) * shape.num_labels):
+                for block in blocks(len(packed), len(rows) * shape.num_labels):
                     here = slice(done + block.start, done + block.stop)
                     _require_teachers(here.stop <= shape.num_teachers, shape, done + len(packed))
                     yield here, unpack_ballots(packed[block, rows], shape.num_labels)
@@ -298,6 +292,13 @@ def finished_votes(run: Run) -> VoteStore:
     """
     run.require(VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE)
     return VoteStore(run.root / TEACHERS_VOTE.outputs[0])
+
+
+def _require_texts(name: str, value: Any, kind: type[list[str] | dict[str, str]]) -> None:
+    texts = value.values() if isinstance(value, dict) else value
+    right = isinstance(value, kind) and all(isinstance(text, str) for text in texts)
+    words = "a list of texts" if kind is list else "texts by name"
+    require(right, f"{name} as {words}", **{name: type(value).__name__})
 
 
 def _require_teachers(right: bool, shape: VoteShape, found: int) -> None:

@@ -433,7 +433,7 @@ def clip_factors(norms: FloatArray, clip: float) -> FloatArray:
 def blocks(num_rows: int, entries: int) -> list[slice]:
     """Return rows in blocks of a few million numbers, at ``entries`` numbers a row."""
     step = max(1, _ENTRIES // max(1, entries))
-    return [slice(start, start + step) for start in range(0, num_rows, step)]
+    return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
 
 
 def _feature_bits(num_features: int) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pate import Votes, VoteShape
-from pate._votes import kinds, pack_ballots, teacher_blocks, unpack_ballots
+from pate._votes import kinds, pack_ballots, unpack_ballots
 from pate.aggregators import (
     Aggregator,
     Ballots,
@@ -164,16 +164,6 @@ def test_the_example_of_the_module_is_true() -> None:
 def test_counts_that_cannot_be(counts: np.ndarray) -> None:
     with pytest.raises(ValueError, match="Expected"):
         Votes.from_counts(counts, 4)
-
-
-@pytest.mark.parametrize(("teachers", "entries"), [(7, 0), (7, 1), (70_000, 1000), (5, 1 << 30)])
-def test_blocks_of_teachers_are_small_and_leave_nobody_out(teachers: int, entries: int) -> None:
-    blocks = list(teacher_blocks(teachers, entries))
-    assert [i for block in blocks for i in range(teachers)[block]] == list(range(teachers))
-    assert all(
-        (block.stop - block.start) * entries <= 1 << 22 or block.stop - block.start == 1
-        for block in blocks
-    )
 
 
 def test_more_teachers_than_floats_count_are_refused() -> None:
