@@ -15,13 +15,13 @@ CLOSED_FORM = "closed_form"
 
 
 class Plan(Protocol):
-    """How teachers are made: a `ClosedFormPlan`, or a `pate.TeacherPlan` of networks."""
+    """The plan of teachers: a `ClosedFormPlan`, or a `pate.TeacherPlan` of networks."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def unit(self) -> Unit:
-        """What privacy protects."""
+        """The protected unit: a record or a group."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pate._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pate._closed_form_plan import ClosedFormPlan as ClosedFormPlan
+    from pate._closed_form_plan import ClosedFormPlan as ClosedFormPlan, Plan as Plan
     from pate._votes.store import VoteManifest as VoteManifest, VoteStore as VoteStore
     from pate.teachers._chunk import TeacherChunk as TeacherChunk
     from pate.teachers._executors import run_jobs as run_jobs
