@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import yaml
 
 from pate._closed_form_plan import ClosedFormPlan
-from pate._commands import label, student, teachers
+from pate._commands import label, references, student, teachers
 from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
@@ -20,6 +18,8 @@ from pate._data_file import load_ledger
 from pate._files.json import Json
 from pate._files.locks import lock_run
 from pate._files.writing import require_place
+from pate._networks import is_linear
+from pate._registry import find
 from pate._release.foresight import require_possible
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import choose_ledger
@@ -34,38 +34,25 @@ from pate.data._source import DataSource
 _PARTS = ("data", "teachers", "label", "student")
 
 
-@dataclass(frozen=True)
-class _Step:
-    """A stage of a recipe.
-
-    Attributes:
-        name: the name that is announced.
-        module: its module of `pate._commands`, imported only when the stage begins, because that
-            may take seconds.
-        function: the function in that module.
-        parts: the recipe's files that it reads, and whose overrides it takes.
-        words: further arguments of its command.
-    """
+class _Step(NamedTuple):
+    """A stage of a recipe."""
 
     name: str
-    module: str
-    function: str
+    """The name that is announced."""
+    command: Callable[[Sequence[str], Preset], object]
+    """Runs the stage."""
     parts: tuple[str, ...] = ()
+    """The recipe's files that the stage reads, and whose overrides it takes."""
     words: tuple[str, ...] = ()
+    """Further arguments of its command."""
 
 
-_FIT = _Step("teachers fit", "teachers", "fit", ("data", "teachers"))
-_VOTE = _Step("teachers vote", "teachers", "vote")
-_LABEL = _Step("label", "label", "release", ("label",))  # the statement is printed at the end
-_STUDENT = _Step("student fit", "student", "fit", ("student",))
-_STEPS = (
-    _FIT,
-    _VOTE,
-    _LABEL,
-    _STUDENT,
-    _Step("student test", "student", "test", words=("--verbose=false",)),
-)
-_REFERENCES = _Step("references", "references", "main")
+_FIT = _Step("teachers fit", teachers.fit, ("data", "teachers"))
+_VOTE = _Step("teachers vote", teachers.vote)
+_LABEL = _Step("label", label.release, ("label",))  # the statement is printed at the end
+_STUDENT = _Step("student fit", student.fit, ("student",))
+_TEST = _Step("student test", student.test, words=("--verbose=false",))
+_REFERENCES = _Step("references", references.main)
 
 
 def main(args: Sequence[str]) -> None:
@@ -80,10 +67,12 @@ def main(args: Sequence[str]) -> None:
     root = parsed.run or Path("runs") / recipe.resolve().name
     # errors in any stage are reported before teachers train for hours and labels are paid for
     fit = teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
-    learner = student.read_fit(_words(_STUDENT, overrides), _preset(_STUDENT, recipe, root))
+    student_settings = student.read_fit(
+        _words(_STUDENT, overrides), _preset(_STUDENT, recipe, root)
+    )
     label_words, label_preset = overrides["label"], _preset(_LABEL, recipe, root)
     if parsed.print_config:
-        print_recipe(fit.content, label.read_content(label_words, label_preset), learner.content)
+        print_recipe(fit.content, label.read_content(label_words, label_preset), student_settings)
         return
     data, voting = fit.options.data, parsed.votes
     if voting is None and not isinstance(fit.plan, ClosedFormPlan):
@@ -94,13 +83,13 @@ def main(args: Sequence[str]) -> None:
     for folder in (root, Run(root, ledger=ledger).ledger_path.parent):
         require_place(folder)
     require_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, shape, data)
-    if parsed.overwrite or not Run(root).is_finished(STUDENT):
-        learner.rehearse(Run(root), data, settings.num_queries)
-    vote = replace(_VOTE, words=(f"--votes={voting}",) if voting else ())
-    steps = [
-        vote if step is _VOTE else step
-        for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))
-    ]
+    is_network = not is_linear(student_settings["model"]["network"])
+    if is_network and (parsed.overwrite or not Run(root).is_finished(STUDENT)):
+        find("rehearse_student")(
+            Run(root), student_settings, data, num_queries=settings.num_queries
+        )
+    vote = _VOTE._replace(words=(f"--votes={voting}",) if voting else ())
+    steps = [_FIT, vote, _LABEL, _STUDENT, _TEST, *([_REFERENCES] if parsed.references else [])]
     if parsed.dry_run:
         print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
         teachers.fit([*_words(_FIT, overrides), "--dry_run"], _preset(_FIT, recipe, root))
@@ -111,7 +100,7 @@ def main(args: Sequence[str]) -> None:
     lock_run(root)
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
-        _command(step)(
+        step.command(
             _words(step, overrides), _preset(step, recipe, root, overwrite=parsed.overwrite)
         )
     print()
@@ -171,13 +160,6 @@ def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
     )
     meaning = explain_epsilon(epsilon)
     return text if meaning is None else f"{text}\n{meaning}"
-
-
-def _command(step: _Step) -> Callable[[Sequence[str], Preset], object]:
-    command: Callable[[Sequence[str], Preset], object] = getattr(
-        import_module(f"pate._commands.{step.module}"), step.function
-    )
-    return command
 
 
 def _words(step: _Step, overrides: Mapping[str, list[str]]) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -29,7 +28,6 @@ from pate._runs.released import require_student
 from pate._stages import student_linear
 from pate._stages.student_linear import LinearPlan
 from pate._validation import require
-from pate.data._source import DataSource
 from pate.student._decisions import Purpose
 from pate.student._targets import Labels
 
@@ -44,21 +42,6 @@ DESCRIPTIONS = {
     "predict": "Write the student's predictions for the test set, or for the public samples, to predictions.npz next"
     " to it.\n\nIts network and all other settings come from the run.",
 }
-
-
-@dataclass(frozen=True)
-class StudentFit:
-    """The settings of `pate student fit`, read and checked.
-
-    Attributes:
-        content: the settings as plain data.
-        rehearse: trains a student of these settings for one batch of made-up labels, given the run,
-            the records and the number of queries. A linear student needs no rehearsal: it runs no
-            code of its settings.
-    """
-
-    content: Json
-    rehearse: Callable[[Run, DataSource, int], None]
 
 
 def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -92,18 +75,13 @@ def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
                 print(f"test_{name:<20}{value:.4f}")
 
 
-def read_fit(args: Sequence[str], preset: Preset) -> StudentFit:
-    """Return the settings of `pate student fit`. Ends with status 2 on a wrong option."""
-    if _names_linear(args, preset):
-        parser = _linear_parser("fit")
-        content = settings_of(parser, parse(parser, args, preset))
-        return StudentFit(LinearPlan.of(content).settings(), lambda *_: None)
-    content = find("read_network_fit")(args, preset)
-
-    def rehearse(run: Run, source: DataSource, num_queries: int) -> None:
-        find("rehearse_student")(run, content, source, num_queries=num_queries)
-
-    return StudentFit(content, rehearse)
+def read_fit(args: Sequence[str], preset: Preset) -> Json:
+    """Return the settings of `pate student fit` as plain data. Ends with status 2 on a wrong option."""
+    if not _names_linear(args, preset):
+        content: Json = find("read_network_fit")(args, preset)
+        return content
+    parser = _linear_parser("fit")
+    return LinearPlan.of(settings_of(parser, parse(parser, args, preset))).settings()
 
 
 def _names_linear(args: Sequence[str], preset: Preset) -> bool:
