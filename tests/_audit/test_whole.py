@@ -11,13 +11,12 @@ import pytest
 import yaml
 
 import pate
-from pate import cli
+from pate import ReleasedLabels, cli
 from pate._audit.canaries import CanaryRecords
 from pate._audit.repeated import Moments
 from pate._audit.whole import Outcome, audit
 from pate._linear import flat, linear_student_of
 from pate._runs import Run
-from pate._runs.released import ReleasedLabels
 from pate._stages import student_linear
 from pate._votes.voter_store import load_voters
 from pate.aggregators._score_votes import learned_without_noise

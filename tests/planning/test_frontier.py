@@ -18,7 +18,7 @@ from pate._planning.comparison import (
 )
 from pate._planning.plots import frontier_figure, variants_figure
 from pate._planning.simulation import Simulation
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 
 RELATION = NeighboringRelation.REPLACE_RECORD

@@ -14,9 +14,8 @@ from pate._runs import Run, read_key
 from pate._stages.closed_form import predicted_without_noise
 from pate._validation import MOST_VOTERS
 from pate._votes.voter_store import load_voters
-from pate._votes.voters import Geometry, GroupVoters, RecordVoters, Voters
-from pate.accounting._ledger import read_ledger
-from pate.aggregators import ScoreVotes
+from pate.accounting import read_ledger
+from pate.aggregators import Geometry, GroupVoters, RecordVoters, ScoreVotes, Voters
 from pate.data import Arrays
 from pate.data._partition import assign_teachers
 from tests.conftest import make_arrays

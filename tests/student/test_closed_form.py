@@ -10,22 +10,16 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from pate import cli
+from pate import ReleasedLabels, cli
 from pate._data_file import load_data
-from pate._linear import (
-    LinearStudent,
-    constant_logits,
-    fit_linear,
-    linear_student_of,
-    student_of,
-)
+from pate._linear import constant_logits, linear_student_of, student_of
 from pate._networks import is_linear
 from pate._runs import Run, labels_file
-from pate._runs.released import ReleasedLabels, sealing_key
+from pate._runs.released import sealing_key
 from pate._stages.student_linear import WEIGHTS, Solved
 from pate._votes import rows_of
 from pate.data import Role
-from pate.student import StudentData
+from pate.student import LinearStudent, StudentData, fit_linear
 from pate.student._predictor import arrays_of, student_from
 from tests.conftest import make_arrays
 

@@ -15,17 +15,8 @@ import pate._votes.voters
 from pate._linear import Directions
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import MOST_VOTERS
-from pate._votes.voters import (
-    Geometry,
-    GroupVoters,
-    MomentQuery,
-    RecordVoters,
-    ScoreVoters,
-    Voters,
-    blocks,
-    clip_factors,
-    encode_scores,
-)
+from pate._votes.voters import blocks, clip_factors, encode_scores
+from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
 
 NUM_LABELS, NUM_FEATURES = 3, 5
 GENERATOR = np.random.default_rng(0)
