@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+import pate
 from pate._histogram import HistogramFiles
 from pate._release import transaction
 from pate._release.labels import _Labels
@@ -19,10 +21,10 @@ from pate._release.transaction import Publication
 from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._budget import BudgetExceededError
 from pate.accounting._filters import affordable
+from pate.aggregators import NoisyVotes
 from pate.mechanisms import LimitedDomain
 from tests.accounting import ledgers as events
-from tests.conftest import copy_run
-from tests.release.test_labels_crash import Killed, release_screened
+from tests.release.test_labels_crash import SCREEN, Killed
 
 STEPS = {
     "request_digest": None,
@@ -45,7 +47,7 @@ class Kind:
     """A kind of release, of files in one folder."""
 
     publication: type[Publication]
-    lay_out: Callable[[Path, Path], object]
+    lay_out: Callable[[Path], object]
     release: Callable[[Path], object]
     file: str
     statement: str
@@ -53,7 +55,28 @@ class Kind:
     earlier: int  # releases of the ledger before
 
 
-def lay_out_pairs(folder: Path, finished: Path) -> None:
+def lay_out_votes(folder: Path) -> None:
+    """Votes from a file, of which labels were released once."""
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    sure = generator.choice([0.1, 0.9], size=(80, 1, 4))
+    ballots = (generator.random((80, 10, 4)) < sure).astype(np.uint8)
+    ids, names = np.array([f"x{number}" for number in range(80)]), ("a", "b", "c", "d")
+    pate.NamedVotes(ids=ids, label_names=names, ballots=ballots).save(folder / "votes.npz")
+    settings = pate.LabelSettings(NoisyVotes(sigma_votes=3), num_queries=60, delta=1e-3)
+    label_votes(folder, settings)
+
+
+def label_votes(folder: Path, settings: pate.LabelSettings) -> None:
+    ledger = folder / "ledger.sqlite"
+    pate.label(folder / "votes.npz", settings, run=folder, ledger=ledger, overwrite=True)
+
+
+def release_labels(folder: Path) -> None:
+    label_votes(folder, pate.LabelSettings(SCREEN, num_queries=60, delta=1e-3))
+
+
+def lay_out_pairs(folder: Path) -> None:
     folder.mkdir()
     (folder / "pairs.csv").write_text(
         "user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdefgh" for i in "12")
@@ -71,8 +94,8 @@ def release_pairs(folder: Path) -> None:
 KINDS = {
     "labels": Kind(
         publication=_Labels,
-        lay_out=lambda folder, finished: copy_run(finished, folder),
-        release=release_screened,
+        lay_out=lay_out_votes,
+        release=release_labels,
         file="public/labels.npz",
         statement="public/privacy.json",
         seeds="private/label",
@@ -90,19 +113,27 @@ KINDS = {
 }
 
 
+def content(file: Path) -> object:
+    """Return what a release says, but for the seal of its votes, which are imported each time."""
+    if file.suffix != ".npz":
+        return file.read_bytes()
+    with np.load(file) as arrays:
+        return {name: arrays[name].tolist() for name in arrays.files if name != "seal"}
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def unbroken(
-    request: pytest.FixtureRequest, finished: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Kind, list[bytes]]:
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Kind, list[object]]:
     """What a release that is never killed leaves, of the first seed and of the second."""
     kind, left = KINDS[request.param], []
     for seed in (1, 2):
         folder = tmp_path_factory.mktemp("unbroken") / "run"
-        kind.lay_out(folder, finished)
+        kind.lay_out(folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(transaction, "draw_key", lambda seed=seed: seed)
             kind.release(folder)
-        left.append((folder / kind.file).read_bytes())
+        left.append(content(folder / kind.file))
     assert left[0] != left[1]
     return kind, left
 
@@ -119,14 +150,13 @@ KILLS = [(step, after) for step in STEPS for after in (False, True)]
 def test_killed_at_any_step_it_pays_once_and_draws_the_same(
     step: str,
     after: bool,
-    unbroken: tuple[Kind, list[bytes]],
-    finished: Path,
+    unbroken: tuple[Kind, list[object]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kind, expected = unbroken
     folder, seeds = tmp_path / "run", count(1)
-    kind.lay_out(folder, finished)
+    kind.lay_out(folder)
     before = (folder / kind.file).read_bytes() if (folder / kind.file).is_file() else None
     monkeypatch.setattr(transaction, "draw_key", lambda: next(seeds))
     owner: Any = STEPS[step] or kind.publication
@@ -159,14 +189,14 @@ def test_killed_at_any_step_it_pays_once_and_draws_the_same(
     assert len(entries) == kind.earlier + 1 and entries[-1].settled
     # what is reserved has its own noise; before that, a seed that never served may be left for
     # another
-    assert file.read_bytes() == expected[0] if paid else file.read_bytes() in expected
+    assert content(file) == expected[0] if paid else content(file) in expected
     Statement.read(statement).verify(ledger=folder / "ledger.sqlite", released=file)
     assert not (folder / kind.seeds).exists()
 
 
 def test_a_top_k_that_no_epsilon_could_state_is_not_paid_for(tmp_path: Path) -> None:
     """Earlier releases have taken all of delta."""
-    lay_out_pairs(tmp_path / "run", tmp_path)
+    lay_out_pairs(tmp_path / "run")
     ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
     limited = LimitedDomain(
         k=1, kbar=2, scale=1.0, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD
