@@ -122,6 +122,9 @@ def test_training_that_goes_on_continues_its_curves(
 ) -> None:
     whole, cut = copy_run(finished, tmp_path / "whole"), copy_run(finished, tmp_path / "cut")
     assert fit(whole) == 0
+    # a student that was finished would be put back
+    shutil.rmtree(cut / "public" / "student")
+    (cut / "private" / "student_fit.json").unlink()
 
     def end(self: StageBar, trainer: Any, pl_module: Any) -> None:
         if trainer.current_epoch == 2:
