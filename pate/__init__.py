@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         TauVoting as TauVoting,
     )
     from pate.mechanisms import private_generator as private_generator
-    from pate.student import CarriedStudent as CarriedStudent, load_student as load_student
+    from pate.student import ExportedStudent as ExportedStudent, load_student as load_student
     from pate.teachers import (
         ClosedFormPlan as ClosedFormPlan,
         Execution as Execution,

@@ -57,14 +57,14 @@ class LinearStudent:
     def logits(self, features: ArrayLike) -> FloatArray:
         """Return logits ``[N, C]`` for features ``[N, ...]``."""
         free: FloatArray = flat(features) @ self.weights[:-1] + self.weights[-1]
-        return np.where(self.departs, free, bend_to_one_side(free, self.constants > 0))
+        return np.where(self.departs, free, clamp_sign(free, self.constants > 0))
 
     def predict(self, features: ArrayLike) -> FloatArray:
         """Return probabilities ``[N, C]`` for features ``[N, ...]``."""
         return np.asarray(expit(self.logits(features)), dtype=np.float64)
 
 
-def bend_to_one_side(logits: FloatArray, above: BoolArray) -> FloatArray:
+def clamp_sign(logits: FloatArray, above: BoolArray) -> FloatArray:
     """Return logits ``[N, C]`` bent so that they stay above 0, or below it, in the order that they had.
 
     Those that were on that side already hardly change. Minus infinity stays what it is.
@@ -132,7 +132,7 @@ def fit_linear(
        directions.
     3. Answers of the posterior mean with one sample left out, which is exact for its prior, are
        compared with the constant answer on that sample's own target, whose noise has mean 0. See
-       `departures` for which labels may decide by their model; the others rank by it alone.
+       `labels_better_than_constant` for which labels may decide by their model; the others rank by it alone.
 
     >>> features = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> labels = np.array([[0], [0], [1], [1]])
@@ -171,7 +171,7 @@ def fit_linear(
             gains[labels], squares[labels] = models.gains, models.squares
     # together, whatever their masks: each label alone may prove little
     # where no answer differs from the constant one there is nothing to decide
-    departs = departures(gains, squares) & (squares > 0)
+    departs = labels_better_than_constant(gains, squares) & (squares > 0)
     return LinearStudent(weights, departs, constants)
 
 
@@ -181,7 +181,7 @@ def linear_student_of(
     """Return the linear student whose answers to public samples were released, with its decisions there.
 
     Answers are a linear function of the features; its logistic model of two numbers is that of
-    `link`. A label whose decision is the same for all samples is decided by its constant answer; of
+    `match_logistic_moments`. A label whose decision is the same for all samples is decided by its constant answer; of
     others the model decides.
 
     Args:
@@ -194,7 +194,7 @@ def linear_student_of(
     require(yes.shape == y.shape, f"decisions of shape {list(y.shape)}", shape=yes.shape)
     space, means = _directions(_Keyed(x)), y.mean(axis=0)
     fitted = y - means
-    level, steepness = link(means, fitted)
+    level, steepness = match_logistic_moments(means, fitted)
     inner = space.right @ (space.left.T @ fitted * steepness / space.spread[:, None])
     rare = 0.5 / len(x)
     constants = logit(means.clip(rare, 1 - rare))
@@ -270,7 +270,7 @@ def constant_logits(
     return logits
 
 
-def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
+def labels_better_than_constant(gains: FloatArray, squares: FloatArray) -> BoolArray:
     """Return which labels ``[C]`` may depart from a constant answer: as many as are better than it all together.
 
     A label that is worse by more than a standard error stays constant. Of the others, the most
@@ -305,22 +305,22 @@ class _Models(NamedTuple):
     weights: FloatArray
     """``[F + 1, C]``, the intercepts last."""
     gains: FloatArray
-    """``[C]``, as for `departures`."""
+    """``[C]``, as for `labels_better_than_constant`."""
     squares: FloatArray
-    """``[C]``, as for `departures`."""
+    """``[C]``, as for `labels_better_than_constant`."""
 
 
 def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     """Fit models to samples whose targets are all known."""
     space, num = _directions(_Keyed(x)), len(y)
     raw = y.mean(axis=0)
-    weights, shrinkage, noise = posterior(space, y - raw, noise_std or 0.0)
+    weights, shrinkage, noise = ridge_posterior(space, y - raw, noise_std or 0.0)
     means = shrunk_means(raw, noise / num)
     fitted = space.left @ weights
     if noise_std is None and 0 < _SAMPLES * len(space.spread) <= num:
         intercepts, slopes = _logistic(space, means + fitted)
     else:
-        intercepts, steepness = link(means, fitted)
+        intercepts, steepness = match_logistic_moments(means, fitted)
         slopes = steepness * weights
     # leaving a sample out moves its own posterior mean by a known share of its residual
     leverage = 1 / num + space.left**2 @ shrinkage
@@ -336,7 +336,7 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     )
 
 
-def posterior(
+def ridge_posterior(
     space: Directions, centred: FloatArray, noise_std: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return posterior means ``[P, C]``, by what they were shrunk ``[P, C]``, and the variance of the noise ``[C]``.
@@ -371,7 +371,7 @@ def posterior(
     return moments * shrinkage, shrinkage, levels[chosen, np.arange(len(chosen))]
 
 
-def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]:
+def match_logistic_moments(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return level ``[C]`` and steepness ``[C]`` of logistic models ``level + steepness * fitted``.
 
     Their probabilities have the mean of linear answers ``means + fitted`` over the samples, and the
@@ -429,15 +429,16 @@ def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatA
         np.zeros(moments.shape),
         np.asarray(logit(means.clip(0.5 / len(shares), 1 - 0.5 / len(shares)))),
     )
-    before, level, pace = slopes, intercepts, 1.0
+    x_prev, b_prev, t = slopes, intercepts, 1.0
     for _ in range(_STEPS):
-        following = (1 + np.sqrt(1 + 4 * pace**2)) / 2
-        reach = (pace - 1) / following
-        ahead, above = slopes + reach * (slopes - before), intercepts + reach * (intercepts - level)
-        predicted = expit(above + space.left @ ahead)
-        before, level, pace = slopes, intercepts, following
-        slopes = ahead - (space.left.T @ predicted - moments + penalty * ahead) / (0.25 + penalty)
-        intercepts = above - 4 * (predicted.mean(axis=0) - means)
+        t_next = (1 + np.sqrt(1 + 4 * t**2)) / 2
+        momentum = (t - 1) / t_next
+        x_look = slopes + momentum * (slopes - x_prev)
+        b_look = intercepts + momentum * (intercepts - b_prev)
+        predicted = expit(b_look + space.left @ x_look)
+        x_prev, b_prev, t = slopes, intercepts, t_next
+        slopes = x_look - (space.left.T @ predicted - moments + penalty * x_look) / (0.25 + penalty)
+        intercepts = b_look - 4 * (predicted.mean(axis=0) - means)
     return intercepts, slopes
 
 

@@ -47,7 +47,7 @@ from pate.teachers._jobs import CurveFormat, Execution
 if TYPE_CHECKING:
     from pate._stages.student_steps import StudentPlan
     from pate._votes import Voting
-    from pate.student._carried import CarriedStudent
+    from pate.student._carried import ExportedStudent
 
 
 class AwaitedTotal(NoisyTotal, Protocol):
@@ -275,7 +275,7 @@ class Pipeline:
         with self._opened() as run:
             return test_student(run)
 
-    def student(self, *, device: str = "cpu") -> CarriedStudent:
+    def student(self, *, device: str = "cpu") -> ExportedStudent:
         """Return the student, to predict the labels of new samples; it needs neither the run nor its data. PUBLIC.
 
         Args:

@@ -15,12 +15,12 @@ from pate._linear import (
     _fit,
     _Keyed,
     _logistic,
-    bend_to_one_side,
+    clamp_sign,
     constant_logits,
-    departures,
+    labels_better_than_constant,
     linear_student_of,
-    link,
-    posterior,
+    match_logistic_moments,
+    ridge_posterior,
     shrunk_means,
 )
 from pate.student import LinearStudent, fit_linear
@@ -83,7 +83,7 @@ def test_posterior_means_are_those_of_a_gaussian_process(
     targets = shares + np.random.default_rng(1).normal(0, 0.05, shares.shape)
     centred = targets - targets.mean(axis=0)
     space = Directions.of(features)
-    weights, shrinkage, noise = posterior(space, centred, noise_std)
+    weights, shrinkage, noise = ridge_posterior(space, centred, noise_std)
     inner = features - features.mean(axis=0)
 
     def surprise(ratio: float, label: int) -> float:
@@ -110,7 +110,7 @@ def test_posterior_means_are_those_of_a_gaussian_process(
 
 def test_without_directions_noise_is_the_variance_or_what_is_known_if_that_is_more() -> None:
     centred = np.array([[-0.5, -1e-3], [0.5, 1e-3]])
-    weights, shrinkage, noise = posterior(Directions.of(np.zeros((2, 1))), centred, 0.01)
+    weights, shrinkage, noise = ridge_posterior(Directions.of(np.zeros((2, 1))), centred, 0.01)
     assert weights.shape == shrinkage.shape == (0, 2)
     np.testing.assert_allclose(noise, [0.5, 1e-4])
 
@@ -124,7 +124,7 @@ def test_gains_are_those_of_refits(num: int, num_features: int, noise_std: float
     targets = (shares > 0.5).astype(float) if noise_std is None else shares
     raw = targets.mean(axis=0)
     space = Directions.of(features)
-    _, kept, noise = posterior(space, targets - raw, noise_std or 0.0)
+    _, kept, noise = ridge_posterior(space, targets - raw, noise_std or 0.0)
     means = shrunk_means(raw, noise / num)
     constant = means > 0.5
     refits = np.empty(targets.shape)
@@ -162,10 +162,10 @@ def test_exact_labels_of_ten_samples_a_direction_have_a_logistic_model(
     features, shares = task(num, 3, 5)
     targets = (shares > 0.5).astype(float)
     space, raw = Directions.of(features), targets.mean(axis=0)
-    weights, _, noise = posterior(space, targets - raw, noise_std or 0.0)
+    weights, _, noise = ridge_posterior(space, targets - raw, noise_std or 0.0)
     means, fitted = shrunk_means(raw, noise / num), space.left @ weights
     intercepts, slopes = _logistic(space, means + fitted)
-    level, steepness = link(means, fitted)
+    level, steepness = match_logistic_moments(means, fitted)
     logistic, linked = intercepts + space.left @ slopes, level + steepness * fitted
     assert np.abs(logistic - linked).max() > 0.1
     models = _fit(features, targets, noise_std)
@@ -208,7 +208,7 @@ def test_the_link_of_two_numbers_keeps_two_moments_and_the_order() -> None:
     means = np.array([0.03, 0.3, 0.5, 0.9])
     fitted = np.random.default_rng(0).standard_normal((400, 4)) * np.array([0.04, 0.1, 0.2, 0.05])
     fitted -= fitted.mean(axis=0)
-    level, steepness = link(means, fitted)
+    level, steepness = match_logistic_moments(means, fitted)
     assert (steepness > 0).all()
     given_back = expit(level + steepness * fitted)
     np.testing.assert_allclose(given_back.mean(axis=0), means, rtol=1e-9)
@@ -226,7 +226,7 @@ def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -
     fitted -= fitted.mean(axis=0)
     fitted *= 10 ** generator.uniform(-3, 0, 400) / fitted.std(axis=0)
     means = expit(generator.normal(0, 3, 400))
-    level, steepness = link(means, fitted)
+    level, steepness = match_logistic_moments(means, fitted)
     predicted, slopes = expit(level + steepness * fitted), steepness * fitted.std(axis=0)
     np.testing.assert_allclose(
         predicted.mean(axis=0), means.clip(0.5 / 60, 1 - 0.5 / 60), rtol=1e-9
@@ -237,16 +237,20 @@ def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -
 
 
 def test_the_link_of_what_does_not_vary_is_the_mean() -> None:
-    level, steepness = link(np.array([0.0, 0.2, 1.0]), np.zeros((50, 3)))
+    level, steepness = match_logistic_moments(np.array([0.0, 0.2, 1.0]), np.zeros((50, 3)))
     assert not steepness.any()
     np.testing.assert_allclose(expit(level), [0.01, 0.2, 0.99])
     rounding = np.finfo(np.float64).eps * np.array([[-1.0], [1.0]])
-    assert link(np.array([0.5]), rounding)[1] == 0 < link(np.array([0.5]), 2 * rounding)[1]
+    assert (
+        match_logistic_moments(np.array([0.5]), rounding)[1]
+        == 0
+        < match_logistic_moments(np.array([0.5]), 2 * rounding)[1]
+    )
 
 
 def test_answers_wider_than_probabilities_have_the_steepest_link() -> None:
     fitted = np.repeat([[-3.0], [3.0]], 20, axis=0)
-    level, steepness = link(np.array([0.5]), fitted)
+    level, steepness = match_logistic_moments(np.array([0.5]), fitted)
     assert np.isfinite(level).all() and steepness * 3 == pytest.approx(6.0)
 
 
@@ -256,7 +260,7 @@ def test_a_label_that_is_told_exactly_is_cut_where_it_begins() -> None:
     for start in (-0.5, 0.5, 1.5):
         labels = (sample > start).astype(float)
         fitted = (np.polyval(np.polyfit(sample, labels, 1), sample) - labels.mean())[:, None]
-        level, steepness = link(labels.mean(keepdims=True), fitted)
+        level, steepness = match_logistic_moments(labels.mean(keepdims=True), fitted)
         answers = expit(level + steepness * fitted)[:, 0]
         assert answers.mean() == pytest.approx(labels.mean(), abs=1e-6)
         assert ((answers > 0.5) == labels).mean() > 0.99
@@ -265,7 +269,7 @@ def test_a_label_that_is_told_exactly_is_cut_where_it_begins() -> None:
 @pytest.mark.parametrize("above", [False, True])
 def test_logits_on_one_side_keep_their_order(above: bool) -> None:
     logits = np.linspace(-6, 3, 200)[:, None] * (-1 if above else 1)
-    bent = bend_to_one_side(logits, np.array([above]))
+    bent = clamp_sign(logits, np.array([above]))
     assert ((bent > 0) == above).all()
     steps = np.diff(bent, axis=0)
     assert (steps < 0).all() if above else (steps > 0).all()
@@ -273,12 +277,10 @@ def test_logits_on_one_side_keep_their_order(above: bool) -> None:
     far = np.abs(logits) > 1
     right = far & ((logits > 0) == above)
     np.testing.assert_allclose(bent[right], logits[right], atol=0.005)
-    assert bend_to_one_side(np.array([[-np.inf]]), np.array([above])) == -np.inf
+    assert clamp_sign(np.array([[-np.inf]]), np.array([above])) == -np.inf
     # what is kept above 0 is a millionth at least
     bend = math.log(2) / 8 + 1e-6 if above else -math.log(2) / 8
-    np.testing.assert_allclose(
-        bend_to_one_side(np.array([[0.0]]), np.array([above])), bend, rtol=1e-9
-    )
+    np.testing.assert_allclose(clamp_sign(np.array([[0.0]]), np.array([above])), bend, rtol=1e-9)
 
 
 @pytest.mark.parametrize("num_features", [3, 80])
@@ -484,7 +486,7 @@ GAINS = arrays(np.float64, st.integers(1, 12), elements=st.floats(-100, 100, all
 @given(GAINS, st.data())
 def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.DataObject) -> None:
     squares = data.draw(arrays(np.float64, len(gains), elements=st.floats(1e-3, 1e4)))
-    kept = departures(gains, squares)
+    kept = labels_better_than_constant(gains, squares)
     errors = np.sqrt(squares)
     # none is worse than a constant by more than its error, and what departs is significant as a
     # whole
@@ -501,7 +503,9 @@ def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.
     )
     order = np.random.default_rng(0).permutation(len(gains))
     if len(set(ratio)) == len(ratio):
-        np.testing.assert_array_equal(departures(gains[order], squares[order]), kept[order])
+        np.testing.assert_array_equal(
+            labels_better_than_constant(gains[order], squares[order]), kept[order]
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -524,8 +528,12 @@ def test_departures_are_those_of_the_definition(seed: int) -> None:
             )
         ]
         expected = candidates[: max(sizes, default=0)]
-        assert np.flatnonzero(departures(gains, squares)).tolist() == sorted(expected)
-    assert departures(np.array([2.0]), np.array([1.0])).all(), "at the bound itself"
+        assert np.flatnonzero(labels_better_than_constant(gains, squares)).tolist() == sorted(
+            expected
+        )
+    assert labels_better_than_constant(np.array([2.0]), np.array([1.0])).all(), (
+        "at the bound itself"
+    )
 
 
 def test_means_of_four_labels_are_shrunk_and_of_three_are_not() -> None:
@@ -552,7 +560,7 @@ def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> No
     student = linear_student_of(features, answers, decisions)
     assert student.departs.tolist() == [False, True, True, False, False]
     means = answers.mean(axis=0)
-    level, steepness = link(means, answers - means)
+    level, steepness = match_logistic_moments(means, answers - means)
     free = level + steepness * (answers - means)
     np.testing.assert_allclose(student.logits(features)[:, 1:3], free[:, 1:3], atol=1e-9)
     np.testing.assert_allclose(expit(student.constants)[[1, 2, 3]], means[[1, 2, 3]], atol=1e-9)
@@ -590,9 +598,12 @@ def test_features_are_known_by_their_numbers_and_shape() -> None:
 
 def test_departures_without_evidence() -> None:
     assert (
-        not departures(np.zeros(3), np.zeros(3)).any() or departures(np.zeros(3), np.zeros(3)).all()
+        not labels_better_than_constant(np.zeros(3), np.zeros(3)).any()
+        or labels_better_than_constant(np.zeros(3), np.zeros(3)).all()
     )
-    assert departures(np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])).tolist() == [
+    assert labels_better_than_constant(
+        np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])
+    ).tolist() == [
         True,
         True,
         False,

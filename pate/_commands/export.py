@@ -8,7 +8,7 @@ from pathlib import Path
 from pate._commands.parsing import new_parser
 from pate._own_code import own_code
 from pate.student._carried import load_student
-from pate.student._export import ExportFormat, export_student
+from pate.student._export import ExportFormat, export_program
 
 _SUMMARY = (
     "Write an exported student as one file for torch or ONNX Runtime,"
@@ -34,7 +34,7 @@ def main(args: Sequence[str]) -> None:
     parsed = parser.parse_args(list(args))
     with own_code(trusted=parsed.trust):
         student = load_student(parsed.model, trust=parsed.trust)
-    export_student(student, parsed.output, format=parsed.format)
+    export_program(student, parsed.output, format=parsed.format)
     shape = ", ".join(map(str, ["N", *student.input.shape]))
     print(
         f"{parsed.format} of {student.input.kind} [{shape}], {len(student.label_names)} labels: {parsed.output}"

@@ -28,7 +28,7 @@ from pate._runs.released import require_student
 from pate._stages import student_linear
 from pate._stages.student_linear import LinearPlan
 from pate._validation import require
-from pate.student._decisions import Purpose
+from pate.student._decisions import Metric
 from pate.student._targets import Labels
 
 DESCRIPTIONS = {
@@ -117,7 +117,7 @@ def _linear_parser(command: str) -> CommandParser:
     )
     parser.add_argument(
         "--optimize",
-        type=Purpose,
+        type=Metric,
         default="accuracy",
         help="the figure that decisions serve: cuts for F1 are chosen by public samples, at no cost",
     )

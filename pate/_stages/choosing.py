@@ -24,7 +24,7 @@ from pate.accounting._statement import Statement
 from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.data._source import DataSource
-from pate.student._carried import CarriedStudent, load_student
+from pate.student._carried import ExportedStudent, load_student
 
 Figure = Literal["accuracy", "micro_f1"]
 """By what a teacher compares students on its own records: the share of labels that are right, or micro-F1."""
@@ -153,7 +153,7 @@ class Candidates:
         return load_data(self.run)
 
     @cached_property
-    def _students(self) -> Sequence[CarriedStudent]:
+    def _students(self) -> Sequence[ExportedStudent]:
         return [load_student(folder, trust=self.trust) for folder in self.folders]
 
     @cached_property

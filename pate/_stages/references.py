@@ -14,7 +14,7 @@ from pate._runs.released import require_student
 from pate._stages.closed_form import predicted_without_noise
 from pate._stages.student_steps import student_of_truth
 from pate.data._records import Role
-from pate.student._decisions import cuts_of
+from pate.student._decisions import choose_thresholds
 from pate.student._metrics import evaluate
 
 
@@ -63,7 +63,7 @@ def make_references(run: Run, plan: Any) -> None:
             answers,
             data.records(Role.TEST).labels,
             data.label_names,
-            cuts=cuts_of(public),
+            cuts=choose_thresholds(public),
             optimize=optimize,
         ),
     }

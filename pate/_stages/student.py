@@ -45,7 +45,7 @@ from pate.student._bar import StageBar
 from pate.student._carry import Trained
 from pate.student._curves import Curves
 from pate.student._data import StudentData
-from pate.student._decisions import PURPOSES, Purpose
+from pate.student._decisions import DECISION_METRICS, Metric
 from pate.student._module import Student
 
 _LAST, _BEST = (
@@ -137,7 +137,7 @@ class StudentCLI(LightningCLI):
         parser.add_argument("--run", type=Path, required=True, help="folder of the run")
         parser.add_argument(
             "--optimize",
-            type=Purpose,
+            type=Metric,
             default="accuracy",
             help="the figure that decisions serve: cuts for F1 are chosen by public samples, at no cost",
         )
@@ -259,7 +259,7 @@ class StudentCLI(LightningCLI):
             constant_logits=model.constant_logits.float().cpu().numpy(),
             label_names=model.label_names,
             optimize=model.optimize,
-            cuts=model.cuts[PURPOSES.index(model.optimize)].float().cpu().numpy(),
+            cuts=model.cuts[DECISION_METRICS.index(model.optimize)].float().cpu().numpy(),
         )
 
     def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
@@ -285,7 +285,7 @@ class StudentCLI(LightningCLI):
         probabilities = torch.cat(
             [batch for batch in answers or [] if isinstance(batch, torch.Tensor)]
         )
-        cuts = model.cuts[PURPOSES.index(model.optimize)].to(probabilities)
+        cuts = model.cuts[DECISION_METRICS.index(model.optimize)].to(probabilities)
         write_predictions(
             self.folder,
             self.datamodule.predict_ids,
@@ -378,7 +378,7 @@ def _read(checkpoint: Path) -> Json:
     return content
 
 
-def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Purpose]:
+def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metric]:
     """Train a student of these settings on the true labels; return its figures on the test set. PRIVATE.
 
     Args:

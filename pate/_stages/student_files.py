@@ -20,8 +20,8 @@ from pate._typing import BoolArray, Float32Array, FloatArray, StrArray
 from pate._validation import require
 from pate.data._records import Role
 from pate.data._source import DataSource
-from pate.student._carry import Trained, Weights, write_student
-from pate.student._decisions import Purpose
+from pate.student._carry import Trained, Weights, export_student
+from pate.student._decisions import Metric
 from pate.student._metrics import evaluate_constant
 from pate.student._targets import Labels
 
@@ -92,7 +92,7 @@ def export_or_say_why_not(
         needed = "a student of released labels, as others are PRIVATE"
         require(learned == "released", needed, labels=learned)
         statement, text = (run.root / output for output in LABEL.outputs[1:])
-        write_student(folder, trained(), source, statement=statement, text=text, weights=weights)
+        export_student(folder, trained(), source, statement=statement, text=text, weights=weights)
     except ValueError as error:
         shutil.rmtree(folder, ignore_errors=True)
         print(
@@ -102,7 +102,7 @@ def export_or_say_why_not(
 
 
 def write_figures(
-    folder: Path, figures: Json, constants: FloatArray, source: DataSource, *, optimize: Purpose
+    folder: Path, figures: Json, constants: FloatArray, source: DataSource, *, optimize: Metric
 ) -> None:
     """Write ``metrics.json``: the figures of a student on the test set, and those of constant answers.
 

@@ -31,7 +31,7 @@ from pate._validation import require
 from pate.data._records import Features, Role
 from pate.data._source import DataSource
 from pate.student._carry import Trained, weights_of_arrays
-from pate.student._decisions import PURPOSES, Purpose, cuts_of
+from pate.student._decisions import DECISION_METRICS, Metric, choose_thresholds
 from pate.student._metrics import evaluate
 from pate.student._predictor import LinearPredictor, arrays_of, student_from
 from pate.student._targets import Labels, queried
@@ -66,10 +66,14 @@ class LinearPlan:
     labels: Labels = "released"
     soft: bool = True
     predict_on: Literal["test", "public"] = "test"
-    optimize: Purpose = "accuracy"
+    optimize: Metric = "accuracy"
 
     def __post_init__(self) -> None:
-        known = {"labels": get_args(Labels), "predict_on": ("test", "public"), "optimize": PURPOSES}
+        known = {
+            "labels": get_args(Labels),
+            "predict_on": ("test", "public"),
+            "optimize": DECISION_METRICS,
+        }
         for name, values in (known | {"soft": (True, False)}).items():
             value = getattr(self, name)
             among = f"{name} among {', '.join(map(str, values))}"
@@ -110,13 +114,13 @@ class Solved:
 
     Attributes:
         arrays: those of `arrays_of`.
-        cuts: float32 ``[3, C]`` of `cuts_of`.
+        cuts: float32 ``[3, C]`` of `choose_thresholds`.
         optimize: the figure that decisions serve.
     """
 
     arrays: dict[str, Any]
     cuts: Float32Array
-    optimize: Purpose
+    optimize: Metric
 
     @classmethod
     def by(cls, plan: LinearPlan, source: DataSource, released: ReleasedLabels) -> Self:
@@ -136,10 +140,10 @@ class Solved:
             student = student_of(released, features, released.num_teachers)
         arrays = arrays_of(student)
         probabilities = student_from(arrays).predict(features[answered])
-        return cls(arrays, cuts_of(probabilities).astype(np.float32), plan.optimize)
+        return cls(arrays, choose_thresholds(probabilities).astype(np.float32), plan.optimize)
 
     @classmethod
-    def read(cls, path: Path, optimize: Purpose) -> Self:
+    def read(cls, path: Path, optimize: Metric) -> Self:
         """Read the file that `save` wrote. Raises ``ValueError`` if it is damaged."""
         try:
             arrays = load_file(path)
@@ -155,7 +159,7 @@ class Solved:
     @property
     def predictor(self) -> LinearPredictor:
         """The student of features that are mapped already."""
-        cuts = self.cuts[PURPOSES.index(self.optimize)]
+        cuts = self.cuts[DECISION_METRICS.index(self.optimize)]
         return LinearPredictor(None, student_from(self.arrays), cuts)
 
     def answers(self, features: Features) -> tuple[Float32Array, BoolArray]:

@@ -19,7 +19,7 @@ from pate._settings import plain
 from pate._stages import student_linear
 from pate._stages.student_files import student_folder
 from pate._stages.student_linear import LinearPlan
-from pate.student._decisions import Purpose
+from pate.student._decisions import Metric
 
 if TYPE_CHECKING:
     from torch import nn
@@ -52,7 +52,7 @@ class StudentPlan:
     model: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     trainer: Mapping[str, Any] = field(default_factory=dict)
-    optimize: Purpose = "accuracy"
+    optimize: Metric = "accuracy"
 
     def configuration(self) -> Json:
         """Return the plan as ``student.yaml`` says it.
@@ -106,7 +106,7 @@ def test_student(run: Run) -> Json:
     return figures
 
 
-def student_of_truth(run: Run, folder: Path) -> tuple[Json, Purpose]:
+def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
     """Train a student like that of ``run`` on the true labels; return its figures on the test set. PRIVATE.
 
     Args:
@@ -118,7 +118,7 @@ def student_of_truth(run: Run, folder: Path) -> tuple[Json, Purpose]:
     """
     content = student_settings(run)
     if not is_linear(content["model"]["network"]):
-        figures: tuple[Json, Purpose] = find("network_of_truth")(run, content, folder)
+        figures: tuple[Json, Metric] = find("network_of_truth")(run, content, folder)
         return figures
     plan = replace(LinearPlan.of(content), labels="truth")
     source, released = load_data(run), ReleasedLabels.load(run.root)

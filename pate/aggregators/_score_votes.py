@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from pate._linear import departures, link, shrunk_means
+from pate._linear import labels_better_than_constant, match_logistic_moments, shrunk_means
 from pate._typing import BoolArray, FloatArray
 from pate._validation import require, require_positive
 from pate._votes import Ballots, Moments, Need, Scores, VoteShape
@@ -280,7 +280,7 @@ class Learner:
         answers = self._geometry.linear(features) @ self._slopes + self._levels
         samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
         fitted = samples @ self._slopes
-        level, steepness = link(self._levels, fitted)
+        level, steepness = match_logistic_moments(self._levels, fitted)
         above, departs = self._departing(samples, level + steepness * fitted)
         return answers, np.where(departs, level + steepness * (answers - self._levels) > 0, above)
 
@@ -320,7 +320,9 @@ class Learner:
         enough = gains >= _SIGNIFICANT * np.sqrt(squares)
         # a prior that is found by noise is sure of itself: the label's own evidence says more
         evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
-        return above, departures(gains, squares) & enough & evident & differ.any(axis=0)
+        return above, labels_better_than_constant(gains, squares) & enough & evident & differ.any(
+            axis=0
+        )
 
 
 def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -7,10 +7,16 @@ from pate._lazy import lazy_names
 if TYPE_CHECKING:
     from pate._linear import LinearStudent as LinearStudent, fit_linear as fit_linear
     from pate.data.features._modules import MapModule as MapModule, as_module as as_module
-    from pate.student._answers import Answers as Answers
-    from pate.student._carried import CarriedStudent as CarriedStudent, load_student as load_student
+    from pate.student._answers import Predictor as Predictor
+    from pate.student._carried import (
+        ExportedStudent as ExportedStudent,
+        load_student as load_student,
+    )
     from pate.student._data import StudentData as StudentData
-    from pate.student._decisions import agreement as agreement, cuts_of as cuts_of
+    from pate.student._decisions import (
+        agreement as agreement,
+        choose_thresholds as choose_thresholds,
+    )
     from pate.student._metrics import evaluate as evaluate, evaluate_constant as evaluate_constant
     from pate.student._module import Student as Student, masked_loss as masked_loss
     from pate.student._samples import InputFormat as InputFormat

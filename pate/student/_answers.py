@@ -24,11 +24,11 @@ from pate._validation import require
 _WHITE = 255
 
 
-def gated(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
+def gate(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
     """Return the network's logits ``[B, C]``, bent to the constant answer's side where a label does not depart.
 
     The constant answer decides such a label and the network ranks it:
-        `pate._linear.bend_to_one_side` in torch.
+        `pate._linear.clamp_sign` in torch.
 
     Args:
         logits: ``[B, C]``, of the network.
@@ -43,7 +43,7 @@ def gated(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
     return torch.where(departs, logits, torch.where(constants == -torch.inf, constants, bent))
 
 
-class Answers(nn.Module):
+class Predictor(nn.Module):
     """A student as one module from raw samples to answers: with its feature map, its gate and its cuts.
 
     Args:
@@ -74,7 +74,7 @@ class Answers(nn.Module):
         """
         if samples.dtype == torch.uint8:
             samples = samples.float() / _WHITE
-        logits = gated(self.network(self.features(samples)), self.departs, self.constant_logits)
+        logits = gate(self.network(self.features(samples)), self.departs, self.constant_logits)
         probabilities = logits.sigmoid()
         return probabilities, probabilities > self.cuts
 
@@ -84,7 +84,7 @@ class ModulePredictor:
     """A student as a torch module, from raw samples to answers in numpy.
 
     Attributes:
-        module: `Answers`, whose outputs are probabilities and labels.
+        module: `Predictor`, whose outputs are probabilities and labels.
         device: where it computes.
     """
 
@@ -98,7 +98,7 @@ class ModulePredictor:
         return probabilities.cpu().numpy(), labels.cpu().numpy()
 
 
-def restore_module(path: Path, settings: Json, *, device: str, trust: bool) -> Answers:
+def restore_module(path: Path, settings: Json, *, device: str, trust: bool) -> Predictor:
     """Return the student of a ``model.json``, with its weights.
 
     Args:
@@ -114,7 +114,7 @@ def restore_module(path: Path, settings: Json, *, device: str, trust: bool) -> A
     features = None if mapped is None else restored_network(mapped, shape, trust=trust)
     inputs, num_labels = tuple(settings["network_input"]), len(settings["label_names"])
     network = restored_network(settings["network"], inputs, num_labels, trust=trust)
-    module = Answers(features, network, cuts=settings["cuts"])
+    module = Predictor(features, network, cuts=settings["cuts"])
     try:
         module.load_state_dict(load_file(path))
     except (SafetensorError, OSError) as error:

@@ -20,8 +20,8 @@ from pate._typing import Float32Array, UInt8Array
 from pate._validation import require, require_count, require_known, require_label_names
 from pate.accounting._statement import Statement
 from pate.data.features._saved import needs_torch, restore_map
-from pate.student._decisions import PURPOSES
-from pate.student._predictor import LinearPredictor, Predictor, student_from
+from pate.student._decisions import DECISION_METRICS
+from pate.student._predictor import LinearPredictor, Predict, student_from
 from pate.student._samples import InputFormat, Kind, Samples
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _BATCH = 256
 
 
 @dataclass(frozen=True, eq=False)
-class CarriedStudent:
+class ExportedStudent:
     """A student with all that a prediction needs; `load_student` makes it.
 
     Attributes:
@@ -63,7 +63,7 @@ class CarriedStudent:
     input: InputFormat
     statement: Statement = field(repr=False)
     settings: Json = field(repr=False)
-    predictor: Predictor = field(repr=False)
+    predictor: Predict = field(repr=False)
     device: str
     folder: Path = field(repr=False)
 
@@ -113,7 +113,9 @@ class CarriedStudent:
         return self.statement.text
 
 
-def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False) -> CarriedStudent:
+def load_student(
+    folder: Path | str, *, device: str = "cpu", trust: bool = False
+) -> ExportedStudent:
     """Return the student in a folder that `pate student fit` left, such as ``runs/faces/public/student/model``.
 
     Neither the run nor its data are needed, and nothing is downloaded. The folder is data: of all
@@ -135,13 +137,13 @@ def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False
     statement = Statement.read(_file(root / STATEMENT))
     _file(root / STATEMENT_TEXT)
     plain = is_linear(settings["network"]) and not needs_torch(settings["features"])
-    predictor: Predictor
+    predictor: Predict
     if plain and device == "cpu":
         predictor = _linear_predictor(root, settings)
     else:
         module = _module(root, settings, device=device, trust=trust)
         predictor = find("ModulePredictor")(module, device)
-    return CarriedStudent(
+    return ExportedStudent(
         label_names=tuple(settings["label_names"]),
         input=InputFormat.from_dict(settings["input"]),
         statement=statement,
@@ -251,7 +253,7 @@ _KEYS: dict[str, Callable[[Any], bool]] = {
     "label_names": lambda value: (
         isinstance(value, list) and all(isinstance(name, str) for name in value)
     ),
-    "optimize": lambda value: value in PURPOSES,
+    "optimize": lambda value: value in DECISION_METRICS,
     "cuts": lambda value: (
         isinstance(value, list) and all(type(cut) is float and 0 <= cut <= 1 for cut in value)
     ),

@@ -20,7 +20,7 @@ from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.data.features._saved import save_map
 from pate.student._carried import FORMAT, SETTINGS, STATEMENT, STATEMENT_TEXT, WEIGHTS
-from pate.student._decisions import Purpose
+from pate.student._decisions import Metric
 from pate.student._samples import InputFormat
 
 Weights = Callable[[dict[str, Any]], bytes]
@@ -46,7 +46,7 @@ class Trained:
     departs: BoolArray
     constant_logits: Float32Array
     label_names: tuple[str, ...]
-    optimize: Purpose
+    optimize: Metric
     cuts: Float32Array
 
 
@@ -56,7 +56,7 @@ def weights_of_arrays(state: Mapping[str, NDArray[Any]]) -> bytes:
     return content
 
 
-def write_student(
+def export_student(
     folder: Path,
     trained: Trained,
     source: DataSource,

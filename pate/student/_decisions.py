@@ -9,15 +9,17 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray
 
-Purpose = Literal["accuracy", "macro_f1", "micro_f1"]
-"""A figure that decisions can serve."""
+Metric = Literal["accuracy", "macro_f1", "micro_f1"]
+"""A metric that decisions can optimize."""
 
-PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
-"""The rows of `cuts_of`."""
+DECISION_METRICS: tuple[Metric, ...] = get_args(Metric)
+"""The rows of `choose_thresholds`."""
 
 
-def cuts_of(probabilities: ArrayLike) -> FloatArray:
-    """Return cuts ``[3, C]``, a row for each of `PURPOSES`: a label is given where its probability is above its cut.
+def choose_thresholds(probabilities: ArrayLike) -> FloatArray:
+    """Return cuts ``[3, C]`` of probabilities, above which labels are given, a row for each metric.
+
+    The rows are those of `DECISION_METRICS`.
 
     The cut for accuracy is one half. To give a label to the samples S of all has an expected F1, as
     a ratio of expectations, of ``2 sum_S p / (|S| + sum p)``. Let F be its maximum: then ``sum_S (2
@@ -49,7 +51,7 @@ def _largest_f1(probabilities: FloatArray) -> FloatArray:
 
 
 def agreement(given: BoolArray, truth: BoolArray) -> dict[str, float]:
-    """Return the figures `PURPOSES` of decisions against the truth, both ``[N, C]``.
+    """Return the figures `DECISION_METRICS` of decisions against the truth, both ``[N, C]``.
 
     The F1 of a label that is neither given nor true is 0.
     """

@@ -16,7 +16,7 @@ import torch
 
 from pate._files.writing import atomic_write, output_errors
 from pate._validation import require
-from pate.student._carried import CarriedStudent
+from pate.student._carried import ExportedStudent
 
 ExportFormat = Literal["torch.export", "onnx"]
 
@@ -28,10 +28,10 @@ _SUFFIXES: dict[str, str] = {"torch.export": ".pt2", "onnx": ".onnx"}
 _NEEDED = ("onnx", "onnxscript")
 
 
-def export_student(student: CarriedStudent, output: Path, *, format: ExportFormat) -> None:
+def export_program(student: ExportedStudent, output: Path, *, format: ExportFormat) -> None:
     """Write a student as a program that needs neither ``pate`` nor the class of its network.
 
-    Its input is called as `CarriedStudent.input` says: ``pictures``, uint8 ``[N, 3, size, size]``
+    Its input is called as `ExportedStudent.input` says: ``pictures``, uint8 ``[N, 3, size, size]``
         that are cut and
     resized already, or ``features``, float32 ``[N, ...]``; N is any number. Its outputs are
     ``probabilities``, float32 ``[N, C]``, and ``labels``, bool ``[N, C]``. The metadata `METADATA`
@@ -113,7 +113,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def describe_program(student: CarriedStudent) -> str:
+def describe_program(student: ExportedStudent) -> str:
     """Return the metadata of an exported student, as JSON."""
     metadata = {
         "pate": student.settings["pate"],

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, UInt8Array
 from pate.student._average_precision import average_precision
-from pate.student._decisions import PURPOSES, Purpose, agreement, cuts_of
+from pate.student._decisions import DECISION_METRICS, Metric, agreement, choose_thresholds
 
 
 def evaluate(
@@ -18,7 +18,7 @@ def evaluate(
     label_names: tuple[str, ...],
     *,
     cuts: FloatArray,
-    optimize: Purpose,
+    optimize: Metric,
 ) -> dict[str, Any]:
     """Return the figures of predictions on samples with known labels.
 
@@ -26,19 +26,20 @@ def evaluate(
         probabilities: ``[N, C]``.
         truth: ``[N, C]`` in {0, 1}.
         label_names: names of the ``C`` labels.
-        cuts: ``[3, C]`` of `cuts_of`.
+        cuts: ``[3, C]`` of `choose_thresholds`.
         optimize: which of them decides.
 
     Returns:
         ``macro_f1``, ``micro_f1``, ``mAP``, ``balanced_accuracy`` and ``accuracy`` over all labels;
-        under ``at_cut`` the figures `PURPOSES` of the decisions that serve each of them; under
+        under ``at_cut`` the figures `DECISION_METRICS` of the decisions that serve each of them; under
         ``per_label`` those of each label.
     """
     scores, right = np.asarray(probabilities), np.asarray(truth) > 0
     at_cut = {
-        purpose: agreement(scores > row, right) for purpose, row in zip(PURPOSES, cuts, strict=True)
+        purpose: agreement(scores > row, right)
+        for purpose, row in zip(DECISION_METRICS, cuts, strict=True)
     }
-    decisions = scores > cuts[PURPOSES.index(optimize)]
+    decisions = scores > cuts[DECISION_METRICS.index(optimize)]
     hits, num_given, num_right = (
         (decisions & right).sum(axis=0),
         decisions.sum(axis=0),
@@ -66,10 +67,14 @@ def evaluate(
 
 
 def evaluate_constant(
-    shares: ArrayLike, truth: UInt8Array, label_names: tuple[str, ...], *, optimize: Purpose
+    shares: ArrayLike, truth: UInt8Array, label_names: tuple[str, ...], *, optimize: Metric
 ) -> dict[str, Any]:
     """Return the figures of one answer to all samples, by cuts of its own probabilities ``shares`` ``[C]``."""
     probabilities = np.broadcast_to(np.asarray(shares), truth.shape)
     return evaluate(
-        probabilities, truth, label_names, cuts=cuts_of(probabilities[:1]), optimize=optimize
+        probabilities,
+        truth,
+        label_names,
+        cuts=choose_thresholds(probabilities[:1]),
+        optimize=optimize,
     )

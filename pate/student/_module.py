@@ -13,12 +13,12 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from pate._linear import departures
+from pate._linear import labels_better_than_constant
 from pate._networks import make_network
 from pate._validation import require, require_in_open_unit_interval, require_positive
 from pate.data._augmentation import augmented, require_pictures
-from pate.student._answers import gated
-from pate.student._decisions import PURPOSES, Purpose, cuts_of
+from pate.student._answers import gate
+from pate.student._decisions import DECISION_METRICS, Metric, choose_thresholds
 from pate.student._metrics import evaluate
 
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -66,7 +66,7 @@ class Student(pl.LightningModule):
         optimize: the figure that decisions serve.
 
     Attributes:
-        cuts: ``[3, C]``, for each of `PURPOSES` the probability above which a label is given, in
+        cuts: ``[3, C]``, for each of `DECISION_METRICS` the probability above which a label is given, in
             every checkpoint.
         departs: ``[C]``, which labels the network decides, in every checkpoint; the others stay on
             the side of ``constant_logits``.
@@ -93,7 +93,7 @@ class Student(pl.LightningModule):
         pseudo_weight: float = 1.0,
         constants: Sequence[float] | None = None,
         augment: list[nn.Module] | None = None,
-        optimize: Purpose = "accuracy",
+        optimize: Metric = "accuracy",
     ) -> None:
         super().__init__()
         require_in_open_unit_interval(average_decay=average_decay)
@@ -121,7 +121,9 @@ class Student(pl.LightningModule):
         )
         self.register_buffer("constant_logits", constant_logits)
         self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
-        self.register_buffer("cuts", torch.full((len(PURPOSES), len(self.label_names)), 0.5))
+        self.register_buffer(
+            "cuts", torch.full((len(DECISION_METRICS), len(self.label_names)), 0.5)
+        )
         self.optimize = optimize
         self._make_optimizer = optimizer
         self._make_scheduler = scheduler
@@ -131,7 +133,7 @@ class Student(pl.LightningModule):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return logits ``[B, C]``: the network's, kept on the constant answer's side where a label does not depart."""
-        return gated(self.network(features), self.departs, self.constant_logits)
+        return gate(self.network(features), self.departs, self.constant_logits)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the masked mean loss."""
@@ -149,8 +151,8 @@ class Student(pl.LightningModule):
 
     def _cut(self, logits: Tensor) -> None:
         """Choose the cuts by the network's logits ``[N, C]`` of public samples."""
-        probabilities = gated(logits.detach(), self.departs, self.constant_logits).sigmoid()
-        self.cuts.copy_(torch.from_numpy(cuts_of(probabilities.cpu().numpy())))
+        probabilities = gate(logits.detach(), self.departs, self.constant_logits).sigmoid()
+        self.cuts.copy_(torch.from_numpy(choose_thresholds(probabilities.cpu().numpy())))
 
     def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
         """Return the loss on unreleased entries of which the running average is certain, against its labels."""
@@ -196,7 +198,9 @@ class Student(pl.LightningModule):
                 terms = (differs * (2 * targets - 1) * mask).double()
                 gains, squares = terms.sum(dim=0), terms.square().sum(dim=0)
                 self.departs.copy_(
-                    torch.from_numpy(departures(gains.cpu().numpy(), squares.cpu().numpy()))
+                    torch.from_numpy(
+                        labels_better_than_constant(gains.cpu().numpy(), squares.cpu().numpy())
+                    )
                 )
             self._cut(logits)
         # the metrics need labels, which noisy shares are not

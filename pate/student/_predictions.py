@@ -22,7 +22,7 @@ from pate.data._arrays import OPTIONAL
 from pate.data._checks import as_text
 from pate.data._images import FORMATS
 from pate.data._label_table import read_columns
-from pate.student._carried import CarriedStudent
+from pate.student._carried import ExportedStudent
 from pate.student._samples import InputFormat
 
 Unreadable = Literal["refuse", "skip"]
@@ -46,7 +46,7 @@ class Batch:
 
 
 def predict_files(
-    student: CarriedStudent,
+    student: ExportedStudent,
     source: Path,
     output: Path,
     *,

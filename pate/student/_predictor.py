@@ -13,7 +13,7 @@ from pate._linear import LinearStudent
 from pate._typing import BoolArray, Float32Array
 from pate.data._records import ArrayFeatures, FeatureMap, as_features
 
-Predictor = Callable[[NDArray[Any]], tuple[Float32Array, BoolArray]]
+Predict = Callable[[NDArray[Any]], tuple[Float32Array, BoolArray]]
 """Maps raw samples ``[B, ...]``, float32 or pictures in uint8, to probabilities and labels ``[B, C]``."""
 
 _WHITE = np.float32(255)

@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from pate._linear import link
+from pate._linear import match_logistic_moments
 from pate._progress import stage_bar
 from pate._typing import FloatArray, UInt8Array
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate.accounting import Event, Target, calibrate_scale, epsilon_of
 from pate.accounting._calibration import COARSE_ORDERS
-from pate.student import agreement, cuts_of
+from pate.student import agreement, choose_thresholds
 from pate.student._average_precision import average_precision
-from pate.student._decisions import PURPOSES
+from pate.student._decisions import DECISION_METRICS
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend
 from scripts.rivals.moments import (
@@ -102,7 +102,7 @@ class Score:
     An epsilon of infinity means no privacy.
 
     ``accuracy`` and ``macro_f1`` are of decisions for accuracy, as a student's are by default; the
-    figures at their cut are of decisions that serve them (`pate.student.cuts_of`).
+    figures at their cut are of decisions that serve them (`pate.student.choose_thresholds`).
     """
 
     rival: str
@@ -252,7 +252,7 @@ def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float
     )
     if not logistic:
         means = public.mean(axis=0)
-        level, steepness = link(means, public - means)
+        level, steepness = match_logistic_moments(means, public - means)
         public, test = level + steepness * (public - means), level + steepness * (test - means)
     return figures(expit(public), expit(test), arena.truth)
 
@@ -262,7 +262,7 @@ def figures(public: FloatArray, test: FloatArray, truth: UInt8Array) -> dict[str
     right, probabilities = truth > 0, np.broadcast_to(test, truth.shape)
     at_cut = {
         name: agreement(probabilities > row, right)
-        for name, row in zip(PURPOSES, cuts_of(public), strict=True)
+        for name, row in zip(DECISION_METRICS, choose_thresholds(public), strict=True)
     }
     return {
         "accuracy": at_cut["accuracy"]["accuracy"],

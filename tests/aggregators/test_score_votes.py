@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import kstest, norm
 
 from pate import Outlook, Votes, VoteShape
-from pate._linear import linear_student_of, link, shrunk_means
+from pate._linear import linear_student_of, match_logistic_moments, shrunk_means
 from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate._votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
@@ -365,7 +365,9 @@ def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyP
     """By three posterior deviations, and by the label's own evidence: labels on both sides of each
     bound."""
     monkeypatch.setattr(
-        score_votes, "departures", lambda gains, squares: np.ones(len(gains), dtype=np.bool_)
+        score_votes,
+        "labels_better_than_constant",
+        lambda gains, squares: np.ones(len(gains), dtype=np.bool_),
     )
     generator, samples = np.random.default_rng(0), GEOMETRY.linear(PUBLIC)
     num_labels = 8
@@ -443,7 +445,7 @@ def test_answers_are_linear_and_decisions_those_of_their_link(
         answers, learner._levels + GEOMETRY.linear(features) @ learner._slopes
     )
     fitted = GEOMETRY.linear(PUBLIC) @ learner._slopes
-    level, steepness = link(learner._levels, fitted)
+    level, steepness = match_logistic_moments(learner._levels, fitted)
     np.testing.assert_allclose(shown[0], GEOMETRY.linear(PUBLIC), atol=1e-4)
     np.testing.assert_allclose(shown[1], level + steepness * fitted, atol=1e-2)
     logits = level + steepness * (answers - learner._levels)

@@ -52,7 +52,7 @@ def run_onnx(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
     return session.run(list(said["outputs"]), {said["input"]["name"]: samples}), said
 
 
-def exported(folder: Path, name: str) -> tuple[list[Path], pate.CarriedStudent]:
+def exported(folder: Path, name: str) -> tuple[list[Path], pate.ExportedStudent]:
     """Export the student in ``folder`` to both formats, by the command."""
     paths = [folder / f"{name}{suffix}" for suffix in (".pt2", ".onnx")]
     for path, form in zip(paths, ("torch.export", "onnx"), strict=True):
@@ -63,7 +63,7 @@ def exported(folder: Path, name: str) -> tuple[list[Path], pate.CarriedStudent]:
     return paths, pate.load_student(folder / "model")
 
 
-def require_same(paths: list[Path], student: pate.CarriedStudent, samples: np.ndarray) -> None:
+def require_same(paths: list[Path], student: pate.ExportedStudent, samples: np.ndarray) -> None:
     """For any number of samples, the same answers but for rounding."""
     probabilities, labels = student.answer(samples)
     assert np.ptp(probabilities, axis=0)[2:].min() > 0.01

@@ -148,13 +148,13 @@ def test_pictures_are_not_held(
         return read_one(own, path)
 
     def noted_answer(
-        own: pate.CarriedStudent, samples: np.ndarray, *, batch_size: int
+        own: pate.ExportedStudent, samples: np.ndarray, *, batch_size: int
     ) -> tuple[np.ndarray, np.ndarray]:
         order.append("a")
         return answer(own, samples, batch_size=batch_size)
 
     monkeypatch.setattr(InputFormat, "read", noted_read)
-    monkeypatch.setattr(pate.CarriedStudent, "answer", noted_answer)
+    monkeypatch.setattr(pate.ExportedStudent, "answer", noted_answer)
     predictions.predict_files(student, folder, tmp_path / "out.csv", batch_size=4)
     assert "".join(order) == "rrrrarrrrarra"
 

@@ -36,11 +36,11 @@ from pate.data import (
     PublicScaling,
     Role,
 )
-from pate.student import MapModule, Student, agreement, as_module, cuts_of, load_student
+from pate.student import MapModule, Student, agreement, as_module, choose_thresholds, load_student
 from pate.student._answers import weights_of_tensors
-from pate.student._carry import Trained, write_student
-from pate.student._decisions import PURPOSES, Purpose
-from pate.student._export import export_student
+from pate.student._carry import Trained, export_student
+from pate.student._decisions import DECISION_METRICS, Metric
+from pate.student._export import export_program
 from tests.conftest import make_arrays
 from tests.statements import made_statement
 
@@ -110,7 +110,7 @@ def student_on(source: DataSource, network: Network) -> Student:
 
 def carried(
     folder: Path, student: Student, settings: Any, source: DataSource, *, trust: bool = False
-) -> pate.CarriedStudent:
+) -> pate.ExportedStudent:
     """Carry a student away, with the statement of a release by hand."""
     statement, text = folder / "privacy.json", folder / "privacy.txt"
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,9 +124,9 @@ def carried(
         constant_logits=student.constant_logits.numpy(),
         label_names=student.label_names,
         optimize=student.optimize,
-        cuts=student.cuts[PURPOSES.index(student.optimize)].numpy(),
+        cuts=student.cuts[DECISION_METRICS.index(student.optimize)].numpy(),
     )
-    write_student(
+    export_student(
         folder / "model",
         trained,
         source,
@@ -224,7 +224,7 @@ def test_nothing_private_leaves(finished: Path) -> None:
 
 
 @pytest.mark.parametrize("optimize", ["macro_f1", "micro_f1"])
-def test_a_student_decides_for_what_it_was_optimized(optimize: Purpose, copied: Path) -> None:
+def test_a_student_decides_for_what_it_was_optimized(optimize: Metric, copied: Path) -> None:
     """As in its run: by cuts of what it says of public samples.
 
     Probabilities are those of any other purpose.
@@ -252,8 +252,10 @@ def test_a_student_decides_for_what_it_was_optimized(optimize: Purpose, copied: 
     assert (answers == probabilities).all() and (decisions == labels).all()
     released = ReleasedLabels.load(copied)
     learned_from = rows_of(released.ids[released.answered], arrays["ids"])
-    cuts = cuts_of(away.predict_proba(arrays["X"][learned_from]))
-    np.testing.assert_allclose(away.settings["cuts"], cuts[PURPOSES.index(optimize)], rtol=1e-6)
+    cuts = choose_thresholds(away.predict_proba(arrays["X"][learned_from]))
+    np.testing.assert_allclose(
+        away.settings["cuts"], cuts[DECISION_METRICS.index(optimize)], rtol=1e-6
+    )
     figures = json.loads((folder / "metrics.json").read_text())
     truth = arrays["Y"][arrays["split"] == 2] > 0
     for name in ("student", "released_constant", "all_majority"):
@@ -768,7 +770,7 @@ def test_transforms_go_along(faces: Path, tmp_path: Path) -> None:
         "class_path": "torchvision.transforms.v2.CenterCrop",
         "init_args": {"size": [8, 8]},
     }
-    export_student(away, tmp_path / "student.pt2", format="torch.export")
+    export_program(away, tmp_path / "student.pt2", format="torch.export")
     program = torch.export.load(tmp_path / "student.pt2").module()
     pictures = torch.from_numpy(raw(source)[:5] * 255).round().to(torch.uint8)
     assert torch.allclose(program(pictures)[0], away.module(pictures)[0], atol=1e-6)

@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pate.student import agreement, cuts_of
-from pate.student._decisions import PURPOSES
+from pate.student import agreement, choose_thresholds
+from pate.student._decisions import DECISION_METRICS
 
 
 def expected_f1(probabilities: np.ndarray, given: np.ndarray) -> float:
@@ -26,7 +26,7 @@ def best_f1(probabilities: np.ndarray) -> float:
 def test_no_decisions_have_a_larger_expected_f1(seed: int) -> None:
     generator = np.random.default_rng(seed)
     probabilities = generator.beta(0.4, [0.5, 2.0, 6.0], size=(4, 3))
-    accuracy, macro, micro = cuts_of(probabilities)
+    accuracy, macro, micro = choose_thresholds(probabilities)
     assert (accuracy == 0.5).all()
     for j in range(3):
         column = probabilities[:, j]
@@ -42,15 +42,15 @@ def test_no_decisions_have_a_larger_expected_f1(seed: int) -> None:
 
 def test_one_half_is_not_the_cut_of_rare_labels() -> None:
     probabilities = np.linspace(0, 0.4, 50)[:, None]
-    _, macro, _ = cuts_of(probabilities)
+    _, macro, _ = choose_thresholds(probabilities)
     assert 0.1 < macro[0] < 0.4
     given = [expected_f1(probabilities, probabilities > cut) for cut in np.linspace(0, 1, 1001)]
     assert expected_f1(probabilities, probabilities > macro) == pytest.approx(max(given))
 
 
 def test_without_probabilities_or_samples_nothing_is_given() -> None:
-    assert (cuts_of(np.zeros((5, 2))) >= 0).all()
-    assert np.isfinite(cuts_of(np.zeros((0, 2)))).all()
+    assert (choose_thresholds(np.zeros((5, 2))) >= 0).all()
+    assert np.isfinite(choose_thresholds(np.zeros((0, 2)))).all()
 
 
 def test_cuts_serve_what_they_are_named_after() -> None:
@@ -60,11 +60,11 @@ def test_cuts_serve_what_they_are_named_after() -> None:
     truth = generator.random(probabilities.shape) < probabilities
     at_cut = {
         purpose: agreement(probabilities > row, truth)
-        for purpose, row in zip(PURPOSES, cuts_of(probabilities), strict=True)
+        for purpose, row in zip(DECISION_METRICS, choose_thresholds(probabilities), strict=True)
     }
-    for served in PURPOSES:
+    for served in DECISION_METRICS:
         assert all(
             at_cut[served][served] > at_cut[other][served] + 0.005
-            for other in PURPOSES
+            for other in DECISION_METRICS
             if other != served
         )

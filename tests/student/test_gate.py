@@ -17,7 +17,7 @@ from pate import cli
 from pate._linear import constant_logits
 from pate._runs import Run
 from pate._stages.student import StudentCLI
-from pate.student import Student, cuts_of
+from pate.student import Student, choose_thresholds
 from tests.conftest import DESCENT, copy_run
 
 Loader = DataLoader[tuple[Tensor, ...]]
@@ -118,8 +118,8 @@ def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:
         held_out, learned_from = (
             found.eval()(torch.from_numpy(part)).sigmoid() for part in np.split(features, [100])
         )
-    np.testing.assert_allclose(found.state_dict()["cuts"], cuts_of(held_out), rtol=1e-6)
-    assert np.abs(cuts_of(learned_from) - cuts_of(held_out)).max() > 1e-4
+    np.testing.assert_allclose(found.state_dict()["cuts"], choose_thresholds(held_out), rtol=1e-6)
+    assert np.abs(choose_thresholds(learned_from) - choose_thresholds(held_out)).max() > 1e-4
 
 
 def test_without_held_out_samples_there_is_nothing_to_cut_by(

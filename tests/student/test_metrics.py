@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pate.student import evaluate, evaluate_constant
-from pate.student._decisions import PURPOSES
+from pate.student._decisions import DECISION_METRICS
 
 NAMES = ("a", "b", "c")
 
@@ -32,15 +32,15 @@ def test_figures_are_those_computed_by_hand(num_labels: int) -> None:
     truth = (generator.random((300, num_labels)) < [0.1, 0.5, 0.8][:num_labels]).astype(np.int64)
     probabilities = 0.3 * truth + 0.7 * generator.random(truth.shape)
     cuts = np.array([[0.5], [0.3], [0.6]]) + np.linspace(0, 0.1, num_labels)
-    for optimize, row in zip(PURPOSES, cuts, strict=True):
+    for optimize, row in zip(DECISION_METRICS, cuts, strict=True):
         found = evaluate(probabilities, truth, NAMES[:num_labels], cuts=cuts, optimize=optimize)
         expected = by_hand((probabilities > row).astype(np.int64), truth)
         for name, value in expected.items():
             assert found[name] == pytest.approx(value, abs=1e-6), name
-        for other in PURPOSES:
+        for other in DECISION_METRICS:
             again = evaluate(probabilities, truth, NAMES[:num_labels], cuts=cuts, optimize=other)
             assert again["at_cut"][optimize] == pytest.approx(
-                {name: expected[name] for name in PURPOSES}
+                {name: expected[name] for name in DECISION_METRICS}
             )
             assert again["mAP"] == found["mAP"]
     assert set(found["per_label"]) == set(NAMES[:num_labels])

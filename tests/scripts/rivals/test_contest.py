@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from pate.student import agreement, cuts_of
+from pate.student import agreement, choose_thresholds
 from scripts.rivals.contest import Arena, Contest, figures, hold, rivals_of
 from scripts.rivals.contributions import Contributions
 
@@ -54,10 +54,11 @@ def test_figures_are_what_they_are_called() -> None:
     # of public records the first label is best given to one, the second to two: F1 of 0.8 / 1.6 and
     # 1 / 2.54
     given = np.array([[1, 1], [1, 1], [1, 0], [1, 0]])
-    np.testing.assert_array_equal(test > cuts_of(public)[1], given)
+    np.testing.assert_array_equal(test > choose_thresholds(public)[1], given)
     assert found["macro_f1_at_its_cut"] == pytest.approx((4 / 6 + 0) / 2)
     assert (
-        found["micro_f1_at_its_cut"] == agreement(test > cuts_of(public)[2], truth > 0)["micro_f1"]
+        found["micro_f1_at_its_cut"]
+        == agreement(test > choose_thresholds(public)[2], truth > 0)["micro_f1"]
     )
     # a constant is cut by itself
     constant = figures(public[:1], public[:1], truth)
