@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, get_args
 
 from pate._networks import LINEAR, is_linear
@@ -12,6 +13,8 @@ from pate.data._records import Unit
 
 CLOSED_FORM = "closed_form"
 """The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
+FIRST = "first"
+"""The value of ``start_from`` for the student that the run itself releases first, and the folder of that release."""
 
 
 class Plan(Protocol):
@@ -22,6 +25,11 @@ class Plan(Protocol):
     @property
     def unit(self) -> Unit:
         """The protected unit: a record or a group."""
+
+
+def start_place(start_from: str | None) -> str | None:
+    """Return ``start_from`` of a plan, with an absolute path."""
+    return start_from if start_from in (None, FIRST) else str(Path(start_from).absolute())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +46,16 @@ class ClosedFormPlan:
             person.
         network: the path ``pate.models.Linear``, the only one that there is in closed form, or
             None.
+        start_from: None for teachers who vote by moments; or the released student whose answers
+            each of ``num_teachers`` corrects by its own records, and then votes by bits: ``first``
+            for that of the run's own first release, or the folder of a run or a student whose
+            release is in the ledger of the same records.
     """
 
     num_teachers: int | None = None
     unit: Unit = "record"
     network: str | dict[str, str] | None = None
+    start_from: str | None = None
 
     def __post_init__(self) -> None:
         require_count(2, num_teachers=self.nominal)
@@ -50,6 +63,7 @@ class ClosedFormPlan:
             self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal
         )
         require(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
+        object.__setattr__(self, "start_from", start_place(self.start_from))
         if self.network is not None:
             # by its path alone, because to import a network is to import torch
             named = plain(self.network)

@@ -30,6 +30,7 @@ from pate._runs import (
     Run,
     first_stage,
 )
+from pate._stages.starting import released_first
 from pate._stages.votes_import import (
     VotesFrom,
     import_votes,
@@ -235,7 +236,11 @@ class Pipeline:
                 store = finished_votes(run)
                 manifest = store.manifest()
                 complete = resolve_settings(
-                    settings, manifest.shape, len(manifest.ids), manifest.kind
+                    settings,
+                    manifest.shape,
+                    len(manifest.ids),
+                    manifest.kind,
+                    before=released_first(run),
                 )
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for

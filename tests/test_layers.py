@@ -28,13 +28,13 @@ ZONES = {
         student._average_precision student._metrics student._targets student._predictor
         student._samples student._carried student._carry student._predictions
         _planning.proposals
-        _planning.tables _release _planning.completion _planning.unanswered _stages _pipeline
+        _planning.tables _release _planning.completion _planning.halves _planning.unanswered _stages _pipeline
         _estimator testing._aggregators testing._batches testing._sources _commands cli
         __main__""",
     "networks": """
         models data._datasets data._augmentation data.features._backbone
         data.features._picture_transforms _network_settings data.features._modules _checkpoints
-        teachers student _stages.teachers_fit _stages.teachers_vote _stages.student
+        teachers student _stages.starting_networks _stages.teachers_fit _stages.teachers_vote _stages.student
         _stages.student_rehearsal _commands.export _commands.student_network""",
     "lab": """
         data.faces accounting._autodp _planning _silos _stages.silos _reporting _audit

@@ -20,14 +20,12 @@ from pate._commands.parsing import (
 from pate._commands.votes import HELP, add_votes, votes_from_where
 from pate._files.json import Json
 from pate._pipeline import Pipeline
-from pate._planning.completion import resolve_settings
 from pate._planning.unanswered import describe_unanswered
 from pate._registry import find
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
 from pate._validation import AwaitedError, require
-from pate._votes import Ballots, Votes, VoteShape
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -82,16 +80,14 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
     return released
 
 
-def settings_for(
-    args: Sequence[str], preset: Preset, shape: VoteShape, size: int, kind: type[Votes] = Ballots
-) -> LabelSettings:
-    """Return the settings of `pate label`, resolved for votes of ``shape`` on ``size`` samples that are yet to be cast.
+def settings_for(args: Sequence[str], preset: Preset) -> LabelSettings:
+    """Return the settings of `pate label` for the votes of a recipe's own teachers, which are yet to be cast.
 
     Raises:
         ValueError: in one line, if nothing could be released by them.
     """
     parser, parsed = _own_votes(args, preset)
-    return resolve_settings(_settings(parser.instantiate(parsed)), shape, size, kind)
+    return _settings(parser.instantiate(parsed))
 
 
 def read_content(args: Sequence[str], preset: Preset) -> Json:

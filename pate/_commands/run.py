@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import yaml
 
-from pate._closed_form_plan import ClosedFormPlan
+from pate._closed_form_plan import FIRST, ClosedFormPlan
 from pate._commands import label, references, student, teachers
 from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import Preset
@@ -19,6 +20,9 @@ from pate._files.json import Json
 from pate._files.locks import lock_run
 from pate._files.writing import require_place
 from pate._networks import is_linear
+from pate._pipeline import Pipeline
+from pate._planning.completion import resolve_settings
+from pate._planning.halves import charge_of, first_settings, teachers_for
 from pate._registry import find
 from pate._release.foresight import require_possible
 from pate._release.label_settings import LabelSettings
@@ -27,6 +31,7 @@ from pate._runs import STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
 from pate.accounting._calibration import epsilon_of
+from pate.accounting._charges import Charge
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -77,12 +82,22 @@ def main(args: Sequence[str]) -> None:
     data, voting = fit.options.data, parsed.votes
     if voting is None and not isinstance(fit.plan, ClosedFormPlan):
         voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
-    settings, shape = _label_settings(fit.plan, data, voting, label_words, label_preset)
+    asked, plan = label.settings_for(label_words, label_preset), fit.plan
+    first = _first_release(plan, data, asked)
+    if plan.start_from is not None and plan.num_teachers is None:
+        size = len(data.load(Role.PUBLIC).ids)
+        number = teachers_for(asked, data.num_labels, size, charge_of(first))
+        plan = replace(plan, num_teachers=number)
+        overrides["teachers"].append(f"--num_teachers={number}")
+    settings, shape = _label_settings(plan, data, voting, asked, charge_of(first))
     assert settings.num_queries is not None, "settings are complete"
     ledger = choose_ledger(root, fit.options.ledger, data, overwrite=parsed.overwrite)
     for folder in (root, Run(root, ledger=ledger).ledger_path.parent):
         require_place(folder)
     require_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, shape, data)
+    before = Run(root / FIRST, parsed.overwrite, Run(root, ledger=ledger).ledger_path)
+    if first is not None:
+        require_possible(before, *first, data)
     is_network = not is_linear(student_settings["model"]["network"])
     if is_network and (parsed.overwrite or not Run(root).is_finished(STUDENT)):
         find("rehearse_student")(
@@ -93,11 +108,23 @@ def main(args: Sequence[str]) -> None:
     if parsed.dry_run:
         print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
         teachers.fit([*_words(_FIT, overrides), "--dry_run"], _preset(_FIT, recipe, root))
-        print(_planned_release(settings, shape))
+        for planned in (first, (settings, shape)):
+            if planned is not None:
+                print(_planned_release(*planned))
         print(f"Run: {root}. Nothing was written, and nothing was spent.")
         return
     # held through all stages
     lock_run(root)
+    if first is not None:
+        print(f"[0/{len(steps)}] first release", flush=True)
+        pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
+        pipeline.fit_teachers(ClosedFormPlan(unit=plan.unit))
+        pipeline.vote()
+        pipeline.label(first[0])
+        _STUDENT.command(
+            _words(_STUDENT, overrides),
+            _preset(_STUDENT, recipe, before.root, overwrite=parsed.overwrite),
+        )
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
         step.command(
@@ -107,12 +134,26 @@ def main(args: Sequence[str]) -> None:
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
 
+def _first_release(
+    plan: Any, data: DataSource, asked: LabelSettings
+) -> tuple[LabelSettings, VoteShape] | None:
+    """Return the settings of the release that teachers start from, complete, and the shape of its votes.
+
+    None if they start from another, or afresh.
+    """
+    if plan.start_from != FIRST:
+        return None
+    shape = VoteShape(MOST_VOTERS, data.num_labels)
+    size = len(data.load(Role.PUBLIC).ids)
+    return resolve_settings(first_settings(asked), shape, size, Moments), shape
+
+
 def _label_settings(
     plan: Any,
     data: DataSource,
     voting: Voting | None,
-    words: Sequence[str],
-    preset: Preset,
+    asked: LabelSettings,
+    before: Charge | None,
 ) -> tuple[LabelSettings, VoteShape]:
     """Return the settings of the release, complete, and the numbers of teachers and labels.
 
@@ -123,8 +164,8 @@ def _label_settings(
         plan: how teachers are made.
         data: the records.
         voting: how the teachers are to vote; None for what they do by default.
-        words: the overrides of `pate label`.
-        preset: what they are given beside.
+        asked: the settings of `pate label`.
+        before: what the first release will have reserved, if teachers start from it.
     """
     size, shape = (
         len(data.load(Role.PUBLIC).ids),
@@ -138,11 +179,11 @@ def _label_settings(
     if isinstance(plan, ClosedFormPlan):
         require(
             voting is None,
-            "no --votes of teachers in closed form, whose ballots are moments",
+            "no --votes of teachers in closed form, whose ballots follow from how they were made",
             votes=voting,
         )
-        kind = Moments
-    return label.settings_for(words, preset, shape, size, kind), shape
+        kind = Moments if plan.start_from is None else Ballots
+    return resolve_settings(asked, shape, size, kind, before=before), shape
 
 
 def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:

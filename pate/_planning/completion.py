@@ -12,7 +12,8 @@ from pate._validation import require
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
 from pate.accounting._bisection import smallest_where
 from pate.accounting._budget import Budget
-from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._calibration import Target
+from pate.accounting._charges import Charge
 from pate.accounting._filters import affordable
 from pate.aggregators._base import Aggregator
 from pate.aggregators._outlook import Outlook
@@ -31,11 +32,17 @@ _DEFAULTS: Mapping[type[Votes], type[Aggregator]] = {
 
 
 def resolve_settings(
-    settings: LabelSettings, shape: VoteShape, size: int, kind: type[Votes] = Ballots
+    settings: LabelSettings,
+    shape: VoteShape,
+    size: int,
+    kind: type[Votes] = Ballots,
+    *,
+    before: Charge | None = None,
 ) -> LabelSettings:
     """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
 
-    They are votes of ``shape`` on ``size`` samples, of a kind. Repeating it changes nothing.
+    They are votes of ``shape`` on ``size`` samples, of a kind. Repeating it changes nothing. The
+    target covers what was released ``before`` for the same teachers to start from.
     Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
     budget is below it, or the aggregator takes votes of another kind.
     """
@@ -59,6 +66,7 @@ def resolve_settings(
         num_queries=number,
         neighboring_relation=settings.relation,
         max_teachers_per_unit=settings.max_teachers_per_unit,
+        before=before,
     )
     if aggregator is None and kind in _DEFAULTS:
         aggregator = _DEFAULTS[kind].blank()
@@ -182,14 +190,8 @@ def scale_to_target(
         return budget is None or affordable(budget, query.cost()) >= target.num_queries
 
     def meets(factor: float) -> bool:
-        event = (
-            candidate.scaled(factor)
-            .event(shape, relation)
-            .for_group_size(target.max_teachers_per_unit)
-        )
-        return epsilon_of(
-            event, count=target.num_queries, delta=target.delta
-        ) <= target.epsilon and admitted(factor)
+        event = candidate.scaled(factor).event(shape, relation)
+        return target.epsilon_of(event) <= target.epsilon and admitted(factor)
 
     candidate = aggregator
     if meets(1.0) and not meets(1 - _EXCESS):

@@ -66,6 +66,7 @@ _INPUTS = {
     "partition": "assignment of records to teachers",
     "code": "code of pate",
     "labels": "released labels",
+    "student": "released student",
 }
 """What the inputs of stages are called in errors."""
 

@@ -17,6 +17,7 @@ from pate._registry import find
 from pate._release.ledger_file import ledger_setting, open_ledger
 from pate._runs import TEACHERS_FIT, Inputs, Run, ensure_key
 from pate._settings import decode_fields, encode_fields
+from pate._stages.starting import start_digest
 from pate._validation import require
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -65,6 +66,7 @@ def begin_fit(
         open_ledger(run)
     key = ensure_key(run, TEACHERS_FIT)
     digests = training_inputs(data, plan) | {"partition": digest(key)}
+    digests |= start_digest(run, getattr(plan, "start_from", None))
     inputs = Inputs({**settings, "ledger": ledger_setting(run)}, digests)
     made_from = origin_of(inputs)
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]

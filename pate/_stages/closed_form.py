@@ -41,6 +41,10 @@ def fit_closed_form(
     Raises:
         ValueError: if settings, records or earlier files do not allow it.
     """
+    if plan.start_from is not None:
+        from pate._stages.corrections import fit_corrections
+
+        return fit_corrections(run, data, plan, dry_run=dry_run)
     private = data.records(Role.PRIVATE)
     if len(private) > MOST_VOTERS:  # how many there are is private
         raise ValueError(
@@ -93,7 +97,7 @@ def seal_closed_form(
     """
     require(
         votes is None,
-        "no `votes` of teachers in closed form, whose ballots are moments",
+        "no `votes` of teachers in closed form, whose ballots follow from how they were made",
         votes=votes,
     )
     require(
@@ -101,6 +105,10 @@ def seal_closed_form(
         "no absent teachers in closed form: leave their records out of the data",
         absent=absent,
     )
+    if plan.start_from is not None:
+        from pate._stages.corrections import vote_corrections
+
+        return vote_corrections(run, data, plan)
     made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
     require_same_data(run, data, plan)
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])

@@ -12,6 +12,7 @@ from pate._registry import find
 from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Inputs, Run, labels_file
 from pate._runs.released import require_student
 from pate._stages.closed_form import predicted_without_noise
+from pate._stages.corrections import count_corrected
 from pate._stages.student_steps import student_of_truth
 from pate.data._records import Role
 from pate.student._decisions import choose_thresholds
@@ -45,12 +46,13 @@ def make_references(run: Run, plan: Any) -> None:
         return
     folder = run.root / REFERENCES.outputs[0]
     figures, optimize = student_of_truth(run, folder)
-    if isinstance(plan, ClosedFormPlan):
+    if isinstance(plan, ClosedFormPlan) and plan.start_from is None:
         reference = "noiseless_sums"
         answers, public = predicted_without_noise(run, data)
     else:
         reference = "teacher_majority"
-        count_votes = find("count_votes")
+        started = isinstance(plan, ClosedFormPlan)
+        count_votes = count_corrected if started else find("count_votes")
         answers, public = (
             count_votes(run, data, plan, role) / plan.num_teachers
             for role in (Role.TEST, Role.PUBLIC)

@@ -19,6 +19,8 @@ from pate._files.writing import make_once, require_disk, write_text
 from pate._progress import stage_bar
 from pate._runs import KEY_BYTES, TEACHERS_FIT, Run, read_key
 from pate._stages.beginning import begin_fit, origin_of
+from pate._stages.starting import Start
+from pate._stages.starting_networks import write_start
 from pate._validation import require
 from pate.data._augmentation import require_pictures
 from pate.data._partition import assign_teachers
@@ -84,6 +86,7 @@ def fit_teachers(
         )
         print(text, end="")
         return
+    start = None if plan.start_from is None else Start.of(run, plan.start_from, data)
     partition = begin_fit(run, data, plan, foreign_files)
     if partition is None:
         return
@@ -100,6 +103,8 @@ def fit_teachers(
     # chosen once and kept, because training depends on the chunk of a teacher
     sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
     job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
+    if start is not None and job.start_file is not None:
+        write_start(job.start_file, start, plan, data)
     chunks = sized_plan.chunks()
     untrained = sum(len(teachers) for teachers in chunks if not job.is_done(teachers))
     require_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder, "teachers")

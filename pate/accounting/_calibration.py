@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -29,6 +29,8 @@ class Target:
         num_queries: number of queries asked; each is paid for, answered or not.
         neighboring_relation: the relation under which it holds.
         max_teachers_per_unit: the number of teachers that a unit may reach for which it holds.
+        before: what was released for the same units before, as the events of a query and their
+            number, which the target covers too; None for nothing.
 
     Raises:
         ValueError: unless ``epsilon > 0``, ``0 < delta < 1``, ``num_queries >= 1`` and
@@ -40,6 +42,7 @@ class Target:
     num_queries: int
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
     max_teachers_per_unit: int = 1
+    before: tuple[Mapping[NeighboringRelation, Event], int] | None = None
 
     def __post_init__(self) -> None:
         require_positive(target_epsilon=self.epsilon)
@@ -50,6 +53,16 @@ class Target:
         object.__setattr__(
             self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
         )
+
+    def epsilon_of(self, event: Event, *, orders: FloatArray = DEFAULT_ORDERS) -> float:
+        """Return the epsilon of all queries of an ``event``, and of what was released before."""
+        relation, reach = self.neighboring_relation, self.max_teachers_per_unit
+        accountant = RDPAccountant(relation=relation, orders=orders)
+        if self.before is not None:
+            events, count = self.before
+            accountant.compose(events[relation].for_group_size(reach), count)
+        accountant.compose(event.for_group_size(reach), self.num_queries)
+        return accountant.get_epsilon(delta=self.delta)
 
 
 def epsilon_of(
@@ -103,8 +116,7 @@ def calibrate_scale(
 
     @cache  # ends of the bracket are asked for again
     def epsilon(log_scale: float) -> float:
-        event = event_of(math.exp(log_scale)).for_group_size(target.max_teachers_per_unit)
-        return epsilon_of(event, count=target.num_queries, delta=target.delta, orders=orders)
+        return target.epsilon_of(event_of(math.exp(log_scale)), orders=orders)
 
     def holds(log_scale: float) -> bool:
         return epsilon(log_scale) <= target.epsilon

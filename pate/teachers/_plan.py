@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pate._closed_form_plan import start_place
 from pate._networks import require_factory
 from pate._validation import MOST_VOTERS, require, require_count, require_positive
 from pate.data._records import Unit
@@ -61,6 +62,11 @@ class TeacherPlan:
         accelerator: Lightning's accelerator.
         precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not
             offered: its gradient scaler would let stacked teachers influence each other.
+        start_from: None for teachers that start afresh; or the released student that all of them
+            start from: ``first`` for that of the run's own first release, or the folder of a run or
+            a student whose release is in the ledger of the same records. Its weights are taken if
+            its network is of the same class, and otherwise its answers to public samples are
+            learned first.
     """
 
     network: NetworkFactory
@@ -79,6 +85,7 @@ class TeacherPlan:
     seed: int = 0
     accelerator: str = "auto"
     precision: Precision = "32-true"
+    start_from: str | None = None
 
     def __post_init__(self) -> None:
         require_factory(self.network)
@@ -108,6 +115,7 @@ class TeacherPlan:
         require(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
         if self.clip_norm is not None:
             require_positive(clip_norm=self.clip_norm)
+        object.__setattr__(self, "start_from", start_place(self.start_from))
         _require_made(self.optimizer, self.scheduler)
         if self.chunk_size != "auto":
             require_count(1, chunk_size=self.chunk_size)

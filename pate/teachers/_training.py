@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -37,6 +38,13 @@ class TrainJob(ChunkJob):
     data: PartitionedRecords
     folder: Path
     made_from: str = ""
+
+    @property
+    def start_file(self) -> Path | None:
+        """The weights that all teachers start from, a file of this key, plan and data; None for none."""
+        if self.plan.start_from is None:
+            return None
+        return self.folder / f"start_{self.made_from}.safetensors"
 
     @property
     def num_steps(self) -> int:
@@ -77,7 +85,7 @@ class TrainJob(ChunkJob):
             report(self.num_steps)
             return
         plan = self.plan
-        module = make_chunk(plan, teachers, self.data)
+        module = make_chunk(plan, teachers, self.data, start=self.start_file)
         callbacks: list[Callback] = [_Steps(report), _Origin(self.made_from)]
         several = plan.num_steps > plan.checkpoint_steps
         if several:
@@ -112,12 +120,18 @@ class TrainJob(ChunkJob):
         checkpoint.unlink(missing_ok=True)
 
 
-def make_chunk(plan: TeacherPlan, teachers: range, data: PartitionedRecords) -> TeacherChunk:
-    """Return the module of a chunk, made from its teachers' partitions alone."""
+def make_chunk(
+    plan: TeacherPlan, teachers: range, data: PartitionedRecords, *, start: Path | None = None
+) -> TeacherChunk:
+    """Return the module of a chunk, made from its teachers' partitions and the public weights in ``start`` alone."""
     labels = [data.records.labels[data.rows[teacher]] for teacher in teachers]
     shape, num_labels = tuple(data.records.features.shape[1:]), data.records.labels.shape[1]
+    networks = make_networks(plan, shape, num_labels, teachers=teachers)
+    if start is not None:
+        for network in networks:
+            network.load_state_dict(load_file(start))
     return TeacherChunk(
-        make_networks(plan, shape, num_labels, teachers=teachers),
+        networks,
         plan,
         positive_weights=np.stack(
             [positive_weights(y, plan.positive_weight_power) for y in labels]

@@ -264,7 +264,10 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
     assert place.vote("--absent=[3]") == 2
     refused(capsys, "no absent teachers in closed form")
     assert place.vote("--votes=scores") == 2
-    refused(capsys, "no --votes of teachers in closed form, whose ballots are moments")
+    refused(
+        capsys,
+        "no --votes of teachers in closed form, whose ballots follow from how they were made",
+    )
     assert place.vote("--workers=2") == 2
     refused(capsys, "no workers for teachers in closed form")
     assert cli.main(["frontier", "--run", str(place.root), "--num_queries=10"]) == 2

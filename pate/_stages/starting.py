@@ -1,0 +1,98 @@
+"""The released student that teachers start from: found, and compared with their data and their ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pate._closed_form_plan import FIRST
+from pate._files.hashing import digest
+from pate._runs import MODEL, STUDENT, TEACHERS_FIT, Run
+from pate._runs.released import ReleasedLabels
+from pate._settings import decode
+from pate._typing import Float32Array, FloatArray
+from pate._validation import require
+from pate.accounting._charges import Charge
+from pate.aggregators._base import Aggregator
+from pate.data._records import Role
+from pate.data._source import DataSource
+from pate.student._carried import CarriedStudent, load_student
+
+
+def student_folder(run: Run, start_from: str) -> Path:
+    """Return the folder of the student that the teachers of a run start from.
+
+    Args:
+        run: the run.
+        start_from: `FIRST`, a run's folder, or the folder of a student.
+    """
+    place = run.root / FIRST if start_from == FIRST else Path(start_from)
+    model = place / STUDENT.outputs[0] / MODEL
+    return model if model.is_dir() else place
+
+
+def start_digest(run: Run, start_from: str | None) -> dict[str, str]:
+    """Return the digest of the student that teachers start from, by what it is called; none if they start afresh."""
+    if start_from is None:
+        return {}
+    # without its statement, which is that of all releases by now
+    files = sorted(student_folder(run, start_from).glob("model.*"))
+    return {"student": digest(*files)}
+
+
+@dataclass(frozen=True)
+class Start:
+    """A student that was released from the private records that teachers are about to see.
+
+    Attributes:
+        student: the student.
+    """
+
+    student: CarriedStudent
+
+    @classmethod
+    def of(cls, run: Run, start_from: str, data: DataSource) -> Start:
+        """Return the student that the teachers of a run start from. Its folder is read as data, not as code.
+
+        Raises:
+            ValueError: in one line, if there is no student, it has other labels or takes other
+                features than the data, or its release is not in the ledger of the run.
+        """
+        folder = student_folder(run, start_from)
+        # the run's own first release was made by the recipe's own classes
+        student = load_student(folder, trust=start_from == FIRST)
+        require(
+            student.label_names == data.label_names,
+            f"a student of the data's labels in {folder}",
+            label_names=student.label_names,
+        )
+        shape = tuple(data.load(Role.PUBLIC).features.shape[1:])
+        require(
+            student.input.shape == shape,
+            f"a student of samples of shape {list(shape)} in {folder}",
+            shape=list(student.input.shape),
+        )
+        try:
+            require(run.ledger_path.is_file(), "a ledger that holds it", ledger=None)
+            student.statement.verify(ledger=run.ledger_path)
+        except ValueError as error:
+            raise ValueError(
+                f"Expected a student whose release is in {run.ledger_path}, the ledger of these"
+                f" records, got that of {folder}: {error}"
+            ) from None
+        return cls(student)
+
+    def answers(self, samples: Float32Array) -> FloatArray:
+        """Return the probabilities ``[n, C]`` of raw samples ``[n, ...]``."""
+        return np.asarray(self.student.predict_proba(samples), dtype=np.float64)
+
+
+def released_first(run: Run) -> Charge | None:
+    """Return what the first release of a run reserved; None of a run that has none of its own."""
+    if run.begun(TEACHERS_FIT).settings.get("start_from") != FIRST:
+        return None
+    released = ReleasedLabels.load(run.root / FIRST)
+    aggregator: Aggregator = decode(Aggregator, released.aggregator)
+    return aggregator.events(released.shape), len(released.ids)
