@@ -92,7 +92,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "lost_votes": (lambda run: next(run.glob("private/votes/*.npy")).unlink(), "missing"),
     "changed_student": (
-        lambda run: _change(run / "public" / "student" / "last.ckpt"),
+        lambda run: _change(run / "public" / "student" / "linear.safetensors"),
         "changed since",
     ),
     "another_key": (
@@ -123,12 +123,12 @@ LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "copy_of_votes": (
         lambda run: shutil.copy(
             next(run.glob("private/votes/*.npy")),
-            run / "public" / "student" / "logs" / "figures.csv",
+            run / "public" / "student" / "model" / "figures.csv",
         ),
         "a copy of private/votes/votes_",
     ),
     "key": (
-        lambda run: (run / "public" / "student" / "logs" / "notes.txt").write_text(
+        lambda run: (run / "public" / "student" / "model" / "notes.txt").write_text(
             f"the key is {json.loads((run / 'private' / 'partition.json').read_text())['key']}"
         ),
         "with the run's key",
@@ -142,7 +142,7 @@ LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
         ".privacy.json.12ab",
     ),
     "private_by_name": (
-        lambda run: (run / "public" / "student" / "logs" / "PRIVATE_log.csv").write_text("x"),
+        lambda run: (run / "public" / "student" / "model" / "PRIVATE_log.csv").write_text("x"),
         "PRIVATE_log.csv",
     ),
     "real_frontier": (
