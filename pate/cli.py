@@ -78,7 +78,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
 }
 
-_OF_ONES_OWN = {
+_READ_OWN_CODE = {
     *("run", "audit", "teachers fit", "teachers vote", "forget", "label", "references", "choose"),
     *(
         "student fit",
@@ -95,7 +95,7 @@ _OF_ONES_OWN = {
 The others read what somebody else may have written: models, runs, statements, ledgers, exchanges.
 """
 
-_AGAIN = 0.1  # seconds until an interrupt that was dropped is raised again
+_RAISE_AGAIN_AFTER = 0.1  # seconds until an interrupt that was dropped is raised again
 
 _received: list[signal.Signals] = []
 """The signals that asked the running command to end."""
@@ -118,14 +118,14 @@ def main(args: Sequence[str] | None = None) -> int:
                 # what is left in the buffer may be what nobody reads
                 sys.stdout.flush()
     except (Exception, KeyboardInterrupt, SystemExit) as stop:
-        line, status = _ending(stop)
+        line, status = _line_and_status(stop)
         if status is None:
             raise
         for stream in (sys.stdout, sys.stderr):
-            _let_go(stream)
+            _redirect_to_devnull(stream)
         if line is not None:
             print(f"pate {name}: {line}" if name else f"pate: {line}", file=sys.stderr)
-            _let_go(sys.stderr)
+            _redirect_to_devnull(sys.stderr)
         return status
 
 
@@ -137,7 +137,7 @@ def _run(words: list[str], name: str | None) -> int:
     if name is None:
         return _help(words)
     module, function, _ = _COMMANDS[name]
-    with _stoppable():
+    with _signal_handling():
         from pate._files.locks import release_locks
         from pate._own_code import own_code
 
@@ -151,14 +151,14 @@ def _run(words: list[str], name: str | None) -> int:
                 words[len(name.split()) :]
             )
             arguments = (options, *([_COMMANDS] if name == "completion" else []))
-            with own_code(trusted=name in _OF_ONES_OWN):
+            with own_code(trusted=name in _READ_OWN_CODE):
                 getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
         finally:
             release_locks()
     return 0
 
 
-def _ending(stop: BaseException) -> tuple[str | None, int | None]:
+def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     """Return the line and the exit status with which a command ends that raised ``stop``: no status if it is a bug."""
     # an interrupt comes out as another error, of an import that was cut short, or as an exit, which
     # is Lightning's way
@@ -168,7 +168,7 @@ def _ending(stop: BaseException) -> tuple[str | None, int | None]:
         return f"{how}; the same command resumes from here", 143 if terminated else 130
     if isinstance(stop, SystemExit):
         return None, None
-    if isinstance(stop, BrokenPipeError) and any(map(_unread, (sys.stdout, sys.stderr))):
+    if isinstance(stop, BrokenPipeError) and any(map(_reader_is_gone, (sys.stdout, sys.stderr))):
         return None, 128 + signal.SIGPIPE
 
     from pate._files.os_errors import explain_os_error
@@ -189,7 +189,7 @@ def was_stopped() -> bool:
     return bool(_received)
 
 
-def _let_go(stream: TextIO | None) -> None:
+def _redirect_to_devnull(stream: TextIO | None) -> None:
     """Lead a stream that cannot be written to nowhere: at its end the interpreter flushes once more."""
     if stream is None:
         return
@@ -199,7 +199,7 @@ def _let_go(stream: TextIO | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _unread(stream: TextIO | None) -> bool:
+def _reader_is_gone(stream: TextIO | None) -> bool:
     """Return whether a stream is a pipe that nobody reads."""
     if stream is None:
         return False
@@ -212,7 +212,7 @@ def _unread(stream: TextIO | None) -> bool:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def _signal_handling() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end what runs inside; further ones of SIGTERM do not disturb the cleanup.
 
     Python drops an interrupt that meets a finalizer, and libraries drop some that meet their
@@ -226,7 +226,7 @@ def _stoppable() -> Iterator[None]:
             _received.append(signal.Signals(number))
         if first:
             before[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        signal.setitimer(signal.ITIMER_REAL, _RAISE_AGAIN_AFTER)
         # while it cleans up, the command handles the interrupt that was raised before
         if first or number == signal.SIGINT or sys.exception() is None:
             raise KeyboardInterrupt

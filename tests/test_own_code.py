@@ -140,7 +140,7 @@ CASES = {
 
 
 def test_every_command_is_tried() -> None:
-    assert CASES.keys() == cli._COMMANDS.keys() and cli._COMMANDS.keys() > cli._OF_ONES_OWN
+    assert CASES.keys() == cli._COMMANDS.keys() and cli._COMMANDS.keys() > cli._READ_OWN_CODE
 
 
 @dataclass(frozen=True)
@@ -417,7 +417,7 @@ def test_a_model_names_no_module_that_lies_there(
     np.savez("new.npz", X=np.zeros((3, 6), dtype=np.float32))
     assert cli.main(["predict", "model", "new.npz"]) == 2
     assert (
-        "or trust=True (--trust), with which other code runs, got class_path='mine.Net'"
+        "or --trust, with which other code runs, got class_path='mine.Net'"
         in capsys.readouterr().err
     )
     assert "mine" not in sys.modules

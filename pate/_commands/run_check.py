@@ -25,7 +25,7 @@ from pate._runs import (
     Stage,
     first_stage,
 )
-from pate._runs.published import unpublishable
+from pate._runs.published import unexpected_public_files
 from pate._runs.released import require_student
 from pate._validation import require
 from pate.accounting._verification import verify_ledger
@@ -81,7 +81,7 @@ def check_run(root: Path) -> RunCheck:
     with _noting(problems):
         _require_closed(run.private)
     with _noting(problems):
-        problems.extend((*_unreadable(run.private), *unpublishable(run)))
+        problems.extend((*_unreadable(run.private), *unexpected_public_files(run)))
     if problems:
         return RunCheck((), tuple(problems), None)
     finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))

@@ -13,9 +13,15 @@ from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import open_ledger
 from pate._release.pending import PendingRelease
 from pate._release.rehearsal import rehearse
-from pate._release.room import room_for_labels
+from pate._release.room import preallocate_labels
 from pate._release.stating import StatedLabels, settlement_of_labels
-from pate._release.transaction import Publication, Settlement, Terms, release, state
+from pate._release.transaction import (
+    Releasable,
+    ReleaseOutcome,
+    ReservationRequest,
+    release,
+    write_statement,
+)
 from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
 from pate._validation import require
@@ -55,7 +61,9 @@ def label(
     # others may have released since: labels that are there are stated on all that the ledger holds
     # by now
     statement = (
-        release(labels) if released is None else state(labels, open_ledger(run), released.release)
+        release(labels)
+        if released is None
+        else write_statement(labels, open_ledger(run), released.release)
     )
     run.finish(LABEL)
     return StatedLabels(**vars(labels.released), statement=statement)
@@ -89,7 +97,7 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     return released
 
 
-class _Labels(Publication):
+class _Labels(Releasable):
     """The labels of a run.
 
     The old statement is removed before the old labels, and those before the new ones appear, so
@@ -126,7 +134,9 @@ class _Labels(Publication):
         return digest_of(aggregator, self.inputs, self._votes)
 
     @contextmanager
-    def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> Iterator[Terms]:
+    def prepared(
+        self, pending: PendingRelease, generator: np.random.Generator
+    ) -> Iterator[ReservationRequest]:
         settings, shape, votes = self._settings, self.queries.shape, self._votes
         aggregator, relation = settings.mechanism, settings.mechanism.neighboring_relation
         events, ledger = (
@@ -134,8 +144,8 @@ class _Labels(Publication):
             open_ledger(self._run, settings.max_teachers_per_unit),
         )
         rehearse(aggregator, shape, like=votes)
-        with room_for_labels(self._run, self.queries) as self._room:
-            yield Terms(
+        with preallocate_labels(self._run, self.queries) as self._room:
+            yield ReservationRequest(
                 ledger=ledger,
                 events=events,
                 count=len(self.queries.ids),
@@ -154,6 +164,6 @@ class _Labels(Publication):
         # labels are recognised as this command's only by the number that it reserved
         self._run.begin(LABEL, self.inputs, release=release)
 
-    def settlement(self, entry: LedgerEntry) -> Settlement:
+    def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
         self.released = ReleasedLabels.load(self._run.root)
         return settlement_of_labels(self._run, self._settings, self.released, entry.published or {})

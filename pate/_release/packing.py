@@ -11,7 +11,7 @@ from pate._files.locks import locked
 from pate._files.writing import atomic_write
 from pate._release.stating import require_stated
 from pate._runs import LABEL, Run
-from pate._runs.published import published_files, unpublishable
+from pate._runs.published import published_files, unexpected_public_files
 from pate._validation import require
 
 
@@ -33,7 +33,7 @@ def pack(root: Path, output: Path) -> None:
         run.require(LABEL)
         require_data_config(run)  # it names the ledger that the statement is compared with
         require_stated(run)
-        for problem in unpublishable(run):
+        for problem in unexpected_public_files(run):
             raise ValueError(problem)
         with atomic_write(output) as file, ZipFile(file, "w") as archive:
             for name in published_files(run):

@@ -66,7 +66,7 @@ class PendingRelease:
             wanted = f"a folder for releases under way, got {self.file.parent}"
             raise ValueError(f"Expected {wanted} ({error.strerror})") from None
 
-    def is_stated_by(self, statement_file: Path, ledger: Path) -> bool:
+    def matches_statement(self, statement_file: Path, ledger: Path) -> bool:
         """Return whether a statement is of this release, which was killed after it had been written.
 
         The statement names a row of the ledger, and the release that the ledger holds with this
@@ -103,7 +103,7 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
     )
 
 
-def destroy_others(pending: PendingRelease) -> None:
+def delete_other_seeds(pending: PendingRelease) -> None:
     """Delete the seeds of all other releases in its folder; what they reserved stays counted."""
     for file in pending.file.parent.iterdir():
         if file != pending.file:

@@ -17,7 +17,7 @@ _STATEMENT_BYTES = 1 << 20
 
 
 @contextmanager
-def room_for_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
+def preallocate_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
     """Open the file that becomes labels.npz where the block ends, with enough space reserved on disk.
 
     Raises ``ValueError`` if the folders cannot be written, their files cannot be replaced, or the

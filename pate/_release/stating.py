@@ -10,7 +10,7 @@ from typing import Any
 
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import ledger_scope
-from pate._release.transaction import Settlement
+from pate._release.transaction import ReleaseOutcome
 from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._validation import require
@@ -36,7 +36,7 @@ class StatedLabels(ReleasedLabels):
 
 def settlement_of_labels(
     run: Run, settings: LabelSettings, released: ReleasedLabels, settled: Mapping[str, Any]
-) -> Settlement:
+) -> ReleaseOutcome:
     """Return what came of labels: what is published of them, by the keys of their statement, and what they cost.
 
     Args:
@@ -64,7 +64,7 @@ def settlement_of_labels(
         "sha256": sha256(labels_file(run)),
         "versions": settled.get("versions", versions),
     }
-    return Settlement(published=published, realised=realised)
+    return ReleaseOutcome(published=published, realised=realised)
 
 
 def require_stated(run: Run) -> None:

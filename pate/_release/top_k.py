@@ -21,7 +21,7 @@ from pate._files.writing import cell, remove_drafts, write_text
 from pate._histogram import Histogram, HistogramSource
 from pate._release.pending import PendingRelease, pending_release
 from pate._release.top_k_settings import TopKSettings
-from pate._release.transaction import Publication, Settlement, Terms, release
+from pate._release.transaction import Releasable, ReleaseOutcome, ReservationRequest, release
 from pate._validation import require
 from pate._version import __version__
 from pate.accounting._history import LedgerEntry
@@ -102,7 +102,7 @@ def top_k_statement_fields(
     }
 
 
-class _TopK(Publication):
+class _TopK(Releasable):
     """A list of items."""
 
     _histogram: Histogram
@@ -130,7 +130,9 @@ class _TopK(Publication):
         )
 
     @contextmanager
-    def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> Iterator[Terms]:
+    def prepared(
+        self, pending: PendingRelease, generator: np.random.Generator
+    ) -> Iterator[ReservationRequest]:
         settings = self._settings
         self._require_new(pending)
         self._histogram = self._source.read(generator)
@@ -142,7 +144,7 @@ class _TopK(Publication):
         self._mechanism = settings.mechanism_for(self._histogram)
         # a list that could not be stated must not be paid for
         self._facts = top_k_statement_fields(settings, self._mechanism, self._histogram)
-        yield Terms(
+        yield ReservationRequest(
             ledger=Ledger(
                 self._ledger,
                 home=self._ledger.resolve(),
@@ -189,7 +191,7 @@ class _TopK(Publication):
         """Raise ``ValueError`` if there are outputs, unless they are of this very release, which was killed."""
         places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
         existing = ", ".join(str(path) for path in places if path.exists())
-        same_release = existing and pending.is_stated_by(self.statement_file, self._ledger)
+        same_release = existing and pending.matches_statement(self.statement_file, self._ledger)
         require(
             not existing or same_release,
             "another output, because every release is paid for",
@@ -208,16 +210,16 @@ class _TopK(Publication):
         else:
             self._text = json.dumps({"items": items, "ordered": ordered}, indent=2) + "\n"
 
-    def settlement(self, entry: LedgerEntry) -> Settlement:
+    def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
         published = {
             **self._facts,
             "ledger": (entry.published or {}).get("ledger")
             or self._source.counted_by(self._ledger),
             "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
         }
-        return Settlement(published=published)
+        return ReleaseOutcome(published=published)
 
-    def reveal(self) -> None:
+    def publish(self) -> None:
         """Write the list last, so that none is anywhere without its statement."""
         write_text(self.file, self._text)
 

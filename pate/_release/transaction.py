@@ -17,7 +17,7 @@ import numpy as np
 
 from pate._files.writing import output_errors, write_json, write_text
 from pate._progress import step_bar
-from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
+from pate._release.pending import PendingRelease, delete_other_seeds, destroy, pending_release
 from pate.accounting._budget import Budget, BudgetExceededError
 from pate.accounting._charges import Charge, Events, for_group_size, require_delta_beyond_tests
 from pate.accounting._filters import affordable
@@ -29,7 +29,7 @@ from pate.mechanisms._noise import draw_key, private_generator, seeded_generator
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class ReservationRequest:
     """What a publication asks of the ledger before its noise is drawn.
 
     Attributes:
@@ -55,7 +55,7 @@ class Terms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settlement:
+class ReleaseOutcome:
     """What a release published, and what it cost in the end.
 
     Attributes:
@@ -68,7 +68,7 @@ class Settlement:
     realised: Sequence[Charge] | None = None
 
 
-class Publication(ABC):
+class Releasable(ABC):
     """What is to be released: one kind of file, with its statement.
 
     Attributes:
@@ -94,7 +94,7 @@ class Publication(ABC):
     @abstractmethod
     def prepared(
         self, pending: PendingRelease, generator: np.random.Generator
-    ) -> AbstractContextManager[Terms]:
+    ) -> AbstractContextManager[ReservationRequest]:
         """Return a context that lasts until the noise is drawn, and has the terms.
 
         Whatever can fail is tried when it is entered, before anything is spent.
@@ -105,14 +105,14 @@ class Publication(ABC):
         """Draw the noise of the release of that number."""
 
     @abstractmethod
-    def settlement(self, entry: LedgerEntry) -> Settlement:
+    def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
         """Return what came of the release that the ledger holds as ``entry``."""
 
-    def reveal(self) -> None:  # noqa: B027 (labels need none)
+    def publish(self) -> None:  # noqa: B027 (labels need none)
         """Write what must not be seen before its statement."""
 
 
-def release(publication: Publication) -> Statement:
+def release(publication: Releasable) -> Statement:
     """Make a release, or go on with one that was killed, and return its statement.
 
     Raises:
@@ -128,18 +128,18 @@ def release(publication: Publication) -> Statement:
         with publication.prepared(pending, generator) as terms:
             number = _reserve(publication, terms, pending)
             if publication.replaces_earlier:
-                destroy_others(pending)
+                delete_other_seeds(pending)
             if seed is not None:
                 generator = seeded_generator(seed, release=number)
             bar.update()
             publication.draw(number, generator)
             bar.update()
-        statement = state(publication, terms.ledger, number)
+        statement = write_statement(publication, terms.ledger, number)
         bar.update()
     return statement
 
 
-def state(publication: Publication, ledger: Ledger, release: int) -> Statement:
+def write_statement(publication: Releasable, ledger: Ledger, release: int) -> Statement:
     """Settle a release whose noise is drawn, write and return its statement, and destroy the seed of its noise.
 
     Repeating it pays for nothing, and draws nothing.
@@ -160,12 +160,12 @@ def state(publication: Publication, ledger: Ledger, release: int) -> Statement:
     with output_errors(publication.file):
         write_json(publication.statement_file, statement.content)
         write_text(publication.statement_file.with_suffix(".txt"), statement.text)
-        publication.reveal()
+        publication.publish()
     destroy(publication.seeds, entry.token)
     return statement
 
 
-def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) -> int:
+def _reserve(publication: Releasable, terms: ReservationRequest, pending: PendingRelease) -> int:
     """Return the number of the release that is reserved with the token of ``pending``, now or before it was killed."""
     ledger, begun = terms.ledger, pending.file.is_file()
     pending.write()

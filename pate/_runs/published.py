@@ -40,7 +40,7 @@ def published_files(run: Run) -> list[Path]:
     return sorted((path.relative_to(run.root) for path in paths), key=Path.as_posix)
 
 
-def unpublishable(run: Run) -> Iterator[str]:
+def unexpected_public_files(run: Run) -> Iterator[str]:
     """Yield what is wrong with each file in the run's public folder that must not be given away."""
     private = _private_files(run)
     secret = [] if (key := read_key(run)) is None else [key, key.hex().encode()]

@@ -28,7 +28,7 @@ STEPS = [
     "os.fchmod",
     "os.fsync",
     "pate.accounting._ledger.Ledger.reserve",
-    "pate._release.transaction.destroy_others",
+    "pate._release.transaction.delete_other_seeds",
     "pate.aggregators._screens.ConfidentScreen.aggregate",
     "pate._runs.released.ReleasedLabels.save",
     "pathlib.Path.unlink",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pate._release.pending import destroy, destroy_others, pending_release
+from pate._release.pending import delete_other_seeds, destroy, pending_release
 from pate.accounting import Ledger
 from pate.mechanisms._noise import KEY_BITS
 from tests.accounting.ledgers import gaussian
@@ -55,7 +55,7 @@ def test_a_seed_is_destroyed_by_its_token_alone(tmp_path: Path) -> None:
         assert len(list(folder.iterdir())) == 3
     destroy(folder, two.token)
     assert {*folder.iterdir()} == {one.file, three.file}
-    destroy_others(one)
+    delete_other_seeds(one)
     assert {*folder.iterdir()} == {one.file}
     destroy(folder, one.token)
     assert not folder.exists()
@@ -71,7 +71,7 @@ def test_a_statement_is_of_the_release_whose_row_it_names(tmp_path: Path) -> Non
 
     def states(content: Any, place: Path = ledger.path) -> bool:
         statement.write_text(json.dumps(content))
-        return pending.is_stated_by(statement, place)
+        return pending.matches_statement(statement, place)
 
     right = {"release": 2, "ledger": head}
     assert not states(right)  # nothing is under way
@@ -86,4 +86,4 @@ def test_a_statement_is_of_the_release_whose_row_it_names(tmp_path: Path) -> Non
     assert not any(states(right | change) for change in wrong)
     assert not states([])
     statement.unlink()
-    assert not pending.is_stated_by(statement, ledger.path)
+    assert not pending.matches_statement(statement, ledger.path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._release.room import room_for_labels
+from pate._release.room import preallocate_labels
 from pate._runs import Run
 from pate._runs.released import Queries
 
@@ -36,6 +36,6 @@ def test_all_that_is_written_has_its_space(
         for kind in (np.uint8, np.bool_, np.float64, np.float64)
     )
     written = answers + ids.nbytes + num_labels * name_length
-    with room_for_labels(run, queries) as file:
+    with preallocate_labels(run, queries) as file:
         reserved = os.fstat(file.fileno()).st_size
     assert written + 1_000_000 <= reserved <= written + 1_060_000

@@ -17,7 +17,7 @@ from pate._release.labels import _Labels
 from pate._release.pending import PendingRelease, pending_release
 from pate._release.top_k import _TopK, release_top_k
 from pate._release.top_k_settings import TopKSettings
-from pate._release.transaction import Publication
+from pate._release.transaction import Releasable
 from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._budget import BudgetExceededError
 from pate.accounting._filters import affordable
@@ -30,13 +30,13 @@ STEPS = {
     "request_digest": None,
     "write": PendingRelease,
     "reserve": Ledger,
-    "destroy_others": transaction,
+    "delete_other_seeds": transaction,
     "draw": None,
     "settlement": None,
     "settle": Ledger,
     "write_json": transaction,
     "write_text": transaction,
-    "reveal": None,
+    "publish": None,
     "destroy": transaction,
 }
 """What is called at each step, and of what; None for the kind of release."""
@@ -46,7 +46,7 @@ STEPS = {
 class Kind:
     """A kind of release, of files in one folder."""
 
-    publication: type[Publication]
+    publication: type[Releasable]
     lay_out: Callable[[Path], object]
     release: Callable[[Path], object]
     file: str
@@ -167,7 +167,7 @@ def test_killed_at_any_step_it_pays_once_and_draws_the_same(
             original(*args, **kwargs)
         raise Killed
 
-    if step == "destroy_others" and not kind.publication.replaces_earlier:
+    if step == "delete_other_seeds" and not kind.publication.replaces_earlier:
         pytest.skip("other releases keep their seeds in the same folder")
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, cut)
@@ -256,7 +256,7 @@ def test_what_is_reserved_is_not_asked_whether_its_delta_suffices_again(tmp_path
     publication: Any = SimpleNamespace(noise_seed=None, seeds=seeds)
 
     def reserve(number: int) -> int:
-        terms = transaction.Terms(
+        terms = transaction.ReservationRequest(
             ledger=ledger,
             events=events.stable(),  # with tests of 1e-9
             count=number,

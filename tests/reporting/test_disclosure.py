@@ -17,7 +17,7 @@ from pate import cli
 from pate._reporting.disclosure import YOURS, Disclosure, make_disclosure
 from pate._reporting.findings import Findings, read_findings
 from pate._runs import Run
-from pate._runs.published import unpublishable
+from pate._runs.published import unexpected_public_files
 from pate.accounting import Statement
 from pate.accounting._formatting import format_epsilon, format_exact, format_guess
 from pate.accounting._gaussian import gaussian_delta
@@ -204,7 +204,7 @@ def test_nothing_private_is_read(of_votes: Path) -> None:
 
 def test_it_may_be_given_away(of_votes: Path) -> None:
     disclose(of_votes)
-    assert list(unpublishable(Run(of_votes))) == []
+    assert list(unexpected_public_files(Run(of_votes))) == []
 
 
 def test_what_the_ledger_does_not_know_is_said(of_votes: Path) -> None:

@@ -361,7 +361,9 @@ def test_a_key_that_is_lost_on_the_way(
     kept = key.read_bytes()
     key.unlink()
     assert fit(words, root) == 2
-    one_line(capsys, "the key that `teachers fit` was begun with", "--overwrite", "partition.json")
+    one_line(
+        capsys, "the key that `pate teachers fit` was begun with", "--overwrite", "partition.json"
+    )
     key.write_bytes(b'{"key": "' + b"00" * 32 + b'"}')
     assert fit(words, root) == 2
     one_line(capsys, "got other assignment of records to teachers", "--overwrite")
@@ -495,7 +497,7 @@ def test_data_that_change_between_stages(
     np.savez(other, **make_arrays(seed=1))  # type: ignore[arg-type]
     described.write_text(text.replace("data.npz", "other.npz"))
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
-    one_line(capsys, "the data that `teachers fit` was begun with", "data.yaml", "--overwrite")
+    one_line(capsys, "the data that `pate teachers fit` was begun with", "data.yaml", "--overwrite")
     assert fit(words, root) == 0  # says again where they are
     assert described.read_text() == text
     kept = (tmp_path / "data.npz").read_bytes()

@@ -146,7 +146,7 @@ def test_changed_votes_are_refused_unless_overwritten(place: Path, capsys: Captu
     made_votes(seed=2).save(Path("votes.npz"))
     error = refused(capsys, "--votes=votes.npz")
     assert (
-        "that `label --votes` of runs/mine was begun with, got other votes" in error
+        "that `pate label --votes` of runs/mine was begun with, got other votes" in error
         and "--overwrite" in error
     )
     assert (spent(), released().release) == (1, 1)
@@ -477,9 +477,7 @@ def test_a_student_learns_from_votes_from_elsewhere(place: Path, capsys: Capture
     """No private record is needed; the data may be named at once or later."""
     student = ["--config=recipe/student.yaml", "--run=runs/mine"]
     assert label("--votes=votes.npz") == 0
-    add = (
-        "public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
-    )
+    add = "public and test records; the same `pate label --votes`, with a data.yaml, adds them"
     for command, message in (
         ("fit", add),
         ("predict", "`pate student fit` to be finished in runs/mine"),
