@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, get_args
 
 from pate._networks import LINEAR, is_linear
-from pate._settings import plain
+from pate._settings import to_plain
 from pate._validation import MOST_VOTERS, require, require_count
 from pate.data._records import Unit
 
@@ -66,7 +66,7 @@ class ClosedFormPlan:
         object.__setattr__(self, "start_from", start_place(self.start_from))
         if self.network is not None:
             # by its path alone, because to import a network is to import torch
-            named = plain(self.network)
+            named = to_plain(self.network)
             require(is_linear(named), f"{LINEAR}, the network in closed form", network=named)
             object.__setattr__(self, "network", {"class_path": LINEAR})
 

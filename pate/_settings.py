@@ -26,8 +26,8 @@ Settings = TypeVar("Settings")
 _TOO_LARGE = "Expected numbers that a float holds, got a larger one"
 
 
-class Described:
-    """Remembers its constructor arguments, so that `plain` can write them down.
+class RecordsInitArgs:
+    """Remembers its constructor arguments, so that `to_plain` can write them down.
 
     Subclasses need do nothing.
     """
@@ -148,11 +148,11 @@ def canonical(content: Any) -> Any:
     return [canonical(value) for value in content] if isinstance(content, list) else content
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a value as plain data, without defaults that it does not hold itself.
 
     A class or function becomes its path, a `functools.partial` of one with named arguments, a
-    frozen dataclass and anything `Described` a ``class_path`` with ``init_args``; so does a module
+    frozen dataclass and anything `RecordsInitArgs` a ``class_path`` with ``init_args``; so does a module
     of torch, such as a transform of pictures, by its attributes that are named as its arguments.
 
     Raises:
@@ -167,16 +167,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): to_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, type):
-        return {"class_path": path_of(value)}
+        return {"class_path": import_path(value)}
     if isfunction(value):
-        return path_of(value)
+        return import_path(value)
     if isinstance(value, partial):
         return _plain_partial(value)
-    if isinstance(value, Described):
+    if isinstance(value, RecordsInitArgs):
         return _plain_object(type(value), _arguments(value))
     if is_dataclass(value):
         return _plain_object(
@@ -190,7 +190,7 @@ def plain(value: Any) -> Any:
     )
 
 
-def path_of(named: Any) -> str:
+def import_path(named: Any) -> str:
     """Return the shortest path by which a class or function can be imported, such as ``pate.data.CelebA``.
 
     Raises:
@@ -222,7 +222,7 @@ def _encoded(
     content = {}
     for name, value in values.items():
         try:
-            content[name] = plain(value)
+            content[name] = to_plain(value)
         except ValueError as error:
             raise ValueError(f"{error} ({name})") from None
     parser = _parser(kinds)
@@ -276,7 +276,7 @@ def _absolute(path: Path) -> Path:
 def _canonical_path(path: Any) -> Any:
     module, _, name = str(path).rpartition(".")
     try:
-        return path_of(getattr(import_module(module), name))
+        return import_path(getattr(import_module(module), name))
     except (ImportError, AttributeError, ValueError):
         return path  # whoever makes an object of it says so
 
@@ -292,20 +292,20 @@ def _plain_partial(value: partial[Any]) -> Any:
         # what a configuration makes of a class path: a partial of a function of its own, whose last
         # argument it is
         factory, positional = positional[-1], ()
-    inner = plain(factory)
+    inner = to_plain(factory)
     content = {"class_path": inner} if isinstance(inner, str) else inner
     if positional:
         raise ValueError(
             f"Expected arguments of {content['class_path']} by name, got {positional!r}"
         )
-    return content | {"init_args": content.get("init_args", {}) | plain(value.keywords)}
+    return content | {"init_args": content.get("init_args", {}) | to_plain(value.keywords)}
 
 
 def _plain_object(cls: type, arguments: Mapping[str, Any]) -> Any:
-    path, settings = path_of(cls), {}
+    path, settings = import_path(cls), {}
     for name, value in arguments.items():
         try:
-            settings[name] = plain(value)
+            settings[name] = to_plain(value)
         except ValueError as error:
             raise ValueError(f"{error} for {name} of {cls.__name__}") from None
     return {"class_path": path, "init_args": settings}
@@ -335,7 +335,7 @@ def _attribute(value: Any) -> Any:
     return list(value) if type(value).__name__ in ("ModuleList", "Sequential") else value
 
 
-def _arguments(value: Described) -> dict[str, Any]:
+def _arguments(value: RecordsInitArgs) -> dict[str, Any]:
     """Return the constructor arguments of an object by name, including those of ``**options``."""
     args, kwargs = value.__dict__["_made_with"]
     bound = signature(type(value)).bind(*args, **kwargs)

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from pate import Outlook
 from pate._linear import student_of
-from pate._planning.evaluation import judge
+from pate._planning.evaluation import score_student
 from pate._planning.proposals import propose
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting import NeighboringRelation, Target
@@ -114,7 +114,7 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
         constant = LinearStudent(
             weights, departs=np.ones(num_labels, dtype=np.bool_), constants=weights[-1]
         )
-        figures = judge(constant, task, cutoff=0.5)
+        figures = score_student(constant, task, cutoff=0.5)
         yield Row(
             **place,
             epsilon=epsilon,
@@ -130,7 +130,7 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
             if calibrated is not None:
                 release = calibrated.aggregate(votes, generator=np.random.default_rng(seed))
                 student = student_of(release, features, task.votes.num_teachers)
-                figures = judge(student, task, cutoff=0.5)
+                figures = score_student(student, task, cutoff=0.5)
                 yield _row(
                     place, epsilon, aggregator.display_name, float(release.mask.mean()), figures
                 )

@@ -16,13 +16,13 @@ from torchvision.transforms import v2
 from models import MLP, Linear
 from pate._data_file import describe_data
 from pate._settings import (
-    Described,
+    RecordsInitArgs,
     canonical,
     decode_fields,
     encode,
     encode_fields,
-    path_of,
-    plain,
+    import_path,
+    to_plain,
 )
 from pate.aggregators import ClippedVotes, StableTopK
 from pate.data import Arrays, CelebA, DataSource, PublicPCA, Records, Role
@@ -34,7 +34,7 @@ class MLP2(MLP):
     """A class of one's own."""
 
 
-class Opaque(Described):
+class Opaque(RecordsInitArgs):
     """Keeps nothing of its arguments under their names."""
 
     def __init__(self, first: int, *rest: int, **others: float) -> None:
@@ -78,11 +78,11 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
         ((1, [2.0, "x"]), [1, [2.0, "x"]]),
         ({"k": Path("p")}, {"k": "p"}),
         (Role.PUBLIC, "PUBLIC"),
-        (Linear, {"class_path": path_of(Linear)}),
+        (Linear, {"class_path": import_path(Linear)}),
         (make_network, "tests.test_settings.make_network"),
         (
             partial(partial(MLP, dropout=0.5), hidden=(3,)),
-            made_by(path_of(MLP), dropout=0.5, hidden=[3]),
+            made_by(import_path(MLP), dropout=0.5, hidden=[3]),
         ),
         (Pair(1, Path("q")), made_by("tests.test_settings.Pair", left=1, right="q")),
         (
@@ -122,13 +122,13 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
     ],
 )
 def test_plain(value: Any, expected: Any) -> None:
-    assert plain(value) == expected
+    assert to_plain(value) == expected
 
 
 def test_paths_are_the_shortest() -> None:
-    assert path_of(StableTopK) == "pate.StableTopK"
-    assert path_of(Arrays) == "pate.data.Arrays"
-    assert path_of(torch.optim.AdamW) == "torch.optim.AdamW"
+    assert import_path(StableTopK) == "pate.StableTopK"
+    assert import_path(Arrays) == "pate.data.Arrays"
+    assert import_path(torch.optim.AdamW) == "torch.optim.AdamW"
 
 
 @pytest.mark.parametrize(
@@ -143,14 +143,14 @@ def test_paths_are_the_shortest() -> None:
 )
 def test_what_no_file_can_hold_is_refused(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
-        plain(value)
+        to_plain(value)
     assert "\n" not in str(error.value)
 
 
 def test_copies_know_their_arguments() -> None:
     source = Arrays(Path("x.npz"), labels=["a"])
     for other in (copy.copy(source), pickle.loads(pickle.dumps(source))):
-        assert plain(other) == plain(source)
+        assert to_plain(other) == to_plain(source)
 
 
 def test_defaults_are_those_of_the_class_itself() -> None:

@@ -18,7 +18,7 @@ from pate._commands.run import by_part, data_of, main as run_recipe
 from pate._files.locks import locked
 from pate._files.writing import write_json, write_text
 from pate._runs import TEACHERS_FIT, Run, StageChangedError
-from pate._settings import decode, path_of
+from pate._settings import decode, import_path
 from pate._validation import require, require_count
 from pate.accounting._statement_words import AUDITED
 from pate.data._source import DataSource
@@ -50,7 +50,7 @@ def main(args: Sequence[str]) -> None:
         "seed": seed,
         "poisons": parsed.poisons,
     }
-    data = {"class_path": path_of(CanaryRecords), "init_args": settings}
+    data = {"class_path": import_path(CanaryRecords), "init_args": settings}
     text = f"# {AUDITED}\n{yaml.safe_dump({'data': data}, sort_keys=False)}"
     if parsed.print_config:
         print(text, end="")

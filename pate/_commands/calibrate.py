@@ -12,7 +12,7 @@ import yaml
 from pate._commands.parsing import call
 from pate._planning.completion import complete_aggregator, scale_to_target
 from pate._release.promise import require_promise
-from pate._settings import path_of
+from pate._settings import import_path
 from pate._validation import require, require_in_open_unit_interval
 from pate._votes import VoteShape
 from pate.accounting._calibration import Target, epsilon_of
@@ -132,7 +132,7 @@ def _settings(aggregator: Aggregator) -> dict[str, Any]:
             init_args[field.name] = _written(value)
     short = registered().get(type(aggregator).__name__) is type(aggregator)
     return {
-        "class_path": type(aggregator).__name__ if short else path_of(type(aggregator)),
+        "class_path": type(aggregator).__name__ if short else import_path(type(aggregator)),
         "init_args": init_args,
     }
 

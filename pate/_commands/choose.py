@@ -56,7 +56,7 @@ def main(args: Sequence[str]) -> None:
         help="for tests: such a choice is not private",
     )
     parsed = parser.parse_args(list(args))
-    from pate._stages.choosing import Candidates, choose_student
+    from pate._stages.model_selection import Candidates, choose_student
 
     with locked(parsed.run):
         candidates = Candidates(

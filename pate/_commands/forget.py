@@ -40,7 +40,7 @@ def main(args: Sequence[str]) -> None:
 
 def _report(root: Path, number: int, forgotten: bool) -> list[str]:
     """Return what is to be done next, what stays, and what nobody but the owner can clear away."""
-    from pate._stages.forgetting import remains
+    from pate._stages.forgetting import residual_files
 
     run = open_run(root)
     if forgotten:
@@ -59,6 +59,6 @@ def _report(root: Path, number: int, forgotten: bool) -> list[str]:
         )
     lines += [
         f"May hold what was forgotten, and is yours to delete: {path}"
-        for path in remains(run, load_data(run))
+        for path in residual_files(run, load_data(run))
     ]
     return [*lines, "Other runs on these data, copies and backups are not looked at."]

@@ -82,7 +82,7 @@ def _figures_of(
         paid = account(charges, comparison.neighboring_relation).get_epsilon(delta=comparison.delta)
     figures = {"realised_epsilon": paid} | label_quality(release, votes)
     if comparison.student:
-        figures |= judge(
+        figures |= score_student(
             student_of(release, features_of(votes), votes.num_teachers),
             task,
             cutoff=comparison.cutoff,
@@ -90,12 +90,12 @@ def _figures_of(
     return figures
 
 
-def judge(student: LinearStudent, task: Task[Votes], *, cutoff: float) -> dict[str, float]:
+def score_student(student: LinearStudent, task: Task[Votes], *, cutoff: float) -> dict[str, float]:
     """Return the metrics of a student on the test set."""
-    return _agreement(student.predict(task.test_features), task.test_labels > 0, cutoff=cutoff)
+    return _metrics(student.predict(task.test_features), task.test_labels > 0, cutoff=cutoff)
 
 
-def _agreement(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) -> dict[str, float]:
+def _metrics(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) -> dict[str, float]:
     predicted = probabilities > cutoff
     either = predicted.sum(axis=0) + truth.sum(axis=0)
     return {
@@ -146,12 +146,12 @@ def references(task: Task[Counts], *, student: bool, cutoff: float) -> dict[str,
         return figures
     truth, features = task.test_labels > 0, features_of(votes)
     usual = np.broadcast_to(truth.mean(axis=0) > 0.5, truth.shape).astype(np.float64)
-    figures["constant answer"] |= _agreement(usual, truth, cutoff=cutoff)
-    figures["noiseless majority"] |= judge(
+    figures["constant answer"] |= _metrics(usual, truth, cutoff=cutoff)
+    figures["noiseless majority"] |= score_student(
         fit_linear(features, majority, all_answered), task, cutoff=cutoff
     )
     shares = votes.counts / votes.num_teachers
-    figures["noiseless counts"] = exact | judge(
+    figures["noiseless counts"] = exact | score_student(
         fit_linear(features, shares, all_answered), task, cutoff=cutoff
     )
     return figures

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate._linear import student_of
 from pate._planning.ensemble import World, ensemble_votes, voters_task
-from pate._planning.evaluation import judge
+from pate._planning.evaluation import score_student
 from pate._planning.facts import Facts
 from pate._planning.learning import Learner, fit_learner
 from pate._planning.task import Task
@@ -231,7 +231,7 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
                     quieter = aggregators[epsilon, cls].scaled(task.votes.num_teachers / size)
                     release = quieter.aggregate(task.votes, generator=np.random.default_rng(seed))
                     student = student_of(release, features_of(task.votes), task.votes.num_teachers)
-                    figures = judge(student, task, cutoff=0.5)
+                    figures = score_student(student, task, cutoff=0.5)
                     reached = (figures["student_accuracy"], figures["student_macro_f1"])
                     figures_by_trial.setdefault((epsilon, size, cls.__name__), []).append(reached)
                 bar.update()

@@ -29,7 +29,7 @@ _ONE_OF_MANY = (
 )
 
 
-class Beginning(NamedTuple):
+class FitContext(NamedTuple):
     """What the stage begins with."""
 
     folder: Path
@@ -45,7 +45,7 @@ def begin_fit(
     data: DataSource,
     plan: Plan,
     foreign: Callable[[Path, str], Sequence[str]],
-) -> Beginning | None:
+) -> FitContext | None:
     """Begin the stage, or go on with it; return None if it is finished.
 
     Args:
@@ -75,7 +75,7 @@ def begin_fit(
     make_folder(folder)
     if plan.unit == "record" and data.records(Role.PRIVATE).groups is not None:
         print(_ONE_OF_MANY, file=sys.stderr, flush=True)
-    return Beginning(folder, key, made_from)
+    return FitContext(folder, key, made_from)
 
 
 def origin_of(inputs: Inputs) -> str:

@@ -103,7 +103,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     return True
 
 
-def remains(run: Run, data: DataSource) -> list[Path]:
+def residual_files(run: Run, data: DataSource) -> list[Path]:
     """Return what may still hold forgotten records, as nobody but its owner can tell: other private files, caches."""
     stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
     known = {

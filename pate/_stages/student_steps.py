@@ -15,7 +15,7 @@ from pate._networks import LINEAR, is_linear, require_factory
 from pate._registry import find
 from pate._runs import METRICS, STUDENT, Run
 from pate._runs.released import ReleasedLabels, require_student
-from pate._settings import plain
+from pate._settings import to_plain
 from pate._stages import student_linear
 from pate._stages.student_files import student_folder
 from pate._stages.student_linear import LinearPlan
@@ -60,18 +60,18 @@ class StudentPlan:
         Raises ``ValueError`` in one line if a file could not hold it.
         """
         parts = {
-            "model": plain(self.model),
-            "data": plain(self.data),
-            "trainer": plain(self.trainer),
+            "model": to_plain(self.model),
+            "data": to_plain(self.data),
+            "trainer": to_plain(self.trainer),
         }
         content: Json = {name: part for name, part in parts.items() if part}
         model = content.setdefault("model", {})
         if self.network is not None:
             require_factory(self.network)
         makers = {"optimizer": self.optimizer, "scheduler": self.scheduler}
-        if self.network is None or is_linear(plain(self.network)):
+        if self.network is None or is_linear(to_plain(self.network)):
             model["network"] = {"class_path": LINEAR}
-            model |= {name: plain(maker) for name, maker in makers.items() if maker is not None}
+            model |= {name: to_plain(maker) for name, maker in makers.items() if maker is not None}
         else:
             model |= find("encode_makers")(network=self.network, **makers)
         return content | {"optimize": self.optimize}

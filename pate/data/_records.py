@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from pate._files.hashing import Stream
-from pate._settings import Described
+from pate._settings import RecordsInitArgs
 from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
 from pate._validation import as_float32, require, require_distinct
 from pate.data._checks import as_text
@@ -203,7 +203,7 @@ class Records:
         return self.groups
 
 
-class FeatureMap(Described, ABC):
+class FeatureMap(RecordsInitArgs, ABC):
     """A map of features fitted on the public samples alone, so that it reveals nothing about private records."""
 
     by_rows: ClassVar[bool] = False

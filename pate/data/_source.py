@@ -16,14 +16,14 @@ from typing import Self
 import numpy as np
 
 from pate._files.hashing import digest
-from pate._settings import Described
+from pate._settings import RecordsInitArgs
 from pate._validation import require, require_label_names
 from pate.data._checks import are_row_numbers
 from pate.data._records import Features, MappedFeatures, Records, Role, as_features, values_of
 from pate.data.features import FeatureMap
 
 
-class DataSource(Described, ABC):
+class DataSource(RecordsInitArgs, ABC):
     """One source of records in the three roles of `Role`.
 
     Write a subclass whose arguments are the paths and options of the source, and name it by class

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
-from pate._settings import Described
+from pate._settings import RecordsInitArgs
 from pate._validation import require
 
 
-class EntryLoss(Described, ABC):
+class EntryLoss(RecordsInitArgs, ABC):
     """A loss that treats each entry of a batch by itself."""
 
     @abstractmethod

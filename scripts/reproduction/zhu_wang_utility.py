@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from pate import VoteShape
 from pate._linear import student_of
-from pate._planning.evaluation import judge, label_quality, references
+from pate._planning.evaluation import label_quality, references, score_student
 from pate._planning.sweep import Sweep, fewest_as_good, run_sweep
 from pate._planning.task import Task
 from pate._progress import stage_bar
@@ -145,7 +145,7 @@ def figures_of(
     """Return the share of labels released and the figures of the student of one release."""
     release = aggregator.aggregate(task.votes, generator=generator)
     student = student_of(release, features_of(task.votes), task.votes.num_teachers)
-    return label_quality(release, task.votes) | judge(student, task, cutoff=0.5)
+    return label_quality(release, task.votes) | score_student(student, task, cutoff=0.5)
 
 
 def measure(

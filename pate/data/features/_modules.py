@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pate._files.json import Json
 from pate._network_settings import restored_network, without_weights
-from pate._settings import path_of, plain
+from pate._settings import import_path, to_plain
 from pate._validation import require
 from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data.features._backbone import FrozenBackbone
@@ -130,7 +130,7 @@ def _with_state(
 def _of_backbone(features: FrozenBackbone, shape: tuple[int, ...]) -> MapModule:
     network = features._network
     assert network is not None, "fit comes before as_module"
-    return MapModule(without_weights(plain(features._make), network), network)
+    return MapModule(without_weights(to_plain(features._make), network), network)
 
 
 class Transforms(nn.Module):
@@ -154,8 +154,8 @@ class Transforms(nn.Module):
 @as_module.register
 def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapModule:
     settings = {
-        "class_path": path_of(Transforms),
-        "init_args": {"transforms": plain(features.transforms)},
+        "class_path": import_path(Transforms),
+        "init_args": {"transforms": to_plain(features.transforms)},
     }
     module = restored_network(settings, shape, trust=True)
     module.load_state_dict(Transforms(shape, features.transforms).state_dict())

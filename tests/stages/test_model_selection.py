@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from pate import cli
 from pate._pipeline import open_run
 from pate._runs import Run, read_key
-from pate._stages.choosing import Candidates, choose_student, figure_of
+from pate._stages.model_selection import Candidates, choose_student, figure_of
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.data import Arrays
 from pate.data._partition import assign_teachers
