@@ -18,7 +18,7 @@ from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator
 from pate.data._records import Role
 from pate.data._source import DataSource
-from pate.student._carried import CarriedStudent, load_student
+from pate.student._carried import ExportedStudent, load_student
 
 
 def student_folder(run: Run, start_from: str) -> Path:
@@ -50,7 +50,7 @@ class Start:
         student: the student.
     """
 
-    student: CarriedStudent
+    student: ExportedStudent
 
     @classmethod
     def of(cls, run: Run, start_from: str, data: DataSource) -> Start:
