@@ -1,4 +1,4 @@
-"""Everything that determines labels, except the noise: votes, and what an aggregator knows beside them."""
+"""Everything that determines labels, except the noise: votes, settings and side information."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
 
 
 def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
-    """Return the queries of a release: samples of ``manifest`` in their public order, and what is to answer them."""
+    """Return the queries of a release: samples in their public order, and the aggregator."""
     ids = np.array(manifest.ids)
     return Queries(
         ids=ids[drawn_rows(len(ids), settings.num_queries or len(ids), seed=settings.query_seed)],
@@ -60,7 +60,7 @@ def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
 
 
 def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:
-    """Return a digest of everything that determines the answers, except the noise, and of the budget. PRIVATE.
+    """Return a digest of all that determines the answers but the noise, and of the budget. PRIVATE.
 
     Other code may turn the same noise into other answers, so it makes another release. Voters
     follow from votes, which the inputs name, and from features.
@@ -75,7 +75,7 @@ def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:
 
 
 def code_of(aggregator: Aggregator) -> Iterator[Path]:
-    """Yield the files of the classes of an aggregator and of those within it, which may be another package's."""
+    """Yield the files of the classes of an aggregator, and of those within it, of any package."""
     file = getattr(sys.modules[type(aggregator).__module__], "__file__", None)
     if file is not None:
         yield Path(file)

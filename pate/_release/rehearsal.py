@@ -1,4 +1,4 @@
-"""A rehearsal of an aggregator on made-up votes, so that what fails or never ends does so before anything is spent."""
+"""A rehearsal of an aggregator on made-up votes, so that it fails before anything is spent."""
 
 from __future__ import annotations
 
@@ -78,9 +78,10 @@ def rehearse(
 
 
 def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
-    """Raise ``ValueError`` if less than `LEAST_ANSWERED` of the queries would be answered, whatever the votes."""
+    """Raise ``ValueError`` if no votes have a share of `LEAST_ANSWERED` of the queries answered."""
     answered = aggregator.max_answer_probability(shape)
-    agreed = f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {shape.num_teachers} teachers agree"
+    least, teachers = f"at least {LEAST_ANSWERED:.0%} of the queries answered", shape.num_teachers
+    agreed = f"{least} where all {teachers} teachers agree"
     noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
     ways = "fewer queries, a larger target_epsilon or delta, a lower threshold or more teachers"
     less = f"less noise than {noise} of {type(aggregator).__name__} ({ways})"
@@ -94,7 +95,7 @@ def _synthetic_votes(
     predictions: FloatArray | None,
     features: FloatArray | None,
 ) -> Votes:
-    """Return made-up votes of a kind that an aggregator takes, with what is public of those ``like`` them."""
+    """Return made-up votes that an aggregator takes, with the public side of ``like``."""
     counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
     known: dict[str, Any] = {
         name: np.resize(array, (len(counts), array.shape[1]))
@@ -122,7 +123,7 @@ def _synthetic_votes(
 
 
 def _synthetic_counts(shape: VoteShape) -> IntArray:
-    """Return counts ``[Q, C]``: equal ones, near ties and stairs, the latter beside an outlier at either end."""
+    """Return counts ``[Q, C]``: equal ones, near ties, stairs, and these between two outliers."""
     most, half, labels = shape.num_teachers, shape.num_teachers // 2, np.arange(shape.num_labels)
     equal = [np.full_like(labels, count) for count in (0, most, half)]
     near_ties, stairs = half - labels % 2, np.maximum(half - labels, 0)

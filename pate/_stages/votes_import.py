@@ -61,7 +61,7 @@ class VotesFrom:
 
     @property
     def ledger_path(self) -> Path | None:
-        """Where the ledger lies unless one is asked for: ``votes.ledger.sqlite``, in a folder ``ledger.sqlite``."""
+        """The default ledger: ``votes.ledger.sqlite``, in a folder of silos ``ledger.sqlite``."""
         if self.path is None:
             return None
         # a link leads to the same votes, and so to the same ledger
@@ -69,14 +69,14 @@ class VotesFrom:
         return place / "ledger.sqlite" if place.is_dir() else place.with_suffix(".ledger.sqlite")
 
     def fingerprint(self, key: bytes) -> str:
-        """Return a hash of all votes that confirms no guess to those who do not have the ``key`` of the run."""
+        """Return a hash of all votes, which confirms no guess without the ``key`` of the run."""
         return digest(key, *self.silos.fingerprints)
 
 
 def votes_from(
     votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: str | None = None
 ) -> VotesFrom:
-    """Return votes in memory, one for each silo, or those of a file or folder, for units of that name.
+    """Return votes in memory, one for each silo, or those of a file or folder, for named units.
 
     Raises ``ValueError`` if a file is missing or damaged, or silos disagree.
     """
@@ -147,7 +147,7 @@ def require_served(
 
 
 def _require_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
-    """Raise ``ValueError`` if more silos have the same counts on all samples than a unit may reach teachers.
+    """Raise ``ValueError`` if more silos are copies of each other than a unit may reach teachers.
 
     A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in
     another order or of their counts; of scores, the sums are compared. Silos that answer all

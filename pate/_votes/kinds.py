@@ -6,9 +6,9 @@
 
 An aggregator says in one set what it needs of them (`Need`); another kind is refused in one line.
 
-    >>> require_kind(Scores, {Counts}, "NoisyVotes")
+    >>> require_kind(Scores, {Ballots}, "TauVoting")
     Traceback (most recent call last):
-    ValueError: Expected votes that are Counts or Ballots, which NoisyVotes takes, got votes='Scores'
+    ValueError: Expected votes that are Ballots, which TauVoting takes, got votes='Scores'
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pate._votes.voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
 Voting = Literal["bits", "scores", "quantile_bits"]
-"""How a network votes: by decisions, by probabilities, or yes to its best samples, in the shares of its records."""
+"""How a network votes: by decisions, by scores, or yes to its best samples in known shares."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class VoteShape:
 
 
 class NoisyTotal(Protocol):
-    """The sum of the counts of several silos with shares of noise, which nobody sees before it is opened."""
+    """The noisy sum of the counts of several silos, which can only be opened as a whole."""
 
     @property
     def identity(self) -> str:
         """What no other sum has: one that was paid for pays for no other, whose noise is new."""
 
     def open(self) -> tuple[NDArray[np.uint64], int]:
-        """Return the sum ``[Q, C]``, in steps of the grid of the shares modulo 2^64, and the number of its silos."""
+        """Return the sum ``[Q, C]``, in steps modulo 2^64, and the number of silos in it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -312,7 +312,7 @@ class MaskedTotal(Votes):
 KINDS: tuple[type[Votes], ...] = (Counts, Ballots, Scores, Moments, MaskedTotal)
 
 Need: TypeAlias = type[Votes] | UnionType | Literal["predictions", "features"]
-"""What an aggregator needs of votes: a kind, one of several as in ``Counts | MaskedTotal``, or side information."""
+"""What an aggregator needs: a kind, several (``Counts | MaskedTotal``), or side information."""
 
 
 def serves(kind: type[Votes], needs: Iterable[Need]) -> bool:
@@ -377,7 +377,7 @@ def rows_of(wanted: StrArray, ids: StrArray) -> IntArray:
 
 
 def highest(logits: Float32Array, shares: Float32Array) -> BoolArray:
-    """Return which samples have the largest of one teacher's ``logits`` ``[Q, C]``, ``shares`` ``[C]`` of them all.
+    """Return the samples with the largest ``logits`` ``[Q, C]``, in ``shares`` ``[C]`` of all.
 
     Of equal logits the first are taken, in the public order of the samples.
     """

@@ -1,4 +1,4 @@
-"""The votes of a run on some of its samples: of the kind that its manifest says, with public features.
+"""The votes of a run on some samples: of the kind that its manifest says, with public features.
 
 What is read follows from what an aggregator needs. Of ballots `NoisyVotes` is given the counts,
 ``ClippedVotes`` the ballots, and ``Rounds`` of it the features too:
@@ -94,7 +94,7 @@ def load_votes(
 
 
 def read_features(run: Run, manifest: VoteManifest, wanted: StrArray) -> FloatArray:
-    """Return the public features ``[Q, F]`` of the samples with the ids ``wanted`` ``[Q]``, flattened.
+    """Return the public features ``[Q, F]`` of the samples with ids ``wanted`` ``[Q]``, flattened.
 
     Raises ``ValueError`` if the public records of the run are not those that were voted on.
     """
@@ -109,7 +109,7 @@ def read_features(run: Run, manifest: VoteManifest, wanted: StrArray) -> FloatAr
 
 
 def require_features(data: Json | None, name: str, kind: type[Votes], num_samples: int) -> None:
-    """Raise ``ValueError`` unless votes that bring no features come with the ``data`` of their public records.
+    """Raise ``ValueError`` if votes bring no features and no ``data`` of public records has them.
 
     Scores of few samples need none: each sample is then a direction of its own.
 

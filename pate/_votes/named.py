@@ -1,4 +1,4 @@
-"""Votes that were cast elsewhere: what the teachers of one silo gave to samples and labels that have names."""
+"""Votes that were cast elsewhere, by the teachers of a silo, on samples and labels with names."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class NamedVotes:
 
     @classmethod
     def _read(cls, path: Path, *, packing: bool) -> Self:
-        """Read votes, with ballots that are packed block by block, since there may be many, or as they are."""
+        """Read votes, with ballots as they are or packed block by block: they may be many."""
         unread, what = (
             ("ballots",) if packing else (),
             "an .npz file of votes without pickled objects",
@@ -190,7 +190,7 @@ class NamedVotes:
         return Counts if self.ballots is None and self._packed is None else Ballots
 
     def to_store(self, kind: type[Votes]) -> UInt8Array | None:
-        """Return the ballot of each teacher as a `VoteStore` keeps it; None if only counts are known.
+        """Return each teacher's ballot as a `VoteStore` keeps it; None if only counts are known.
 
         It is ``[T, N, C]`` for `Scores`, which ballots are too, and else ``[T, N, ceil(C / 8)]``.
         """
@@ -234,8 +234,8 @@ class Silo:
         num_teachers: the nominal number of its teachers.
         kind: the kind of its votes.
         fingerprint: a hash of all names, votes and features.
-        vote_sum_digest: a hash of what its teachers gave together, in steps of scores, which a copy with its
-            teachers in another order has, too; None if they answered all samples alike.
+        vote_sum_digest: a hash of the sum of its votes, in steps of scores, which a copy with its
+            teachers in another order shares; None if they answered all samples alike.
     """
 
     source: NamedVotes | Path
@@ -275,7 +275,7 @@ class Silos:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the silo of one file, or those of all ``.npz`` files of a folder, by their names' order.
+        """Return the silo of one file, or those of all ``.npz`` files of a folder, sorted by name.
 
         Raises ``ValueError`` in one line, as `of` does, or if there is no file.
         """
@@ -360,18 +360,18 @@ class Silos:
 
     @property
     def kind(self) -> type[Votes]:
-        """The kind of all votes: ballots are scores beside those of others, and counts beside counts."""
+        """The kind of all votes: ballots among scores are scores, and among counts are counts."""
         kinds = {silo.kind for silo in self.members}
         return next(kind for kind in (Scores, Counts, Ballots) if kind in kinds)
 
 
 def read_votes(source: NamedVotes | Path) -> NamedVotes:
-    """Return the votes of a silo; of ballots in a file the counts, and the packed form, which is an eighth as large."""
+    """Return the votes of a silo; ballots in a file are packed, an eighth as large, and counted."""
     return NamedVotes._read(source, packing=True) if isinstance(source, Path) else source
 
 
 def _sums(votes: NamedVotes) -> IntArray:
-    """Return what teachers gave together ``[N, C]``, in steps of scores, of which each teacher takes part with one."""
+    """Return sums over teachers ``[N, C]`` in steps of scores; a teacher that takes part adds 1."""
     if votes.scores is not None:
         sums = np.zeros(votes.scores[:, 0].shape, dtype=np.int64)
         for scores in votes.scores.swapaxes(0, 1):
@@ -418,7 +418,7 @@ def _shape_by_teacher(
 def _packed_ballots(
     ballots: Blocks, order: IntArray, shape: tuple[int, int]
 ) -> tuple[UInt8Array, IntArray]:
-    """Return ballots ``[T, N, ceil(C / 8)]`` and their counts ``[N, C]``, with samples in ``order``."""
+    """Return ballots ``[T, N, ceil(C / 8)]`` and their counts ``[N, C]``, samples in ``order``."""
     size, teachers, labels = _shape_by_teacher("ballots", ballots.shape, shape)
     packed = np.empty((teachers, size, -(-labels // 8)), dtype=np.uint8)
     counts, rows, start = np.empty(shape, dtype=np.int64), np.argsort(order), 0

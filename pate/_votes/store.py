@@ -1,4 +1,4 @@
-"""Votes on disk: packed ballots, scores or counts of chunks of teachers, and a manifest that describes them."""
+"""Votes on disk: packed ballots, scores or counts of chunks of teachers, and their manifest."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class VoteStore:
     folder: Path
 
     def chunk_file(self, teachers: range) -> Path:
-        """Return the file of a chunk's uint8 votes: packed ``[chunk, Q, ceil(C / 8)]``, or scores ``[chunk, Q, C]``."""
+        """Return a chunk's file: packed ``[chunk, Q, ceil(C / 8)]`` or scores ``[chunk, Q, C]``."""
         return self.folder / f"votes_{teachers.start:05d}.npy"
 
     @property
@@ -126,19 +126,19 @@ class VoteStore:
         self._save(self.chunk_file(teachers), votes, made_from)
 
     def save_counts(self, teachers: range, counts: IntArray, *, made_from: str = "") -> None:
-        """Write the counts ``[Q, C]`` of teachers whose ballots are not known, and a record as `save_chunk` does."""
+        """Write counts ``[Q, C]`` of teachers with unknown ballots, and a record of the origin."""
         path = self.folder / f"{self.chunk_file(teachers).stem}{_COUNTS}{len(teachers)}.npy"
         self._save(path, counts, made_from)
 
     def save_features(self, features: FloatArray) -> dict[Path, str]:
-        """Write the features ``[N, F]`` that came with votes, in the order of their ids; return the file's digest."""
+        """Write features ``[N, F]``, in the order of the ids; return the digest of their file."""
         path = self._features_file
         with atomic_write(path) as file:
             np.save(file, features)
         return {path: digest(path)}
 
     def features(self, rows: IntArray | slice = slice(None)) -> FloatArray | None:
-        """Return the features ``[Q, F]`` of some samples, or of all; None if none came with the votes."""
+        """Return the features ``[Q, F]`` of some samples, or of all; None if there are none."""
         path = self._features_file
         return np.array(np.load(path, mmap_mode="r")[rows]) if path.is_file() else None
 
@@ -156,7 +156,7 @@ class VoteStore:
         write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
 
     def provenance(self) -> dict[str, str]:
-        """Return what each stored chunk was made from, by file name; an empty string if the record is damaged."""
+        """Return the origin of each stored chunk by file name; empty if its record is damaged."""
         origins = {}
         for path in self._sidecars():
             try:
@@ -250,7 +250,7 @@ class VoteStore:
     def _blocks(
         self, manifest: VoteManifest, rows: IntArray
     ) -> Iterator[tuple[slice, UInt8Array | IntArray]]:
-        """Yield teachers in their order with their ballots ``[t, Q, C]`` or counts ``[Q, C]`` on some samples."""
+        """Yield teachers in order, with ballots ``[t, Q, C]`` or counts ``[Q, C]`` of samples."""
         size, shape, done = len(manifest.ids), manifest.shape, 0
         for path in self._files():
             counted = _teachers_counted(path)
@@ -269,7 +269,7 @@ class VoteStore:
         _require_teachers(done == shape.num_teachers, shape, done)
 
     def scores(self) -> tuple[UInt8Array, ...]:
-        """Return the scores ``[t, N, C]`` of all teachers in their order, in files that are mapped into memory.
+        """Return the scores ``[t, N, C]`` of all teachers in their order, mapped into memory.
 
         Raises ``ValueError`` if scores are missing, or do not have the shape that the manifest
         says.

@@ -38,7 +38,7 @@ class VoterStore:
     def save(
         self, records: Records, geometry: Geometry, groups: NDArray[Any] | None
     ) -> dict[Path, str]:
-        """Write records of teachers ``groups`` ``[N]``, any integers or texts; return the files with their digests."""
+        """Write records of teachers ``groups`` ``[N]``, integers or texts; return their digests."""
         order, arrays = (
             np.arange(len(records)),
             dict[str, NDArray[Any]](labels=(records.labels > 0).astype(np.uint8)),
@@ -94,7 +94,7 @@ class VoterStore:
 
 
 def fingerprint_of_voters(run: Run) -> str:
-    """Return a digest of all that the voters of a run say: files, settings, and what these were made from. PRIVATE.
+    """Return a digest of all that determines what the voters of a run say. PRIVATE.
 
     Raises ``ValueError`` unless `pate teachers fit` has finished, and left the files as they are.
     """
@@ -105,7 +105,7 @@ def fingerprint_of_voters(run: Run) -> str:
 
 
 def load_voters(run: Run) -> Voters:
-    """Return the voters of a run in closed form, as public numbers and private files describe them."""
+    """Return the voters of a run in closed form, from its public numbers and private files."""
     settings = run.begun(TEACHERS_FIT).settings
     store = VoterStore(run.root / TEACHERS_FIT.outputs[0])
     return store.load(num_voters=settings["num_teachers"] or MOST_VOTERS)

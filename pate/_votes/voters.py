@@ -1,11 +1,10 @@
-"""Voters whose ballots are moments of what they know, along public directions: clipped and summed with no rounding.
+"""Voters whose ballots are moments along public directions, clipped and summed without rounding.
 
-A ballot is a mean of outer products: of the coordinates of a sample, which has as many entries as
-    the public features
-have directions and one more that is constant, and of what its labels differ from a public student.
-It is asked for by a `MomentQuery`. Every number on the way lies on a public grid so coarse that
-products and sums of it are exact in float64, in whatever order they are taken: the sum over voters
-changes by a voter's own ballot, to the last bit, when the voter does.
+A ballot is a mean of outer products: of a sample's coordinates, one for each direction of the
+public features and a constant, and of its labels minus the answers of a public student. A
+`MomentQuery` asks for it. Every number on the way lies on a public grid so coarse that products and
+sums of it are exact in float64, in whatever order they are taken: the sum over voters changes by a
+voter's own ballot, to the last bit, when the voter does.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Geometry:
         return len(self.variances)
 
     def coordinates(self, features: ArrayLike) -> Int32Array:
-        """Return the coordinates ``[N, R]`` of features ``[N, ...]`` in units of ``unit``: each row by itself alone."""
+        """Return coordinates ``[N, R]`` of features ``[N, ...]``, row by row, by ``unit``."""
         inner = flat(features)
         require(
             inner.shape[1] == len(self.centre),
@@ -106,7 +105,7 @@ class Geometry:
         return coordinates
 
     def linear(self, features: ArrayLike) -> FloatArray:
-        """Return the coordinates ``[N, R]`` of features ``[N, ...]``, in their own units and on no grid."""
+        """Return coordinates ``[N, R]`` of features ``[N, ...]``, in their units, on no grid."""
         inner = flat(features) - self.centre * self.step
         return np.asarray(inner @ self.axes / (1 << _feature_bits(len(self.centre))))
 
@@ -166,7 +165,7 @@ class MomentQuery:
         )
 
     def basis(self, coordinates: Int32Array) -> FloatArray:
-        """Return weighed and clipped coordinates ``[N, R + 1]``, the constant last, as multiples of ``2^-12``."""
+        """Return weighed, clipped coordinates ``[N, R + 1]`` in steps of 2^-12, the constant last."""
         weights = self.weights * (self.geometry.unit * (1 << _BASIS))
         most, widest = float(1 << _LARGEST), _MAX_FEATURE_NORM * (1 << _BASIS)
         rows = np.trunc((coordinates * weights).clip(-most, most))
@@ -175,7 +174,7 @@ class MomentQuery:
         return np.column_stack((rows, np.full(len(rows), np.rint(self.constant * (1 << _BASIS)))))
 
     def residuals(self, coordinates: Int32Array, labels: FloatArray) -> FloatArray:
-        """Return by what labels ``[N, C]`` in [0, 1] differ from the student, as multiples of ``2^-16``."""
+        """Return labels ``[N, C]`` in [0, 1] minus the student's answers, in steps of ``2^-16``."""
         return np.asarray(np.rint((labels - self.predictions(coordinates)) * (1 << _RESIDUAL)))
 
     @cached_property
@@ -213,7 +212,7 @@ class Voters(ABC):
     @property
     @abstractmethod
     def num_private(self) -> int | None:
-        """The number of voters, which one of them who leaves lowers by one; None if the nominal number is theirs."""
+        """The number of voters, lower by one if one leaves; None if it is the nominal number."""
 
     def least_norm(self, question: MomentQuery) -> float:
         """Return a public norm below which no clip is worth seeking."""
@@ -225,7 +224,7 @@ class Voters(ABC):
 
     @abstractmethod
     def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
-        """Return the sum ``[R + 1, C]`` of all ballots, each scaled down to a norm of at most ``clip``, exactly.
+        """Return the exact sum ``[R + 1, C]`` of all ballots, each scaled to a norm up to ``clip``.
 
         It is the same to the last bit in whatever blocks it is computed, and without a voter it is
         smaller by exactly the ballot of this voter.
@@ -234,7 +233,7 @@ class Voters(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecordVoters(Voters):
-    """Private records, each its own voter: ballots are of rank one, so that nobody's is ever written down.
+    """Private records, each its own voter: ballots have rank one, and none is ever written down.
 
     Attributes:
         coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them.
@@ -250,7 +249,7 @@ class RecordVoters(Voters):
         return len(self.labels)
 
     def least_norm(self, question: MomentQuery) -> float:
-        """Return half of what a public sample with one label more than the student expects would have."""
+        """Return half the median norm of public samples, if each had an unexpected label."""
         ours = question.predictions(self.geometry.samples)
         spread = np.sqrt(np.maximum((ours * (1 - ours)).sum(axis=1), 1e-6))
         spread = np.where(ours.any(axis=1), spread, 1.0)
@@ -269,7 +268,7 @@ class RecordVoters(Voters):
         return total / (1 << _BASIS + _RESIDUAL)
 
     def parts(self, question: MomentQuery) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-        """Yield for blocks of records the basis ``[n, R + 1]``, the residuals ``[n, C]`` and the ballots' norms."""
+        """Yield blocks of records: bases ``[n, R + 1]``, residuals ``[n, C]``, ballots' norms."""
         for rows in blocks(len(self.labels), self.geometry.num_directions + self.num_labels):
             coordinates, labels = (
                 np.asarray(self.coordinates[rows]),
@@ -297,11 +296,11 @@ class GroupedVoters(Voters):
 
     @abstractmethod
     def _sums(self, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
-        """Yield for each voter the sum ``[R + 1, C]`` of outer products, whole numbers, and of how many samples."""
+        """Yield each voter's sum ``[R + 1, C]`` of outer products, and its number of samples."""
 
     @property
     def _bits(self) -> int:
-        """Fractional bits of a ballot: its squares, at most `MomentQuery.largest_norm` together, are summed exactly."""
+        """Fractional bits of a ballot, so few that the sum of its squares is exact."""
         return (51 - math.ceil(math.log2((_MAX_FEATURE_NORM**2 + 1) * self.num_labels))) // 2
 
     def _ballots(self, question: MomentQuery) -> Iterator[tuple[FloatArray, float]]:
@@ -312,7 +311,7 @@ class GroupedVoters(Voters):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupVoters(GroupedVoters):
-    """Private records in groups, each group a voter: a person's records, or those of a hashed partition.
+    """Private records in groups, each a voter: one person's records, or a hashed partition.
 
     Attributes:
         coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, those of a group one
@@ -415,7 +414,7 @@ class ScoreVoters(GroupedVoters):
 
 
 def encode_scores(scores: ArrayLike) -> UInt8Array:
-    """Return scores in [0, 1] as uint8, each by itself: 1 .. 255 for steps of 1/254; 0 for NaN, which says nothing.
+    """Return scores in [0, 1] as uint8: 1 .. 255 in steps of 1/254; 0 for NaN, which says nothing.
 
     A teacher that takes no part is told from one that scores all labels 0, and adds nothing to a
     sum.
@@ -425,7 +424,7 @@ def encode_scores(scores: ArrayLike) -> UInt8Array:
 
 
 def clip_factors(norms: FloatArray, clip: float) -> FloatArray:
-    """Return by what ballots of ``norms`` ``[n]`` are scaled to a norm of at most ``clip``, rounding included."""
+    """Return the factors that scale ballots of ``norms`` ``[n]`` to a norm of ``clip`` at most."""
     most = clip * _CLIP_SLACK
     return np.asarray(most / np.maximum(norms, most))
 
@@ -437,14 +436,14 @@ def blocks(num_rows: int, entries: int) -> list[slice]:
 
 
 def _feature_bits(num_features: int) -> int:
-    """Return the bits of a feature and of an axis's entry, so that their products add up to less than 2^53."""
+    """Return the bits of a feature and of an axis: sums of their products stay below 2^53."""
     return (51 - math.ceil(math.log2(num_features))) // 2
 
 
 def _projected(
     features: FloatArray, centre: FloatArray, axes: FloatArray, step: float
 ) -> FloatArray:
-    """Return coordinates that have no rounding error but that of the features and axes themselves."""
+    """Return coordinates with no rounding error except that of the features and the axes."""
     most = float(1 << _feature_bits(len(centre)))
     # a feature map may make of one record what is no number, which must not be an error
     steps = (
