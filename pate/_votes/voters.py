@@ -165,7 +165,7 @@ class MomentQuery:
         )
 
     def basis(self, coordinates: Int32Array) -> FloatArray:
-        """Return weighed, clipped coordinates ``[N, R + 1]`` in steps of 2^-12, the constant last."""
+        """Return weighed, clipped coordinates ``[N, R + 1]`` in steps of 2^-12, constant last."""
         weights = self.weights * (self.geometry.unit * (1 << _BASIS))
         most, widest = float(1 << _LARGEST), _MAX_FEATURE_NORM * (1 << _BASIS)
         rows = np.trunc((coordinates * weights).clip(-most, most))
