@@ -42,7 +42,11 @@ def _entry_points(*, group: str) -> EntryPoints:
 
 # modules that look through all installed packages, whenever an aggregator is named or a trainer
 # made
-SCANS_ENTRY_POINTS = ("pate.aggregators._plugins", "lightning_fabric.utilities.registry")
+SCANS_ENTRY_POINTS = (
+    "pate.aggregators._plugins",
+    "pate.mechanisms._choices",
+    "lightning_fabric.utilities.registry",
+)
 
 
 @pytest.hookimpl(wrapper=True)

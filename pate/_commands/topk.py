@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -34,9 +35,21 @@ def topk(
     book = source.ledger_path if ledger is None else ledger
     statement = release_top_k(source, settings, output=output, ledger=book)
     print(statement.text, end="")
+    if statement["mechanism"].get("fallback") is not True and _is_empty(output):
+        print(
+            "Nothing is listed: no gap between counts passed its noisy test, and the cost above is paid.\n"
+            "A larger --target_epsilon, another --k, or --mechanism peeling, which always lists, change that;"
+            " to ask again costs again."
+        )
     print(
         f"Release {statement['release']} of {book}: {output}, {output.with_suffix('.privacy.json')}"
     )
+
+
+def _is_empty(output: Path) -> bool:
+    """Return whether a released list names no item."""
+    text = output.read_text(encoding="utf-8")
+    return not json.loads(text)["items"] if output.suffix == ".json" else text.count("\n") == 1
 
 
 main = partial(call, "topk", topk, grouped={"source": HistogramFiles, "settings": TopKSettings})

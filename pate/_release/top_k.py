@@ -27,7 +27,8 @@ from pate._version import __version__
 from pate.accounting._history import LedgerEntry
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._statement import Statement
-from pate.mechanisms._base import TopKMechanism
+from pate.mechanisms._base import Mechanism
+from pate.mechanisms._law import NotStatedError
 from pate.mechanisms._limited_domain import LimitedDomain
 from pate.mechanisms._noise import draw_key, private_generator
 
@@ -81,12 +82,16 @@ def release_top_k(
 
 
 def top_k_statement_fields(
-    settings: TopKSettings, mechanism: TopKMechanism | LimitedDomain, histogram: Histogram
+    settings: TopKSettings, mechanism: Mechanism[Any], histogram: Histogram
 ) -> dict[str, Any]:
     """Return what is published of a top k and its mechanism, by the keys of their statement."""
-    # of a limited domain the number of items does not matter
-    num_ranks = mechanism.kbar + 1 if isinstance(mechanism, LimitedDomain) else len(histogram.items)
-    gap = mechanism.gap_to_answer(probability=_LIKELY, num_items=num_ranks)
+    # where items are not public, their number does not matter
+    num_ranks = len(histogram.items) if histogram.public else getattr(mechanism, "kbar", 0) + 1
+    try:
+        counts = mechanism.gap_to_answer(probability=_LIKELY, num_items=num_ranks)
+        gap = {"counts": counts, "probability": _LIKELY}
+    except NotStatedError:
+        gap = None
     return {
         "kind": "topk",
         "neighboring_relation": settings.relation.value,
@@ -97,7 +102,7 @@ def top_k_statement_fields(
         | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
         "num_items": len(histogram.items) if histogram.public else None,
         "ordered": settings.ordered,
-        "gap": {"counts": gap, "probability": _LIKELY},
+        "gap": gap,
         "versions": {"pate": __version__, "numpy": np.__version__},
     }
 
@@ -106,7 +111,7 @@ class _TopK(Releasable):
     """A list of items."""
 
     _histogram: Histogram
-    _mechanism: TopKMechanism | LimitedDomain
+    _mechanism: Mechanism[Any]
     _facts: Mapping[str, Any]
     _text: str
 
@@ -225,14 +230,11 @@ class _TopK(Releasable):
 
 
 def _chosen(
-    mechanism: TopKMechanism | LimitedDomain, histogram: Histogram, generator: np.random.Generator
+    mechanism: Mechanism[Any], histogram: Histogram, generator: np.random.Generator
 ) -> list[str]:
-    """Return the names of the items that are chosen, at most k of them with a limited domain."""
-    if not isinstance(mechanism, LimitedDomain):
-        chosen = mechanism(histogram.scores, generator=generator)
-    elif histogram.public:
-        selection = mechanism(histogram.scores, generator=generator)
-        chosen = selection.items[selection.listed]
+    """Return the names of the items that are chosen, at most k of them, or none, with some mechanisms."""
+    if histogram.public or not isinstance(mechanism, LimitedDomain):
+        chosen = mechanism.choose(histogram.scores, generator=generator)
     else:
         chosen = mechanism.choose_unknown(histogram.scores, generator=generator)
     return [histogram.items[i] for i in chosen.tolist()]

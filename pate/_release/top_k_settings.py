@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 from pate._histogram import Histogram
 from pate._release.promise import require_promise
@@ -12,21 +12,11 @@ from pate._validation import require, require_count, require_in_open_unit_interv
 from pate.accounting._budget import Budget, FilterName
 from pate.accounting._calibration import Target, calibrate_scale
 from pate.accounting._relation import NeighboringRelation
-from pate.mechanisms._base import TopKMechanism
-from pate.mechanisms._canonical import CanonicalMechanism
-from pate.mechanisms._joint import JointMechanism
-from pate.mechanisms._limited_domain import LimitedDomain
-from pate.mechanisms._peeling import GumbelPeeling, PermuteAndFlipPeeling
+from pate.mechanisms._base import Mechanism
+from pate.mechanisms._choices import choice
 
-Choice = Literal["peeling", "permute_and_flip", "canonical", "joint", "limited_domain"]
 Neighbors = Literal["add_remove", "replace"]
 
-_MECHANISMS: Mapping[str, type[TopKMechanism]] = {
-    "peeling": GumbelPeeling,
-    "permute_and_flip": PermuteAndFlipPeeling,
-    "canonical": CanonicalMechanism,
-    "joint": JointMechanism,
-}
 _RELATIONS: Mapping[str, NeighboringRelation] = {
     "add_remove": NeighboringRelation.ADD_REMOVE_TEACHER,
     "replace": NeighboringRelation.REPLACE_RECORD,
@@ -43,13 +33,17 @@ class TopKSettings:
         k: how many items are chosen.
         mechanism: peeling or permute_and_flip, k choices of one item; canonical, one choice of a
             set; joint, one choice of a ranking; limited_domain, up to k choices of one item each,
-            which need no public list of items.
+            which need no public list of items; stable, the exact set above the widest gap, of k
+            items at most, or nothing; stable_fixed, a set of k, most of it by such a gap, or
+            nothing; top_stable, up to k items above the first gap that passes, or nothing.
         target_epsilon: epsilon of this release at delta, in place of a scale.
         scale: scale of the noise, in the unit of the counts.
         delta: the delta of every epsilon, at most 1e-3.
-        kbar: with limited_domain, how many of the largest counts may be named; 10 k by default.
-        delta_domain: with limited_domain, the probability that an item is named that a neighbor
-            could not name, a part of delta; a tenth of it by default.
+        kbar: with limited_domain and top_stable, how many of the largest counts may be named; 10 k
+            by default.
+        delta_domain: with limited_domain, stable, stable_fixed and top_stable, the probability that
+            an item is named that a neighbor could not name, a part of delta; a tenth of it by
+            default.
         neighbors: whose guarantee comes first: one user more or less (add_remove), or one user with
             other items (replace).
         noise_seed: a seed in place of noise, for tests; such a release is not private.
@@ -69,7 +63,7 @@ class TopKSettings:
     """
 
     k: int
-    mechanism: Choice = "peeling"
+    mechanism: str = "peeling"
     target_epsilon: float | None = None
     scale: float | None = None
     delta: float = 1e-6
@@ -85,13 +79,9 @@ class TopKSettings:
     def __post_init__(self) -> None:
         require_count(1, k=self.k, max_teachers_per_unit=self.max_teachers_per_unit)
         require_promise(self.delta)
-        for name, kinds in (("mechanism", Choice), ("neighbors", Neighbors)):
-            value = getattr(self, name)
-            require(
-                value in get_args(kinds),
-                f"a {name} among {', '.join(get_args(kinds))}",
-                **{name: value},
-            )
+        _ = self._class  # which there must be
+        known = f"a neighbors among {', '.join(get_args(Neighbors))}"
+        require(self.neighbors in get_args(Neighbors), known, neighbors=self.neighbors)
         exactly_one = (self.target_epsilon is None) != (self.scale is None)
         require(
             exactly_one,
@@ -107,9 +97,14 @@ class TopKSettings:
         require_positive(**noise)
         if self.noise_seed is not None:
             require_count(0, noise_seed=self.noise_seed)
-        if self.mechanism == "limited_domain":
+        if not {"k", "kbar"} & self._fields:
+            require(self.k == 1, f"k = 1 with the mechanism {self.mechanism}", k=self.k)
+        if "kbar" in self._fields and "k" in self._fields:
             require_count(1, kbar=self.num_candidates)
             require(self.k <= self.num_candidates, f"kbar >= k = {self.k}", kbar=self.kbar)
+        else:
+            self._require_none("kbar")
+        if {"delta", "delta_test"} & self._fields:
             require_in_open_unit_interval(delta_domain=self.failure_probability)
             require(
                 self.failure_probability < self.delta,
@@ -117,11 +112,7 @@ class TopKSettings:
                 delta_domain=self.failure_probability,
             )
         else:
-            for name in ("kbar", "delta_domain"):
-                value = getattr(self, name)
-                require(
-                    value is None, f"no {name} with the mechanism {self.mechanism}", **{name: value}
-                )
+            self._require_none("delta_domain")
         _ = self.budget  # which checks what it is made of
 
     @property
@@ -160,7 +151,7 @@ class TopKSettings:
         """Raise ``ValueError`` unless the list of items is public, or the mechanism needs none that is."""
         tells = "an item that one user alone has would tell of that user"
         needed = f"`items` with `pairs`, a public list ({tells}), or `mechanism` limited_domain, which needs none"
-        require(public or self.mechanism == "limited_domain", needed, mechanism=self.mechanism)
+        require(public or not self._class.needs_public_items, needed, mechanism=self.mechanism)
 
     @property
     def relation(self) -> NeighboringRelation:
@@ -170,25 +161,21 @@ class TopKSettings:
     @property
     def ordered(self) -> bool:
         """Whether the order of the items is released, and not their set alone."""
-        return self.mechanism != "canonical"
+        return self._class.ordered
 
-    def mechanism_for(self, histogram: Histogram) -> TopKMechanism | LimitedDomain:
+    def mechanism_for(self, histogram: Histogram) -> Mechanism[Any]:
         """Return the mechanism, its noise scaled to the target.
 
-        Nothing of it follows from items that are not public.
+        Nothing of it follows from items that are not public. All noise has one scale.
 
         Raises:
             ValueError: on too few public items for k, a list that is not public with a mechanism
                 that needs one, or a target that no noise meets.
         """
         self.require_public_items(public=histogram.public)
-        mechanism_of = (
-            self._of_largest_counts(histogram)
-            if self.mechanism == "limited_domain"
-            else self._of_all_items(histogram)
-        )
+        settings = self._settings_for(histogram)
         if self.scale is not None:
-            return mechanism_of(self.scale)
+            return self._with_noise(self.scale, settings, histogram)
         assert self.target_epsilon is not None
         target = Target(
             epsilon=self.target_epsilon,
@@ -197,37 +184,61 @@ class TopKSettings:
             neighboring_relation=self.relation,
             max_teachers_per_unit=self.max_teachers_per_unit,
         )
-        return mechanism_of(
-            calibrate_scale(lambda scale: mechanism_of(scale).event(self.relation), target)
+        scale = calibrate_scale(
+            lambda scale: self._with_noise(scale, settings, histogram).event(self.relation), target
         )
+        return self._with_noise(scale, settings, histogram)
 
-    def _of_all_items(self, histogram: Histogram) -> Callable[[float], TopKMechanism]:
-        """Return the choice among all public items for a scale of its noise."""
-        cls = _MECHANISMS[self.mechanism]
-        self._require_items(histogram, spare=cls.spare)
-        return lambda scale: cls(k=self.k, scale=scale, sensitivity=histogram.sensitivity)
+    @property
+    def _class(self) -> type[Mechanism[Any]]:
+        return choice(self.mechanism)
 
-    def _of_largest_counts(self, histogram: Histogram) -> Callable[[float], LimitedDomain]:
-        """Return the choice among the largest counts for a scale of its noise."""
-        kbar, most = self.num_candidates, _MOST_CANDIDATES
+    @property
+    def _fields(self) -> set[str]:
+        return {field.name for field in fields(self._class)}
+
+    def _require_none(self, name: str) -> None:
+        value = getattr(self, name)
+        require(value is None, f"no {name} with the mechanism {self.mechanism}", **{name: value})
+
+    def _settings_for(self, histogram: Histogram) -> dict[str, Any]:
+        """Return the settings of the mechanism, noise apart, for the items of a histogram."""
+        kbar, most, num_items = self.num_candidates, _MOST_CANDIDATES, len(histogram.items)
+        domain = {"k", "kbar"} <= self._fields
         if histogram.public:
-            self._require_items(histogram, spare=1)
-            most = len(histogram.items) - 1
+            spare = 1 if domain else getattr(self._class, "spare", 0)
+            what = f"k <= {num_items - spare} for {num_items} items and this mechanism"
+            require(self.k <= num_items - spare, what, k=self.k)
+            most = num_items - 1
             kbar = kbar if self.kbar is not None else min(kbar, most)
-        require(kbar <= most, f"kbar <= {most}", kbar=kbar)
-        return lambda scale: LimitedDomain(
-            k=self.k,
-            kbar=kbar,
-            scale=scale,
-            delta=self.failure_probability,
+        if domain:
+            require(kbar <= most, f"kbar <= {most}", kbar=kbar)
+        given = {
+            "k": self.k,
+            # without a k of its own, it chooses how many there are, k at most
+            "kbar": kbar if domain else self.k,
+            "delta": self.failure_probability,
+            "delta_test": self.failure_probability,
+            "pull": histogram.sensitivity,
+            # majorities are those of votes
+            "allow_empty": False,
+        }
+        return {name: value for name, value in given.items() if name in self._fields}
+
+    def _with_noise(
+        self, scale: float, settings: Mapping[str, Any], histogram: Histogram
+    ) -> Mechanism[Any]:
+        facts = {
+            # far above any count: what exceeds it counts as it, and gaps are still exact
+            "num_teachers": 2.0**32 * scale,
+            "num_labels": len(histogram.items),
+            "num_items": len(histogram.items),
             # of the wider window: both guarantees hold at delta, for one sensitivity more on the
             # threshold
-            relation=NeighboringRelation.REPLACE_RECORD,
-            sensitivity=histogram.sensitivity,
-        )
-
-    def _require_items(self, histogram: Histogram, *, spare: int) -> None:
-        """Raise ``ValueError`` unless k of the public items leave ``spare`` of them out."""
-        num_items = len(histogram.items)
-        most = num_items - spare
-        require(self.k <= most, f"k <= {most} for {num_items} items and this mechanism", k=self.k)
+            "relation": NeighboringRelation.REPLACE_RECORD,
+            "shift": 2 * histogram.sensitivity,
+            "sensitivity": histogram.sensitivity,
+            "whole": False,
+        }
+        noise = dict.fromkeys(self._class.noise_parameters, scale)
+        return self._class.of(facts, **settings, **noise)

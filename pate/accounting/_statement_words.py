@@ -447,13 +447,30 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     )
     form = "in order" if statement["ordered"] else "as a set"
     items = "the items that users have," if num_items is None else f"{num_items:,} items"
-    short = "kbar" in mechanism  # a limited domain
+    k, failing = (
+        mechanism.get("k", mechanism.get("kbar", 1)),
+        {"delta", "delta_test"} & {*mechanism},
+    )
+    short = "kbar" in mechanism and "scale" in mechanism  # a limited domain
+    tested = bool(failing) and not short
+    fewer = ", or fewer" * ("kbar" in mechanism) + ", or nothing" * tested
     lines = [
-        f"The top {mechanism['k']} of {items} {form}{', or fewer' * short}, by",
+        f"The top {k} of {items} {form}{fewer}, by",
         f"    {mechanism['class']}({parameters}).",
-        f"Where the k-th count is {gap['counts']:.4g} ahead of the next one, these are the true top"
-        f" {mechanism['k']} with probability {gap['probability']:g} or more.",
     ]
+    if gap is not None:
+        ahead = f"is {gap['counts']:.4g} ahead of the next one"
+        these = f"these are the true top {k}"
+        if "k" not in mechanism and tested:
+            ahead, these = f"{ahead}, and all others are equal", "these are the true top k"
+        lines.append(
+            f"Where the k-th count {ahead}, {these} with probability {gap['probability']:g} or more."
+        )
+    if tested:
+        lines.append(
+            "A noisy test of a gap between counts comes first; where it fails, nothing is listed, and"
+            " the cost is the same."
+        )
     if short:
         lines.append(
             "The list ends where a noisy threshold comes first: its length is paid for as its items are."

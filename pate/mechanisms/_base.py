@@ -66,6 +66,13 @@ class Mechanism(ABC, Generic[Released_co]):
     gap_meaning: ClassVar[str] = "A gap of {gap:.1f} votes is what a query needs to be answered,"
     """What `gap_to_answer` means for votes: a sentence with the gap and settings, before a probability."""
 
+    short_name: ClassVar[str] = ""
+    """The name under which `pate topk` offers it; empty if it selects no items of a histogram."""
+    ordered: ClassVar[bool] = False
+    """Whether the order of the items is released, and not their set alone."""
+    needs_public_items: ClassVar[bool] = True
+    """Whether the list of items must be public, those included that nobody chose."""
+
     checks: ClassVar[Checks] = {}
     """What fields must be one by one: functions that take a value by whatever name an aggregator has for it, and raise
     ``ValueError``. Subclasses add theirs."""
@@ -121,6 +128,10 @@ class Mechanism(ABC, Generic[Released_co]):
         A mechanism without it makes no labels.
         """
         raise NotImplementedError(f"{type(self).__name__} makes no labels of counts")
+
+    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose items of one histogram ``[d]``; return their indices ``[m]``, none where nothing is released."""
+        raise NotImplementedError(f"{type(self).__name__} chooses no items of a histogram")
 
     def max_answer_probability(self, widest: float) -> float:
         """Return a probability to answer that no scores exceed which lie within ``widest`` of one another."""
@@ -261,6 +272,9 @@ class TopKMechanism(ScoreMechanism[IntArray]):
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         return Release.of_sets(self(counts, generator=generator), np.shape(counts)[1])
+
+    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        return self(scores, generator=generator)
 
     def accuracy(self, *, gap: float, num_items: int = 1) -> float:
         everything = self.k == num_items and not self.spare and 0 <= gap < math.inf

@@ -83,6 +83,7 @@ class CanonicalMechanism(TopKMechanism):
             unknown loss.
     """
 
+    short_name: ClassVar[str] = "canonical"
     spare: ClassVar[int] = 1
 
     gamma: float = 0.5

@@ -74,6 +74,8 @@ class JointMechanism(TopKMechanism):
         noise: ``gumbel`` or ``exponential``.
     """
 
+    short_name: ClassVar[str] = "joint"
+    ordered: ClassVar[bool] = True
     checks: ClassVar[Checks] = {"noise": partial(require_noise, ChoiceNoise)}
 
     noise: ChoiceNoise = "gumbel"

@@ -111,6 +111,10 @@ class DomainMechanism(ScoreMechanism[Listed]):
         wider = self.window(relation) - self.window(self.relation)
         return min(max(self._failure(wider), math.ulp(0.0)), math.nextafter(1, 0))
 
+    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        top = self(scores, generator=generator)
+        return top.items[top.listed]
+
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         """Release lists as labels: a full list answers for all labels, a shorter one for those that it names."""
         return self._answered(self(counts, generator=generator), np.shape(counts)[1])
@@ -198,6 +202,9 @@ class LimitedDomain(DomainMechanism):
         scale: scale of the Gumbel noise, in the unit of the scores (votes).
     """
 
+    short_name: ClassVar[str] = "limited_domain"
+    ordered: ClassVar[bool] = True
+    needs_public_items: ClassVar[bool] = False
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     gap_meaning: ClassVar[str] = TopKMechanism.gap_meaning
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -43,6 +44,9 @@ class GumbelPeeling(TopKMechanism):
         scale: scale of the Gumbel noise, in votes.
     """
 
+    short_name: ClassVar[str] = "peeling"
+    ordered: ClassVar[bool] = True
+
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         return one_shot(rows, self.k, self.scale, "gumbel", generator)
 
@@ -74,6 +78,9 @@ class PermuteAndFlipPeeling(TopKMechanism):
         k: number of rounds, 1..d.
         scale: scale of the exponential noise, in votes.
     """
+
+    short_name: ClassVar[str] = "permute_and_flip"
+    ordered: ClassVar[bool] = True
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)

@@ -118,6 +118,12 @@ class _TestedGap(ScoreMechanism[Released_co]):
             num_teachers=self.num_teachers, sigma=self.sigma_test, whole=self.whole, **tested
         )
 
+    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose items as a call does; scores beyond 0 and the bound count as these, which moves none farther."""
+        within = np.clip(np.asarray(scores, dtype=np.float64), 0, self.num_teachers)
+        released: Any = self(within, generator=generator)
+        return np.flatnonzero(released[0])
+
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11), for one row of counts."""
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
@@ -184,6 +190,7 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
             full set.
     """
 
+    short_name: ClassVar[str] = "stable"
     checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
 
     gap_meaning: ClassVar[str] = (
@@ -356,6 +363,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
             unknown noise, or one label without the empty and the full set.
     """
 
+    short_name: ClassVar[str] = "stable_fixed"
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
     checks: ClassVar[Checks] = {"k": partial(require_count, 1), "pull": _require_pull}
 

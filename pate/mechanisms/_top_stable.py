@@ -73,6 +73,7 @@ class TopStable(DomainMechanism):
         fallback: whether rows in which no gap passes list k items by peeling.
     """
 
+    short_name: ClassVar[str] = "top_stable"
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_threshold", "scale_gap", "scale_peel")
 
     scale_threshold: float
@@ -124,6 +125,11 @@ class TopStable(DomainMechanism):
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         peeled = self.peel(counts, generator=generator)
         return self._answered(peeled.listed, np.shape(counts)[1], peeled.rounds)
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        # the gap below rank k is tried first
+        passing = self._threshold - max(gap - self.window(self.relation), 0.0)
+        return chance_to_exceed(passing, **self._scales)
 
     def max_answer_probability(self, widest: float) -> float:
         """Return a bound on the probability that one of kbar gaps passes, or 1 with a fallback."""

@@ -286,7 +286,7 @@ def test_what_the_page_says_of_gaps() -> None:
         histogram = Histogram(
             tuple(f"item{i}" for i in range(1000)), np.zeros(1000), 1.0, "", public=public
         )
-        made = TopKSettings(k=10, mechanism=mechanism, target_epsilon=1.0).mechanism_for(histogram)  # type: ignore[arg-type]
+        made = TopKSettings(k=10, mechanism=mechanism, target_epsilon=1.0).mechanism_for(histogram)
         found.append(round(made.gap_to_answer(probability=0.9, num_items=1000)))
     assert found == [159, 67]
     text = (Path(__file__).parents[2] / "docs" / "topk.md").read_text()
@@ -348,7 +348,7 @@ def test_what_is_released_follows_the_law(mechanism: Any) -> None:
     histogram."""
     histogram = Histogram(("a", "b", "c", "d"), np.array([6, 4, 2, 0]), 2.0, "")
     settings = TopKSettings(k=2, mechanism=mechanism, target_epsilon=2.0)
-    made = settings.mechanism_for(histogram)
+    made: Any = settings.mechanism_for(histogram)
     assert made.event(settings.relation).cost().rdp[-1] >= 2 * (
         1 - 1e-6
     )  # a pure epsilon is not below the one at delta

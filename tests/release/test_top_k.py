@@ -242,7 +242,10 @@ class OfUnstated(TopKSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class OneOfAKind(TopKMechanism):
-    """A choice whose accuracy nobody states."""
+    """A choice whose accuracy cannot be found."""
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        raise ValueError("Expected an accuracy that can be found")
 
     def _select(self, rows: Any, generator: np.random.Generator) -> IntArray:
         return np.tile(np.arange(self.k), (len(rows), 1))
@@ -254,7 +257,7 @@ class OneOfAKind(TopKMechanism):
 def test_a_list_that_could_not_be_stated_is_not_paid_for() -> None:
     """All that a statement says of a mechanism is found before the reservation."""
     source = HistogramFiles(pairs=Path("pairs.csv"), items=Path("items.txt"))
-    with pytest.raises(ValueError, match=r"^Expected a mechanism with an accuracy, got"):
+    with pytest.raises(ValueError, match=r"^Expected an accuracy that can be found$"):
         release_top_k(
             source,
             OfUnstated(k=3, scale=1.0),

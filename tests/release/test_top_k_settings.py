@@ -1,6 +1,7 @@
 """What `pate topk` is asked for, at the ends of what is allowed, and the mechanism that this
 makes."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from pate._release import top_k_settings
 from pate._release.top_k import top_k_statement_fields
 from pate._release.top_k_settings import TopKSettings
 from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.mechanisms import LimitedDomain
+from pate.mechanisms import LimitedDomain, seeded_generator
 
 ITEMS = Histogram(tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two of each")
 HIDDEN = Histogram(
@@ -64,11 +65,11 @@ def test_the_ends_of_ranges_are_allowed() -> None:
 
 @pytest.mark.parametrize("mechanism", ["peeling", "permute_and_flip", "canonical", "joint"])
 def test_an_item_is_left_out_of_every_choice_that_needs_one(mechanism: Any) -> None:
-    spare = top_k_settings._MECHANISMS[mechanism].spare
+    spare = int(mechanism == "canonical")
     for k in (8 - spare, 9 - spare):
         settings = TopKSettings(k=k, scale=3.0, mechanism=mechanism)
         if k == 8 - spare:
-            made = settings.mechanism_for(ITEMS)
+            made: Any = settings.mechanism_for(ITEMS)
             assert (made.k, made.sensitivity) == (k, 2.0)
         else:
             with pytest.raises(
@@ -141,3 +142,27 @@ def test_what_is_published_of_a_choice_among_all_items_counts_them() -> None:
     mechanism = settings.mechanism_for(ITEMS)
     facts = top_k_statement_fields(settings, mechanism, ITEMS)
     assert facts["gap"]["counts"] == mechanism.gap_to_answer(probability=0.9, num_items=8)
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace"])
+@pytest.mark.parametrize("mechanism", ["stable", "stable_fixed", "top_stable"])
+def test_stable_sets_are_released_whole_or_not_at_all(mechanism: str, neighbors: Any) -> None:
+    """Of counts that lie far apart, at a target that is met; of equal ones nothing."""
+    settings = TopKSettings(k=3, target_epsilon=2.0, mechanism=mechanism, neighbors=neighbors)
+    scores = np.array([4000, 10, 4010, 9, 3990, 8, 7, 6])
+    far = replace(ITEMS, scores=scores, sensitivity=1.0)
+    made = settings.mechanism_for(far)
+    cost = RDPAccountant(relation=settings.relation).compose(made.event(settings.relation))
+    assert 2 * (1 - 1e-3) <= cost.get_epsilon(delta=settings.delta) <= 2
+    chosen = [made.choose(scores, generator=seeded_generator(seed)) for seed in range(20)]
+    assert sum(sorted(each.tolist()) == [0, 2, 4] for each in chosen) >= 18
+    # beyond the bound, and below 0, as marks for what is missing may be
+    marked = np.where(scores == 6, -(2**62), np.where(scores == 4010, 2**62, scores))
+    found = made.choose(marked, generator=seeded_generator(0)).tolist()
+    assert set(found) <= {0, 2, 4}
+    equal = np.full(8, 500)
+    assert not any(made.choose(equal, generator=seeded_generator(seed)).size for seed in range(20))
+    facts = top_k_statement_fields(settings, made, far)
+    assert (facts["gap"] is None) == (mechanism == "stable_fixed") and not facts["ordered"]
+    with pytest.raises(ValueError, match=r"^Expected `items` with `pairs`"):
+        settings.mechanism_for(HIDDEN)

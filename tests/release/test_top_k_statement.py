@@ -12,7 +12,7 @@ import pytest
 
 from pate._histogram import Histogram, HistogramFiles
 from pate._release.top_k import release_top_k
-from pate._release.top_k_settings import Choice, TopKSettings
+from pate._release.top_k_settings import TopKSettings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import account
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, LimitedDomain
@@ -23,7 +23,7 @@ COUNTS = {"a": 9, "b": 7, "c": 5, "d": 3, "e": 1, "f": 0}
 
 
 def release(
-    folder: Path, name: str, mechanism: Choice = "peeling", max_epsilon: float | None = None
+    folder: Path, name: str, mechanism: str = "peeling", max_epsilon: float | None = None
 ) -> Statement:
     settings = TopKSettings(
         k=2, mechanism=mechanism, target_epsilon=2.0, noise_seed=3, max_epsilon=max_epsilon
