@@ -447,29 +447,24 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     )
     form = "in order" if statement["ordered"] else "as a set"
     items = "the items that users have," if num_items is None else f"{num_items:,} items"
-    k, failing = (
-        mechanism.get("k", mechanism.get("kbar", 1)),
-        {"delta", "delta_test"} & {*mechanism},
-    )
+    k = mechanism.get("k", mechanism.get("kbar", 1))
     short = "kbar" in mechanism and "scale" in mechanism  # a limited domain
-    tested = bool(failing) and not short
+    tested = not short and bool({"delta", "delta_test"} & {*mechanism})
     fewer = ", or fewer" * ("kbar" in mechanism) + ", or nothing" * tested
     lines = [
         f"The top {k} of {items} {form}{fewer}, by",
         f"    {mechanism['class']}({parameters}).",
     ]
     if gap is not None:
-        ahead = f"is {gap['counts']:.4g} ahead of the next one"
-        these = f"these are the true top {k}"
-        if "k" not in mechanism and tested:
-            ahead, these = f"{ahead}, and all others are equal", "these are the true top k"
+        size = "k" if tested and "k" not in mechanism else f"{k}"
+        ahead = f"{gap['counts']:.4g} ahead of the next one" + ", the only gap," * (size == "k")
         lines.append(
-            f"Where the k-th count {ahead}, {these} with probability {gap['probability']:g} or more."
+            f"Where the k-th count is {ahead}, these are the true top {size} with probability"
+            f" {gap['probability']:g} or more."
         )
     if tested:
         lines.append(
-            "A noisy test of a gap between counts comes first; where it fails, nothing is listed, and"
-            " the cost is the same."
+            "A gap between counts is tested with noise: if it fails, nothing is listed, at the same cost."
         )
     if short:
         lines.append(
