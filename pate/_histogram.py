@@ -26,13 +26,12 @@ class Histogram:
     """Scores of items; the scores are PRIVATE.
 
     Attributes:
-        items: names of the d items. Where they are public, nothing about them may follow from who
-            the users are. Where they are not, they are those that some user has, and the names and
-            d are PRIVATE as the scores are.
-        scores: ``[d]``, how often each was chosen, or any other score.
-        sensitivity: the most by which one user changes one score; all in one direction if the user
-            is there or not.
-        bound: in words, what one user may change.
+        items: names of the d items. A public list must not depend on the users. A list that is not
+            public holds the items that some user has; its names and d are PRIVATE like the scores.
+        scores: ``[d]``, the number of times that each was chosen, or any other score.
+        sensitivity: the largest change of one score by one user; the presence of a user changes all
+            scores in one direction.
+        bound: the largest contribution of one user, in words.
         public: whether the list of items is public.
     """
 
@@ -53,14 +52,14 @@ class Histogram:
 
 
 def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
-    """Read scores of items, whose list is taken to be public.
+    """Read scores of items on a list that is taken to be public.
 
     Args:
-        path: a ``.csv`` with columns ``item`` and ``count``; a ``.npy`` of ``[d]`` numbers, whose
-            items are named by their places 0..d-1; or a ``.npz`` with ``counts`` and, unless these
-            are to be named so, ``items``.
-        sensitivity: the most by which one user changes one of them; all in one direction if the
-            user is there or not.
+        path: a ``.csv`` with columns ``item`` and ``count``; a ``.npy`` of ``[d]`` numbers, for
+            items with the names 0..d-1; or a ``.npz`` with ``counts`` and, for other names,
+            ``items``.
+        sensitivity: the largest change of one score by one user; the presence of a user changes all
+            scores in one direction.
 
     Raises:
         ValueError: on a file that cannot be read so.
@@ -87,15 +86,15 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
         items = tuple(str(name) for name in names)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.ptp(scores.astype(np.float64)) if scores.size else 0.0
-    require(np.isfinite(spread), "counts whose differences are finite")
+    require(np.isfinite(spread), "counts with finite differences")
     if (
         scores.dtype.kind == "f"
         and (scores == np.rint(scores)).all()
         and np.abs(scores).max(initial=0) < 2**53
     ):
         scores = scores.astype(np.int64)
-    # means, for one, move both ways as a user comes or goes: under ADD_REMOVE_TEACHER that is twice
-    # the window
+    # Means, for example, move both ways as a user comes or goes: twice the range of scores that
+    # ADD_REMOVE_TEACHER prices.
     bound = f"every count by at most {sensitivity:g}, and all in one direction where a user is there or not"
     return Histogram(items, scores, sensitivity, f"{bound}, as whoever brings the counts promises")
 
@@ -116,20 +115,20 @@ def read_pairs(
     max_items: int | None = None,
     generator: np.random.Generator,
 ) -> Histogram:
-    """Count how often users chose items, what each of them contributes being bounded.
+    """Count the choices of items by users, with a bound on the contribution of each user.
 
-    A user counts at most ``max_each`` times for one item, however often the pair is there. Of users
-    with more than ``max_items`` items that many are drawn, for each user independently of all
-    others. So one user moves at most ``max_items`` counts by at most ``max_each``. Pairs with items
-    that are not on the public list are left out. Without a list, items are those for which somebody
-    counts, in the order of their names; pairs without an item are left out.
+    A user counts at most ``max_each`` times for one item, however often the pair occurs. Of a user
+    with more items, ``max_items`` are drawn, independently of all other users. So one user moves at
+    most ``max_items`` counts by at most ``max_each``. Pairs with items off the public list are left
+    out. Without a list, the items are those that some user counts for, in the order of their names;
+    pairs without an item are left out.
 
     Args:
         path: a ``.csv`` with columns ``user`` and ``item``.
         items: the public list; None where there is none.
-        max_each: how often a user counts for one item at most.
-        max_items: how many items of one user count; None for all of them.
-        generator: noise for the draw of items.
+        max_each: the largest number of times that a user counts for one item.
+        max_items: the number of items of one user that count; None for all of them.
+        generator: the generator for the draw of items.
 
     Raises:
         ValueError: on a file that cannot be read so, or bounds below 1.
@@ -160,7 +159,7 @@ def read_pairs(
 
 
 class HistogramSource(Protocol):
-    """What a histogram is made of."""
+    """The private data of a histogram."""
 
     @property
     def public(self) -> bool:
@@ -168,20 +167,20 @@ class HistogramSource(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where what users contributed lies."""
+        """The file or folder of the users' contributions."""
 
     def counted_by(self, ledger: Path) -> str:
-        """Say which releases a ledger counts, as statements have it."""
+        """Return the scope of a ledger, as statements name it."""
 
     @property
     def files(self) -> tuple[Path, ...]:
         """Files that the histogram follows from."""
 
     def facts(self) -> dict[str, Any]:
-        """Return all else that it follows from, whose texts tell any change."""
+        """Return all other settings of the histogram; any change shows in their texts."""
 
     def read(self, generator: np.random.Generator) -> Histogram:
-        """Return the histogram; ``generator`` draws what of a user counts, if not all of it does."""
+        """Return the histogram; ``generator`` draws the items of a user that count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,13 +191,13 @@ class HistogramFiles:
         pairs: a .csv with columns user and item (PRIVATE).
         items: with pairs, the public list of all items that may be chosen, one on a line; none is
             needed with --mechanism limited_domain.
-        max_each: with pairs, how often one user counts for one item at most.
-        max_items: with pairs, how many items of one user count, drawn at random for each; by
+        max_each: with pairs, the largest number of times that one user counts for one item.
+        max_items: with pairs, the number of items of one user that count, drawn at random; by
             default all of them.
         counts: in place of pairs, counts of items (PRIVATE): a .csv with columns item and count, a
             .npy, or a .npz with counts and items.
-        sensitivity: with counts, the most by which one user changes one of them, all in one
-            direction if the user is there or not; 1 unless given.
+        sensitivity: with counts, the largest change of one count by one user, all in one direction
+            if the user is there or not; 1 unless given.
 
     Raises:
         ValueError: unless either pairs or counts are given, each with its own options.
@@ -232,19 +231,19 @@ class HistogramFiles:
 
     @property
     def path(self) -> Path:
-        """The file with what users contributed."""
+        """The file with the users' contributions."""
         return self.files[0]
 
     @property
     def ledger_path(self) -> Path:
-        """Where the ledger lies unless one is asked for: beside the data, whatever links to them there are.
+        """The default place of the ledger: next to the data, with links followed.
 
         Raises ``ValueError`` if another ledger there may count them too.
         """
         return one_ledger(self._place)
 
     def counted_by(self, ledger: Path) -> str:
-        """Say which releases a ledger counts: all of the private data, or those of whoever named it."""
+        """Return the scope of a ledger: ``private data`` for the default one, ``named`` for others."""
         return "private data" if is_ledger_of(ledger, self._place) else "named"
 
     @property
@@ -254,13 +253,13 @@ class HistogramFiles:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that are read, that with what users contributed first."""
+        """All files that are read; the users' contributions come first."""
         return tuple(path for path in (self.pairs, self.counts, self.items) if path is not None)
 
     def facts(self) -> dict[str, Any]:
-        """Return all that the histogram follows from but for what is in its files, by whichever path they are named.
+        """Return the settings of the histogram, apart from the content and the paths of its files.
 
-        Raises ``ValueError`` if one is missing.
+        Raises ``ValueError`` if a file is missing.
         """
         facts = dict(vars(self))
         for name in ("pairs", "counts", "items"):
@@ -270,7 +269,7 @@ class HistogramFiles:
         return facts
 
     def read(self, generator: np.random.Generator) -> Histogram:
-        """Return the histogram; ``generator`` draws which items of a user count."""
+        """Return the histogram; ``generator`` draws the items of a user that count."""
         if self.counts is not None:
             return read_counts(
                 self.counts, sensitivity=1.0 if self.sensitivity is None else self.sensitivity
@@ -287,8 +286,7 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     """Yield two columns of a file with a header, by name."""
     require(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))
     require(path.is_file(), "an existing file", path=str(path))
-    # what stands in a line is PRIVATE, the first one too if it is no header, and no message repeats
-    # it
+    # The content of a line is PRIVATE, of the first one too if it is no header. No message repeats it.
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # strict: a quote that is never closed would make all users after it one item
@@ -307,12 +305,12 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
                     yield row[places[0]].strip(), row[places[1]].strip()
     except (csv.Error, UnicodeDecodeError):
         raise ValueError(
-            f"Expected a .csv in UTF-8 whose quotes are closed, got another file at {path}"
+            f"Expected a .csv in UTF-8 with all quotes closed, got another file at {path}"
         ) from None
 
 
 def _number(text: str, path: Path) -> int | float:
-    """Return a number as it is written, a whole one to the last digit."""
+    """Return the number in a text, an integer to the last digit."""
     try:
         return int(text)
     except ValueError:
@@ -326,10 +324,10 @@ def _number(text: str, path: Path) -> int | float:
 
 
 def _array(numbers: list[int | float], sensitivity: float) -> CountArray | FloatArray:
-    """Return numbers, int64 or uint64 if all are whole, else float64; how they are PRIVATE, and no message repeats it.
+    """Return numbers as int64 or uint64 if all are whole, else as float64. No message repeats them.
 
-    Raises ``ValueError`` on whole numbers beyond 64 bits, or others so large that a float does not
-    tell neighbors apart: rounding moves them by 2^-21 of the sensitivity at most.
+    Raises ``ValueError`` on whole numbers beyond 64 bits, or on others so large that a float cannot
+    tell neighbors apart: rounding moves the accepted ones by 2^-21 of the sensitivity at most.
     """
     low, high = min(numbers, default=0), max(numbers, default=0)
     if all(isinstance(number, int) for number in numbers):

@@ -29,7 +29,7 @@ from pate._silos.exchange import AwaitedError, Exchange
 from pate._silos.invitation import Invitation
 from pate._silos.member import Consent, Member
 from pate._silos.server import Server, invite
-from pate._silos.shares import is_committed, rebuilt
+from pate._silos.shares import commitment, rebuilt
 from pate._silos.signing import SigningKey, make_key, read_public_keys
 from pate.accounting import Target
 from pate.aggregators import SiloVotes
@@ -217,7 +217,7 @@ def _require_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> N
                     for holder in exchange.survivors
                 }
             chosen = dict(list(shares.items())[: meeting.terms.threshold])
-            kinds[kind] = is_committed(rebuilt(chosen), getattr(exchange.roster[name], kind)[0])
+            kinds[kind] = commitment(rebuilt(chosen)) == getattr(exchange.roster[name], kind)[0]
         assert kinds == {
             "own_mask": name in exchange.survivors,
             "pairs": name not in exchange.survivors,

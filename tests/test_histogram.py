@@ -198,7 +198,7 @@ def test_counts_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"among counts, items, got item; did you mean items\?$"):
         read_counts(tmp_path / "items.npz")
     np.save(tmp_path / "wide.npy", np.array([1.7e308, -1.7e308]))
-    with pytest.raises(ValueError, match=r"^Expected counts whose differences are finite$"):
+    with pytest.raises(ValueError, match=r"^Expected counts with finite differences$"):
         read_counts(tmp_path / "wide.npy")
     (tmp_path / "text.npy").write_text("1 2 3")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Audits of runs: lower bounds on epsilon from canaries and from what was published.
+"""Audits of runs: lower bounds on epsilon from canaries and from published files.
 
-Nothing here protects anybody.
+Nothing here protects a record.
 """

@@ -1,8 +1,8 @@
-"""What guesses in one run prove: lower bounds on epsilon and mu from which of many canaries were there.
+"""Lower bounds on epsilon and mu from guesses about the canaries of one run.
 
-Each of ``m`` canaries is in one of two neighboring states, by a fair coin of its own. From what one
-run published somebody makes ``r`` guesses, a number that is fixed beforehand, of which ``v`` are
-right.
+Each of ``m`` canaries is in one of two neighboring states, by a fair coin of its own. An attacker
+makes ``r`` guesses from the published files of one run, a number that is fixed beforehand; ``v`` of
+them are right.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pate.accounting._bisection import smallest_where
 from pate.accounting._gaussian import gaussian_epsilon
 
 TradeOff = Callable[[float], float]
-"""Returns the least rate of false positives at which a rate of true positives is possible: convex, symmetric."""
+"""The least rate of false positives for a rate of true positives: convex and symmetric."""
 
 SHARE = 0.25
-"""The share of canaries that are guessed, fixed before any run: a choice by what came of them would be no bound."""
+"""The share of canaries that are guessed, fixed before any run: a later choice would prove nothing."""
 _STEP = 0.01  # of epsilon, which is rounded down
-_LARGEST_MU = 64.0
-_EPSILONS = np.concatenate(([0.0], np.geomspace(1e-3, 200.0, 200)))
+_LARGEST_MU = 64.0  # the end of the search
+_EPSILONS = np.concatenate(([0.0], np.geomspace(1e-3, 200.0, 200)))  # of the lines of a trade-off
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Guesses:
     """The guesses of one run.
 
     Attributes:
-        canaries: how many canaries there were, each with a fair coin of its own.
-        made: how many of them were guessed, a number that no run had a say in.
-        right: how many guesses were right.
+        canaries: the number of canaries, each with a fair coin of its own.
+        made: the number of canaries that were guessed, independent of any run.
+        right: the number of right guesses.
     """
 
     canaries: int
@@ -59,9 +59,9 @@ def guess(scores: FloatArray, present: BoolArray, share: float = SHARE) -> Guess
     """Return the guesses that follow from scores: present for those above 0, absent for those below.
 
     Args:
-        scores: ``[m]``, larger where a canary is likelier to be present; a score of 0 says nothing.
-        present: ``[m]``, which canaries were present.
-        share: the share of canaries that are guessed, those whose scores are farthest from 0.
+        scores: ``[m]``, larger where a canary is likelier to be present; 0 is neutral.
+        present: ``[m]``, whether each canary was present.
+        share: the share of canaries that are guessed: those with scores farthest from 0.
     """
     made = max(1, math.ceil(share * len(scores)))
     chosen = np.argsort(-np.abs(scores), kind="stable")[:made]
@@ -87,7 +87,7 @@ def epsilon_bound(guesses: Guesses, *, delta: float, confidence: float) -> float
 
 
 def _chance(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """Bound the probability of so many right guesses under an (``epsilon``, ``delta``)-DP mechanism."""
+    """Bound the probability of as many right guesses under (``epsilon``, ``delta``)-DP."""
     likely = 1 / (1 + math.exp(-epsilon))
     by_chance = float(binom.sf(guesses.right - 1, guesses.made, likely))
     if delta == 0 or not guesses.right:
@@ -98,23 +98,22 @@ def _chance(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 
 def refutes(guesses: Guesses, trade_off: TradeOff, *, confidence: float) -> bool:
-    """Return whether guesses prove that a mechanism has not this trade-off.
+    """Return whether guesses refute that a mechanism has this trade-off.
 
     For a mechanism that has it, they do so with a probability of at most ``1 - confidence``
     (Mahloujifar, Melis & Chaudhuri (2024), Theorem 9 and Algorithm 1). With ``p_j`` the probability
     of j right guesses, and for every i,
 
-        least(sum_(j >= i) j p_j / m) <= sum_(j >= i-1) (r - j) p_j / m,
+        trade_off(sum_(j >= i) j p_j / m) <= sum_(j >= i-1) (r - j) p_j / m.
 
-    where ``least`` is the trade-off: the right side holds the guesses that the flip of one coin
-    would have made right. Of all laws with ``P[right >= v] = 1 - confidence`` the one below has the
-    least total, which for a law is ``r / m``.
+    The right side holds the guesses that the flip of one coin would have made right. Of all laws
+    with ``P[right >= v] = 1 - confidence`` the one below has the least total, which for a law is
+    ``r / m``.
     """
     m, r, v = guesses.canaries, guesses.made, guesses.right
     right, wrong = (1 - confidence) * v / m, (1 - confidence) * (r - v) / m
     for i in range(v, 0, -1):
-        # right rates above 1 are as impossible as a total that is too large, which is what is found
-        # then
+        # a rate above 1 is as impossible as a total above r / m, which then results
         more = max(wrong, trade_off(min(right, 1.0))) - wrong
         wrong += more
         right += (i - 1) / (r - i + 1) * more
@@ -122,20 +121,22 @@ def refutes(guesses: Guesses, trade_off: TradeOff, *, confidence: float) -> bool
 
 
 def mu_bound(guesses: Guesses, *, confidence: float) -> float:
-    """Return the mu below which no mechanism is mu-GDP; it is wrong with a probability of at most ``1 - confidence``.
+    """Return the mu below which no mechanism is mu-GDP.
+
+    It is wrong with a probability of at most ``1 - confidence``.
 
     Raises:
         ValueError: if ``confidence`` is out of range.
     """
     require_in_open_unit_interval(confidence=confidence)
 
-    def possible(mu: float) -> bool:
+    def is_consistent(mu: float) -> bool:
         return not refutes(guesses, gaussian_trade_off(mu), confidence=confidence)
 
     return (
         0.0
-        if possible(0.0)
-        else smallest_where(possible, 0.0, _LARGEST_MU, tolerance=1e-6) * (1 - 1e-6)
+        if is_consistent(0.0)
+        else smallest_where(is_consistent, 0.0, _LARGEST_MU, tolerance=1e-6) * (1 - 1e-6)
     )
 
 
@@ -145,7 +146,7 @@ def gaussian_trade_off(mu: float) -> TradeOff:
 
 
 def trade_off_of(account: RDPAccountant) -> TradeOff:
-    """Return the trade-off that follows from all that is proven of an account: from its deltas, and from its mu."""
+    """Return the trade-off that the deltas and the mu of an account prove."""
     cost = account.cost
     deltas, factors = (
         np.array([account.get_delta(float(epsilon)) for epsilon in _EPSILONS]),
@@ -157,13 +158,13 @@ def trade_off_of(account: RDPAccountant) -> TradeOff:
         else None
     )
 
-    def least(hits: float) -> float:
+    def false_positives(hits: float) -> float:
         one, other = (hits - deltas) / factors, 1 - deltas - factors * (1 - hits)
-        # between the lines of two deltas a curve is more
+        # between the lines of two deltas the Gaussian curve is higher
         between = 0.0 if gaussian is None else gaussian(hits)
         return max(between, float(one.max()), float(other.max()))
 
-    return least
+    return false_positives
 
 
 def hits_at(trade_off: TradeOff, false_positives: float) -> float:
@@ -172,14 +173,14 @@ def hits_at(trade_off: TradeOff, false_positives: float) -> float:
 
 
 def mean_bound(shares: ArrayLike, *, confidence: float) -> float:
-    """Return the mean below which independent variables in [0, 1] have not their mean, whatever else their law is.
+    """Return a lower bound on the mean of independent variables in [0, 1], of any law.
 
-    A gambler who starts with 1 and bets on each variable that it is above ``mean`` hardly ever gets
-    rich if it is not: ``P[wealth >= 1 / error] <= error`` (Ville; Waudby-Smith & Ramdas (2024)).
-    The stakes follow from earlier ones.
+    A gambler starts with 1 and bets on each variable that it is above a mean. If it is not, then
+    ``P[wealth >= 1 / error] <= error`` (Ville; Waudby-Smith & Ramdas (2024)). Each stake follows
+    from earlier variables.
 
     Args:
-        shares: ``[n]``, such as the shares of right guesses of runs that have nothing in common.
+        shares: ``[n]``, such as the shares of right guesses of independent runs.
         confidence: the probability with which the bound holds.
     """
     values = np.asarray(shares, dtype=np.float64)
@@ -189,32 +190,37 @@ def mean_bound(shares: ArrayLike, *, confidence: float) -> float:
     variances = (0.25 + np.cumsum(squares) - squares) / (before + 1)
     stakes = np.sqrt(-2 * math.log(1 - confidence) / (len(values) * variances))
 
-    def possible(mean: float) -> bool:
-        # never all that there is; of a larger mean there is less to win, whatever the variables
+    def is_consistent(mean: float) -> bool:
+        # never the whole wealth; against a larger mean there is less to win, whatever the variables
         gains = np.log1p(np.minimum(stakes, 0.9 / mean) * (values - mean))
         return bool(np.cumsum(gains).max() < -math.log(1 - confidence))
 
     return (
-        0.0 if possible(1e-9) else smallest_where(possible, 1e-9, 1.0, tolerance=1e-6) * (1 - 1e-6)
+        0.0
+        if is_consistent(1e-9)
+        else smallest_where(is_consistent, 1e-9, 1.0, tolerance=1e-6) * (1 - 1e-6)
     )
 
 
-def most_right(trade_off: TradeOff) -> float:
-    """Return the largest share of right guesses about fair coins that a trade-off allows: where both errors are one."""
+def largest_share_right(trade_off: TradeOff) -> float:
+    """Return the largest share of right guesses about fair coins that a trade-off allows.
+
+    It is reached where both errors are equal.
+    """
     return smallest_where(lambda hits: trade_off(hits) >= 1 - hits, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one run proves, each figure with a confidence of its own.
+    """Lower bounds from one run, each figure with a confidence of its own.
 
     Attributes:
-        guesses: how many were made, and right.
-        epsilon: no mechanism with a smaller epsilon at ``delta`` did this (Steinke et al. (2023)).
-        mu: no mechanism that is GDP with a smaller mu did this (Mahloujifar et al. (2024)).
-        gaussian_epsilon: the epsilon at ``delta`` of a Gaussian mechanism of ``mu``: a bound for
-            such alone.
-        refuted: whether the trade-off that was stated is not that of the run.
+        guesses: the numbers of guesses and of right ones.
+        epsilon: the lower bound on epsilon at ``delta`` (Steinke et al. (2023)).
+        mu: the lower bound on mu (Mahloujifar et al. (2024)).
+        gaussian_epsilon: the epsilon at ``delta`` of a Gaussian mechanism of ``mu``: a bound only
+            for Gaussian mechanisms.
+        refuted: whether the guesses refute the stated trade-off.
     """
 
     guesses: Guesses
@@ -233,7 +239,7 @@ class Bounds:
         delta: float,
         confidence: float = 0.95,
     ) -> Bounds:
-        """Return what scores ``[m]`` of canaries prove that were ``present`` ``[m]`` or not."""
+        """Return the bounds from scores ``[m]`` of canaries that were ``present`` ``[m]`` or not."""
         guesses = guess(scores, present)
         mu = mu_bound(guesses, confidence=confidence)
         return cls(

@@ -1,4 +1,4 @@
-"""Canaries: records of which a fair coin each decided in which of two versions they are among the private ones."""
+"""Canaries: records among the private ones, each in one of two versions by a fair coin."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from pate.data._records import ArrayFeatures, Records, Role
 from pate.data._source import DataSource
 
 Kind = Literal["outlying", "duplicated", "mislabelled"]
-"""How canaries look: far from all records, in columns of their own, in one record or in two; or like a record."""
-_REACH = 2.5  # of an outlying canary in each of its columns, in standard deviations of the public samples
+"""The kind of canaries: one or two records far from all others in columns of their own, or a usual one."""
+# the distance of an outlying canary in each of its columns, in deviations of the public samples
+_REACH = 2.5
 
 
 @dataclass(frozen=True, eq=False)
 class Canaries:
-    """What both versions of each canary are, and where to look for them.
+    """Both versions of each canary, and the public samples that reveal them.
 
     Attributes:
-        features: ``[2, m, F]``, of a canary that is present and of one that is not.
+        features: ``[2, m, F]``, for present and for absent canaries.
         labels: ``[2, m, C]`` in {0, 1}, likewise.
-        probes: ``[p, F]``, public samples whose answers tell about canaries.
+        probes: ``[p, F]``, public samples; their answers depend on canaries.
         mixture: ``[m, p]``: the score of a canary is a sum of answers by these weights, each times
             ``signs``.
-        signs: ``[m, C]`` in {-1, 1}: in which direction a canary that is present moves the answers.
-        copies: how many records each canary is.
+        signs: ``[m, C]`` in {-1, 1}: the direction in which a present canary moves the answers.
+        copies: the number of records of each canary.
     """
 
     features: FloatArray
@@ -42,7 +43,7 @@ class Canaries:
     copies: int
 
     def scores(self, answers: FloatArray) -> FloatArray:
-        """Return the score ``[m]`` of each canary from answers ``[p, C]`` to the probes, whatever their unit."""
+        """Return the score ``[m]`` of each canary from answers ``[p, C]`` to the probes, of any unit."""
         return np.asarray(
             ((self.mixture @ (answers - answers.mean(axis=0))) * self.signs).sum(axis=1)
         )
@@ -51,18 +52,18 @@ class Canaries:
 class CanaryRecords(DataSource):
     """The records of another source, with canaries among the private ones. For audits: NOT PRIVATE.
 
-    Outlying canaries lie in columns of their own, in which all other records are 0, in orthogonal
-    directions; present or not, a canary is on one side or on the other. Whoever chooses the public
-    samples has added some in which one such column is large, the probes. In ballots each canary so
-    has a code of its own over all probes, and in sums a place.
+    Outlying canaries lie in orthogonal directions of columns of their own, in which all other
+    records are 0. A canary is on one side if it is present and on the other if it is not. The
+    public samples include probes, each with a large value in one such column. So each canary has a
+    code of its own over the probes in ballots, and a place of its own in sums.
 
     Args:
-        source: the source, whose features must be rows of numbers once they are mapped.
-        canaries: how many there are, a power of two.
-        kind: how they look.
-        seed: with a canary's id it decides in which version the canary is present.
-        poisons: the share of the source's private records that an adversary owns, who makes ballots
-            small by average features and random labels. Their ids, groups and number stay.
+        source: the source. Its features must be rows of numbers once they are mapped.
+        canaries: the number of canaries, a power of two.
+        kind: their kind.
+        seed: the seed of the coins; with a canary's id it decides the canary's version.
+        poisons: the share of the source's private records that an adversary owns. Average features
+            and random labels make their ballots small. Their ids, groups and number stay.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class CanaryRecords(DataSource):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Those of the source."""
+        """The names of the labels of the source."""
         return self._source.label_names
 
     @cached_property
@@ -127,15 +128,15 @@ class CanaryRecords(DataSource):
         ours = _REACH * spread * codes
         lift = spread * np.sqrt(
             (len(public) + 2 * self._num) / 2
-        )  # so that their variance is that of other columns
+        )  # the columns then have the variance of all others
         far = np.concatenate((lift * np.eye(self._num), -lift * np.eye(self._num)))
-        centre = public.mean(axis=0)
+        center = public.mean(axis=0)
         return Canaries(
             features=np.stack(
-                [np.column_stack((np.tile(centre, (self._num, 1)), rows)) for rows in (ours, -ours)]
+                [np.column_stack((np.tile(center, (self._num, 1)), rows)) for rows in (ours, -ours)]
             ),
             labels=np.stack((present, present)),
-            probes=np.column_stack((np.tile(centre, (2 * self._num, 1)), far)),
+            probes=np.column_stack((np.tile(center, (2 * self._num, 1)), far)),
             mixture=np.column_stack((codes, -codes)),
             signs=np.where(present, 1.0, -1.0),
             copies=2 if self._kind == "duplicated" else 1,
@@ -153,7 +154,7 @@ class CanaryRecords(DataSource):
 
     @cached_property
     def present(self) -> BoolArray:
-        """Which canaries ``[m]`` are in their first version."""
+        """Whether each canary ``[m]`` is in its first version."""
         return np.array([_coin(self._seed, str(name)) % 2 == 0 for name in self.ids[0]])
 
     @property
@@ -162,7 +163,7 @@ class CanaryRecords(DataSource):
         return np.array([f"probe-{i}" for i in range(len(self.canaries.probes))])
 
     def load(self, role: Role) -> Records:
-        """Return the records of the source, mapped by its public map, and what is added to those of this role."""
+        """Return the mapped records of the source, with canaries or probes added for this role."""
         records, canaries = self._source.records(role), self.canaries
         theirs = flat(records.features[:])
         theirs = np.column_stack(
@@ -197,7 +198,7 @@ class CanaryRecords(DataSource):
 
 
 def _coin(seed: int, name: str) -> int:
-    """Return 64 bits that are a function of a seed and an id alone."""
+    """Return 64 bits as a function of only a seed and an id."""
     return int.from_bytes(
         hashlib.blake2b(name.encode(), digest_size=8, key=b"%d" % seed).digest(), "big"
     )

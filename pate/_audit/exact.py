@@ -1,7 +1,7 @@
-"""What one release leaks of each canary, computed from the votes with its one version and with its other: no sampling.
+"""The exact leakage of one release on each canary, from the votes with either version of it.
 
-Chadha, Jagielski, Papernot, Choquette-Choo & Nasr (2024) audit private prediction so, query by
-query.
+Nothing is sampled. Chadha, Jagielski, Papernot, Choquette-Choo & Nasr (2024) audit private
+prediction in this way, query by query.
 """
 
 from __future__ import annotations
@@ -20,24 +20,22 @@ from pate.accounting._gaussian import gaussian_epsilon
 Laws = tuple[FloatArray, FloatArray]
 """``[n, N]`` each: the chances of the same N outcomes of n steps, on votes and on their neighbors."""
 
-_LOST = 0.01  # of epsilon, by rounding, unless losses would span more cells than these
+_LOST = 0.01  # of epsilon, by rounding to the grid, unless the grid would have more cells than this
 _CELLS = 2e7
-_FFT_ERROR = (
-    1e-14  # relative to the norms of what is convolved: far above what double precision errs
-)
-_LARGEST = 700.0  # epsilon: larger ones are not told apart
+_FFT_ERROR = 1e-14  # relative to the norms of both factors: far above the error of double precision
+_LARGEST = 700.0  # epsilon: exp overflows beyond it
 
 
 @dataclass(frozen=True)
 class Exact:
-    """How well each answer of a release, and all of them together, tell in which version a canary is there.
+    """The leakage of each answer of a release, and of all of them together, on the version of a canary.
 
     Attributes:
-        steps: how many answers there are: queries, or rounds of noisy sums.
-        mean: how often the best guess by one answer is right, on average over canaries and answers.
-        largest: how often it is right for the canary and the answer for which this is most.
-        epsilon: the epsilon, at the delta of the statement, that all answers leak of the canary
-            that they tell best.
+        steps: the number of answers: queries, or rounds of noisy sums.
+        mean: the success rate of the best guess by one answer, on average over canaries and answers.
+        largest: the largest success rate over canaries and answers.
+        epsilon: the epsilon, at the delta of the statement, of all answers on the canary that they
+            reveal most.
         paid: the epsilon that was paid for the release.
     """
 
@@ -49,16 +47,16 @@ class Exact:
 
     @classmethod
     def of_moves(cls, moves: FloatArray, *, paid: float, delta: float) -> Exact:
-        """Return what Gaussian answers leak that canaries move by ``moves`` ``[m, steps]`` of their deviations."""
+        """Return the leakage of Gaussian answers that canaries move by ``moves`` ``[m, steps]`` deviations."""
         right = ndtr(moves / 2)
         epsilon = gaussian_epsilon(delta, float(np.sqrt((moves**2).sum(axis=1)).max()))
         return cls(moves.shape[1], float(right.mean()), float(right.max()), epsilon, paid)
 
     @classmethod
     def of_laws(cls, pairs: Iterable[Laws], *, steps: int, paid: float, delta: float) -> Exact:
-        """Return what answers leak that have the laws ``pairs``, one of each canary; equal laws may be left out.
+        """Return the leakage of answers with the laws ``pairs``, one per canary, without equal laws.
 
-        Which canary is told best is taken from the Gaussian noise by which one could guess as well,
+        The canary that they reveal most is found by the Gaussian noise with the same success rate,
         answer by answer.
         """
         largest, most = 0.5, -1.0
@@ -75,7 +73,7 @@ class Exact:
 
     @property
     def refuted(self) -> bool:
-        """Whether a canary leaks more than was paid for; float arithmetic errs by far less than the margin."""
+        """Whether a canary leaks more than was paid; the margin is far above rounding errors."""
         return self.epsilon > self.paid * (1 + 1e-6)
 
     @property
@@ -90,12 +88,12 @@ class Exact:
 
 
 def joint_epsilon(p: FloatArray, q: FloatArray, *, delta: float) -> float:
-    """Return the epsilon at ``delta > 0`` of independent answers with the laws p and q ``[n, N]``, in either order.
+    """Return the epsilon at ``delta > 0`` of independent answers with the laws p and q ``[n, N]``.
 
-    Privacy losses are rounded to a grid, so that their sums are convolutions, and their means kept
-    (Gopi, Lee & Wutschitz (2021)). The result is a lower bound: what rounding may add, but for a
-    thousandth of ``delta`` by Hoeffding's inequality, is taken off, as is what transforms may have
-    made up. At most it is `_LARGEST`.
+    Both orders of p and q count. Privacy losses are rounded to a grid, so that their sums are
+    convolutions, and their means are kept (Gopi, Lee & Wutschitz (2021)). The result is a lower
+    bound, `_LARGEST` at most. The possible excess by rounding, but for a thousandth of ``delta`` by
+    Hoeffding's inequality, and by transforms is subtracted.
     """
     return max(_one_way(p, q, delta), _one_way(q, p, delta)) if len(p) else 0.0
 
@@ -103,8 +101,8 @@ def joint_epsilon(p: FloatArray, q: FloatArray, *, delta: float) -> float:
 def _one_way(p: FloatArray, q: FloatArray, delta: float) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.where(p > 0, np.log(p) - np.log(q), np.nan)
-        alone = np.minimum(np.where(losses == np.inf, p, 0.0).sum(axis=1), 1.0)  # sums err
-        impossible = -math.expm1(float(np.log1p(-alone).sum()))
+        only_p = np.minimum(np.where(losses == np.inf, p, 0.0).sum(axis=1), 1.0)  # sums err
+        impossible = -math.expm1(float(np.log1p(-only_p).sum()))
     if impossible > delta:
         return _LARGEST
     shared = np.isfinite(losses)
@@ -123,7 +121,7 @@ def _one_way(p: FloatArray, q: FloatArray, delta: float) -> float:
     masses, offset = _sum_of(parts)
     total = np.minimum(cell * (first + offset + np.arange(len(masses))) + shift, _LARGEST)
     masses, total = masses[total > 0], total[total > 0]
-    # of all losses from each on: their mass, and that under the other law
+    # the mass of all losses from each on, under either law
     above, scaled = (np.cumsum(part[::-1])[::-1] for part in (masses, masses * np.exp(-total)))
     room = delta + failing - impossible
     if not len(total) or above[0] - scaled[0] <= room:

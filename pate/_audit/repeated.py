@@ -2,9 +2,8 @@
 
 NOT PRIVATE.
 
-It takes the strongest view that the definition of privacy allows: all other votes are known, and
-    what the mechanism
-releases is seen itself, not only the labels that follow from it.
+The attacker has the strongest view that the definition of privacy allows: all other votes, and the
+output of the mechanism itself, not only the labels that follow from it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from pate._audit.bounds import TradeOff, mean_bound, most_right
+from pate._audit.bounds import TradeOff, largest_share_right, mean_bound
 from pate._audit.canaries import Canaries
 from pate._audit.exact import Exact, Laws
 from pate._progress import stage_bar
@@ -31,19 +30,19 @@ from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._score_votes import ScoreVotes, released
 from pate.aggregators._tau_voting import TauVoting
 
-_PASSES = 4  # in which what canaries explain is told from noise
+_PASSES = 4  # that separate the moves of canaries from noise
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """What independent releases prove together, as `pate._audit.bounds.mean_bound` does of their right guesses.
+    """Lower bounds from independent releases, by `pate._audit.bounds.mean_bound` of right guesses.
 
     Attributes:
-        runs: how many releases were made.
+        runs: the number of releases.
         right: the share of right guesses in all of them.
-        mu: no mechanism that is GDP with a smaller mu did this.
+        mu: the lower bound on mu.
         gaussian_epsilon: the epsilon at the delta of the statement that belongs to ``mu``.
-        refuted: whether the trade-off that was stated is not that of the releases.
+        refuted: whether the guesses refute the stated trade-off.
     """
 
     runs: int
@@ -56,22 +55,26 @@ class Repeated:
     def of(
         cls, shares: ArrayLike, stated: TradeOff, *, delta: float, confidence: float = 0.95
     ) -> Repeated:
-        """Return what the shares ``[n]`` of right guesses of independent releases prove."""
+        """Return the bounds from the shares ``[n]`` of right guesses of independent releases."""
         least = mean_bound(shares, confidence=confidence)
-        # of all tests the best one errs on both sides alike: mu-GDP gives it Phi(mu / 2)
+        # the best test has equal errors on both sides: under mu-GDP it is right with Phi(mu / 2)
         mu = 2 * float(ndtri(max(0.5, least)))
         right = float(np.asarray(shares, dtype=np.float64).mean())
         return cls(
-            np.size(shares), right, mu, gaussian_epsilon(delta, mu), least > most_right(stated)
+            np.size(shares),
+            right,
+            mu,
+            gaussian_epsilon(delta, mu),
+            least > largest_share_right(stated),
         )
 
 
-class World(ABC):
-    """The votes of a run, and where its canaries are in them.
+class CanaryVotes(ABC):
+    """The votes of a run, with canaries that can be turned to either version.
 
     Attributes:
-        num_canaries: how many canaries there are.
-        num_queries: how many queries are asked together.
+        num_canaries: the number of canaries.
+        num_queries: the number of queries that are asked together.
     """
 
     num_canaries: int
@@ -81,16 +84,16 @@ class World(ABC):
     def scores(
         self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator
     ) -> FloatArray:
-        """Return the scores ``[m]`` of canaries after one release of votes in which ``present`` ``[m]`` are."""
+        """Return the scores ``[m]`` of canaries after one release of votes with ``present`` ``[m]`` ones."""
 
     @abstractmethod
     def exact(
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
-        """Return what a release for which an epsilon of ``paid`` is paid at ``delta`` leaks of its canaries.
+        """Return the leakage of a release, paid with an epsilon of ``paid`` at ``delta``, on its canaries.
 
-        Coins are tossed for all of them; each is then turned alone, and its votes are counted again
-        by the release's own code.
+        Coins are tossed for all of them. Then each is turned without the others, and its votes are
+        counted again by the code of the release.
 
         Raises:
             NotStatedError: if the law of the aggregator is not known, or has too many outcomes.
@@ -99,20 +102,20 @@ class World(ABC):
     def repeat(
         self, aggregator: Aggregator, *, runs: int, generator: np.random.Generator
     ) -> Iterator[float]:
-        """Yield the share of right guesses of each of ``runs`` releases, before each of which coins are tossed."""
+        """Yield the share of right guesses of each of ``runs`` releases, each with coins of its own."""
         for _ in range(runs):
             present = generator.random(self.num_canaries) < 0.5
             scores = self.scores(present, aggregator, generator)
             yield float(((scores > 0) == present).mean())
 
 
-class Moments(World):
-    """Canaries among records whose moments are asked for: what is seen are the noisy sums of all rounds.
+class CanaryMoments(CanaryVotes):
+    """Canaries among records that vote by moments. The attacker sees the noisy sums of all rounds.
 
     Args:
         votes: the votes, with records or groups of records as voters.
-        canaries: what the canaries are.
-        rows: ``[copies, m]``, where they are among these records.
+        canaries: the canaries.
+        rows: ``[copies, m]``, their rows among these records.
     """
 
     def __init__(self, votes: MomentVotes, canaries: Canaries, rows: IntArray) -> None:
@@ -139,7 +142,7 @@ class Moments(World):
     def scores(
         self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator
     ) -> FloatArray:
-        """Return the logarithm of how much likelier all noisy sums are if a canary is present."""
+        """Return the log likelihood ratio ``[m]`` of all noisy sums with and without each canary."""
         require(
             isinstance(aggregator, ScoreVotes),
             "ScoreVotes, which ask for moments",
@@ -161,11 +164,11 @@ class Moments(World):
     def exact(
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
-        """Return what the noisy sum of each round leaks, given what one draw of the rounds before released."""
+        """Return the leakage of the noisy sum of each round, given one draw of the rounds before it."""
         assert isinstance(aggregator, ScoreVotes)
         present = generator.random(self.num_canaries) < 0.5
         voters = self._turned(present)
-        coins = [present ^ alone for alone in np.eye(self.num_canaries, dtype=np.bool_)]
+        coins = [present ^ single for single in np.eye(self.num_canaries, dtype=np.bool_)]
         steps = []
         with stage_bar(
             len(coins) * len(aggregator.rounds), "exact divergences", unit="canary"
@@ -190,14 +193,14 @@ class Moments(World):
         return replace(voters, coordinates=coordinates, labels=labels)
 
 
-class Teachers(World):
-    """Canaries that decide all votes of a teacher: what is seen are noisy counts, or labels if there are none.
+class CanaryTeachers(CanaryVotes):
+    """Canaries that decide all votes of a teacher. The attacker sees noisy counts, or else labels.
 
     Args:
         votes: the votes, with ballots ``[Q, T, C]``.
         teachers: ``[copies, m]``, the teachers that have canaries.
-        ballots: ``[2, Q, copies, m, C]``, those of teachers whose canary is present, and of those
-            whose is not.
+        ballots: ``[2, Q, copies, m, C]``, the ballots of these teachers with their canary present,
+            and with it absent.
     """
 
     def __init__(self, votes: Ballots, teachers: IntArray, ballots: UInt8Array) -> None:
@@ -207,7 +210,7 @@ class Teachers(World):
     def scores(
         self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator
     ) -> FloatArray:
-        """Return how much the answers look like the ballots of teachers whose canary is present."""
+        """Return the log likelihood ratio ``[m]`` of noisy counts, or the agreement of labels."""
         everything = np.ones(self.num_canaries, dtype=np.bool_)
         release = aggregator.aggregate(self._turned(present), generator=generator)
         first, second = self._ballots.astype(np.float64).sum(axis=2).transpose(0, 2, 1, 3)
@@ -222,11 +225,11 @@ class Teachers(World):
     def exact(
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
-        """Return what the noisy sums leak, or labels that are released without any by their `laws`."""
+        """Return the leakage of the noisy sums, or of labels released without sums by their `laws`."""
         present = generator.random(self.num_canaries) < 0.5
         votes = self._turned(present)
         turned = (
-            self._turned(present ^ alone) for alone in np.eye(self.num_canaries, dtype=np.bool_)
+            self._turned(present ^ single) for single in np.eye(self.num_canaries, dtype=np.bool_)
         )
         if (
             type(aggregator) is NoisyVotes or type(aggregator) is TauVoting
@@ -256,7 +259,7 @@ class Teachers(World):
 
 
 def _in_deviations(aggregator: NoisyVotes | TauVoting, votes: Ballots) -> FloatArray:
-    """Return the sums ``[Q, C]`` that noise is added to, in its standard deviations."""
+    """Return the sums ``[Q, C]`` before the noise, in standard deviations of the noise."""
     if isinstance(aggregator, NoisyVotes):
         return votes.counts / aggregator.sigma_votes
     return aggregator.clipped_sums(votes) / aggregator.sigma_tau
@@ -273,17 +276,16 @@ def _clipped(voters: RecordVoters, question: MomentQuery, clip: float) -> FloatA
 
 
 def _likelier(seen: FloatArray, moves: FloatArray) -> FloatArray:
-    """Return the logarithm of how much likelier what was seen is if each of the canaries is present.
+    """Return the log likelihood ratio ``[m]`` of the seen sums with and without each canary.
 
-    The covariance of the noise between rounds is taken from what was seen, label by label: where
-        noise is missing, or
-    that of one round is that of another, it hides nothing. What all canaries together explain is
-    told from noise, and from what one of them explains, in a few passes.
+    The covariance of the noise between rounds is estimated from the sums, label by label. So noise
+    that is missing, or shared by two rounds, hides nothing. A few passes separate the moves of all
+    canaries from the noise, and the moves of one canary from the others.
 
     Args:
-        seen: ``[r, n, C]``, by what ``r`` rounds differ from what is expected halfway between both
+        seen: ``[r, n, C]``, the sums of ``r`` rounds less their means halfway between both
             versions.
-        moves: ``[r, m, n, C]``, by what a canary moves each, from one version to the other.
+        moves: ``[r, m, n, C]``, the move of each by a canary, from one version to the other.
     """
     rounds, scores = len(seen), np.zeros(moves.shape[1])
     for _ in range(_PASSES):

@@ -1,4 +1,4 @@
-"""A whole run with canaries among its records, and what it published held against its statement.
+"""The audit of a whole run with canaries: its published files are tested against its statement.
 
 NOT PRIVATE.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from pate._audit.bounds import Bounds, hits_at, trade_off_of
 from pate._audit.canaries import CanaryRecords
 from pate._audit.exact import Exact
-from pate._audit.repeated import Moments, Repeated, Teachers, World
+from pate._audit.repeated import CanaryMoments, CanaryTeachers, CanaryVotes, Repeated
 from pate._data_file import load_data, load_ledger
 from pate._files.writing import make_once, write_text
 from pate._pipeline import Pipeline
@@ -42,25 +42,25 @@ from pate.data._records import Role
 from pate.mechanisms._law import NotStatedError
 from pate.mechanisms._noise import private_generator
 
-_TESTS = 3  # which divide the probability of error between them
-_RATES = (0.01, 0.001)
+_TESTS = 3  # that share the probability of error
+_RATES = (0.01, 0.001)  # of false positives, in the text
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What an audit found.
+class AuditResult:
+    """The result of an audit.
 
     Attributes:
-        epsilon: what the run stated of its ledger under REPLACE_RECORD, for a unit of as many
-            records as a canary is.
-        delta: the delta of that.
-        hits: the largest rate of true positives that is stated to be possible, by rate of false
+        epsilon: the stated epsilon of the ledger under REPLACE_RECORD, for a unit of as many
+            records as a canary has.
+        delta: the delta of ``epsilon``.
+        hits: the largest rate of true positives that the statement allows, by rate of false
             positives.
-        labels: what the released answers prove, in one run.
-        student: what the student's probabilities prove, in one run.
-        exact: what a release leaks of each canary; or why that is not at hand.
-        repeated: what further releases of the same votes prove; None where canaries cannot be
-            turned around in votes.
+        labels: the bounds from the released answers of one run.
+        student: the bounds from the student's probabilities in one run.
+        exact: the exact leakage of a release, or the reason that it is not known.
+        repeated: the bounds from further releases of the same votes; None where canaries cannot be
+            turned in votes.
     """
 
     epsilon: float
@@ -73,7 +73,7 @@ class Outcome:
 
     @property
     def refuted(self) -> bool:
-        """Whether anything that was stated is false."""
+        """Whether a test refutes the statement."""
         tests = (self.labels, self.student, self.exact, self.repeated)
         return any(test.refuted for test in tests if test is not None and not isinstance(test, str))
 
@@ -121,13 +121,13 @@ class Outcome:
         return "\n".join([*lines, "", exact, "", verdict]) + "\n"
 
 
-def audit(folder: Path, *, releases: int) -> Outcome:
-    """Hold what a finished run with canaries published against its statement, and release its votes again and again.
+def audit(folder: Path, *, releases: int) -> AuditResult:
+    """Test the statement of a finished run with canaries, also by further releases of its votes.
 
     Args:
-        folder: the folder of the run, whose data are `CanaryRecords`.
-        releases: how many further releases are made in memory. What they prove is kept beside the
-            run, so that an audit that is killed goes on.
+        folder: the folder of the run. Its data are `CanaryRecords`.
+        releases: the number of further releases, made in memory. Their results are kept in the run,
+            so that an audit that is killed goes on.
 
     Raises:
         ValueError: if the run is not finished, or has no canaries.
@@ -165,16 +165,16 @@ def audit(folder: Path, *, releases: int) -> Outcome:
     exact: Exact | str = "no canary can be turned in votes of this kind"
     repeated = None
     settings = decode_fields(LabelSettings, run.begun(LABEL).settings)
-    world = world_of(run, data, settings)
+    world = canary_votes(run, data, settings)
     if world is not None:
         events = settings.mechanism.events(released.shape)
-        alone = account(
+        release = account(
             for_group_size([(events, len(released.ids))], copies),
             NeighboringRelation.REPLACE_RECORD,
         )
 
         def leaks() -> dict[str, Any]:
-            paid = alone.get_epsilon(delta=delta)
+            paid = release.get_epsilon(delta=delta)
             try:
                 return {
                     "exact": asdict(
@@ -190,8 +190,8 @@ def audit(folder: Path, *, releases: int) -> Outcome:
         shares = _repeated(
             world, settings.mechanism, run.private / f"audit-{released.release}.txt", releases
         )
-        repeated = Repeated.of(shares, trade_off_of(alone), delta=delta, confidence=confidence)
-    return Outcome(
+        repeated = Repeated.of(shares, trade_off_of(release), delta=delta, confidence=confidence)
+    return AuditResult(
         epsilon=reserved.get_epsilon(delta=delta),
         delta=delta,
         hits={rate: hits_at(stated, rate) for rate in _RATES},
@@ -202,8 +202,8 @@ def audit(folder: Path, *, releases: int) -> Outcome:
     )
 
 
-def world_of(run: Run, data: CanaryRecords, settings: LabelSettings) -> World | None:
-    """Return the votes of a run and where canaries are in them; None if they cannot be turned around there."""
+def canary_votes(run: Run, data: CanaryRecords, settings: LabelSettings) -> CanaryVotes | None:
+    """Return the votes of a run with its canaries in them; None if they cannot be turned there."""
     store = finished_votes(run)
     manifest, private = store.manifest(), data.records(Role.PRIVATE)
     queries = queries_on(manifest, settings)
@@ -218,29 +218,29 @@ def world_of(run: Run, data: CanaryRecords, settings: LabelSettings) -> World | 
     key = read_key(run)
     assert units is not None and key is not None, "teachers were fitted"
     if isinstance(votes, MomentVotes) and isinstance(votes.voters, RecordVoters):
-        return Moments(votes, data.canaries, rows)
+        return CanaryMoments(votes, data.canaries, rows)
     groups: Any = units
     if plan["num_teachers"] is not None:
         groups = assign_teachers(map(str, units), num_teachers=plan["num_teachers"], key=key)
     if isinstance(votes, MomentVotes):
-        # as they were stored, those of a teacher one after another
+        # as they were stored: teacher by teacher
         order = np.argsort(groups, kind="stable")
-        return Moments(votes, data.canaries, np.argsort(order)[rows])
+        return CanaryMoments(votes, data.canaries, np.argsort(order)[rows])
     if not isinstance(votes, Ballots) or data.canaries.mixture.min() >= 0:
-        return None  # scores cannot be turned around, nor the votes on what has no mirror image
+        return None  # scores cannot be turned, nor votes on samples without a mirror image
     return _teachers(votes, queries.ids, data, groups[rows])
 
 
 def _teachers(
     votes: Ballots, ids: StrArray, data: CanaryRecords, teachers: IntArray
-) -> Teachers | None:
-    """Return the votes with canaries that are alone in their teachers ``[copies, m]``, if there are some.
+) -> CanaryTeachers | None:
+    """Return the votes with the canaries that share their teachers ``[copies, m]`` with no other.
 
-    A canary on the other side would have trained a teacher whose votes on the probes are those on
-    their mirror images.
+    A canary on the other side would have trained a teacher that votes on the probes as it votes on
+    their mirror images. None with fewer than two such canaries.
     """
     _, inverse, counts = np.unique(teachers, return_inverse=True, return_counts=True)
-    alone = (counts[inverse.reshape(teachers.shape)] == 1).all(axis=0)
+    single = (counts[inverse.reshape(teachers.shape)] == 1).all(axis=0)
     names, half = dict(zip(ids.tolist(), range(len(ids)), strict=True)), len(data.probe_ids) // 2
     pairs = [
         (names.get(a), names.get(b))
@@ -250,25 +250,25 @@ def _teachers(
     for one, other in pairs:
         if one is not None and other is not None:
             mirror[[one, other]] = other, one
-    if alone.sum() < 2:
+    if single.sum() < 2:
         return None
-    there = votes.ballots[:, teachers[:, alone]]
+    there = votes.ballots[:, teachers[:, single]]
     sides = [
-        np.where(data.present[alone][None, None, :, None] == side, there, there[mirror])
+        np.where(data.present[single][None, None, :, None] == side, there, there[mirror])
         for side in (True, False)
     ]
-    return Teachers(votes, teachers[:, alone], np.stack(sides))
+    return CanaryTeachers(votes, teachers[:, single], np.stack(sides))
 
 
 def _of_probes(values: FloatArray, ids: StrArray, probes: StrArray) -> FloatArray:
-    """Return the values ``[p, C]`` of probes, the average one where a probe was no query."""
+    """Return the values ``[p, C]`` of probes; the average value where a probe was no query."""
     place = dict(zip(ids.tolist(), range(len(ids)), strict=True))
     rows = np.array([place.get(name, -1) for name in probes.tolist()])
     return np.asarray(np.where(rows[:, None] >= 0, values[rows], values.mean(axis=0)))
 
 
-def _repeated(world: World, aggregator: Aggregator, file: Path, releases: int) -> list[float]:
-    """Return the shares of right guesses of so many releases, those included that an earlier command made."""
+def _repeated(world: CanaryVotes, aggregator: Aggregator, file: Path, releases: int) -> list[float]:
+    """Return the shares of right guesses of ``releases``, with the ones that an earlier command made."""
     written = file.read_text() if file.is_file() else f"{AUDITED}\n"
     lines = written.splitlines(keepends=True)
     whole = [line for line in lines if line.endswith("\n")]

@@ -1,7 +1,7 @@
-"""The folder through which silos and server send each other files: each is written once, whole, and signed.
+"""The folder for files between silos and server: each file is written once, whole, and signed.
 
 Everything in it is PUBLIC to all who take part: keys, shares that are sealed to one silo each, and
-    masked vectors.
+masked vectors.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Exchange:
         folder: the folder, which all who take part can read and write.
 
     Raises:
-        AwaitedError: by whatever reads a file that is not there yet.
-        ValueError: by whatever reads a file that is damaged, belongs to another invitation, or was
-            signed by somebody else than the one who is to send it.
+        AwaitedError: by every read of a file that is not there yet.
+        ValueError: by every read of a file that is damaged, belongs to another invitation, or bears
+            a signature other than the sender's.
     """
 
     folder: Path
 
     @cached_property
     def invitation(self) -> Invitation:
-        """The terms, which nobody signs: their digest is confirmed, or the keys in them are known."""
+        """The terms. They bear no signature: people confirm their digest, or know the keys in them."""
         return Invitation.of(self._bytes(self.folder / INVITATION, "the invitation"))
 
     @cached_property
@@ -62,7 +62,7 @@ class Exchange:
 
     @cached_property
     def roster_digest(self) -> str:
-        """A digest of the invitation and all keys, to which everything that is sent later belongs."""
+        """A digest of the invitation and all keys; all later files name it."""
         keys = [
             [name, keys.sealing.hex(), *map(_texts, keys[1:])] for name, keys in self.roster.items()
         ]
@@ -78,9 +78,9 @@ class Exchange:
     def survivors(self) -> tuple[str, ...]:
         """The silos in the sum, in the order of the invitation.
 
-        Raises ``ValueError`` if there may not be so few.
+        Raises ``ValueError`` if they are fewer than the threshold.
         """
-        names = self._json("survivors", SERVER, "the list of those in the sum", survivors=list)[
+        names = self._json("survivors", SERVER, "the list of silos in the sum", survivors=list)[
             "survivors"
         ]
         terms = self.invitation
@@ -110,7 +110,7 @@ class Exchange:
         return vector
 
     def unmasking(self, name: str) -> dict[str, bytes] | None:
-        """Return the shares that a silo revealed, by the silo whose they are; None if it has not yet."""
+        """Return the shares that a silo revealed, by their dealer; None if it has revealed none yet."""
         path = self.place("unmasking", name)
         if not path.is_file():
             return None
@@ -139,7 +139,7 @@ class Exchange:
     def send(self, path: Path, content: bytes) -> None:
         """Write a file.
 
-        Raises ``ValueError`` if another is in its place, which is never overwritten.
+        Raises ``ValueError`` if another file is in its place, which is never overwritten.
         """
         with output_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ class Exchange:
         return file.getvalue()
 
     def _of_vector(self, vector: WordArray, context: str) -> Json:
-        """Return what is signed of a masked vector."""
+        """Return the signed content for a masked vector: its digest in place of the words."""
         words = hashlib.sha256(vector.astype("<u8", copy=False).tobytes()).hexdigest()
         return {"invitation": self.invitation.digest, "context": context, "masked": words}
 
@@ -217,7 +217,7 @@ class Exchange:
         return shares
 
     def _json(self, kind: str, name: str, what: str = "", **kinds: type) -> Json:
-        """Return what a file holds, which is of these kinds by name, once its signature is checked."""
+        """Return the content of a signed file, with values of the types ``kinds`` by name."""
         path = self.place(kind, name)
         try:
             content: Json = read_json(self._bytes(path, what))
@@ -247,10 +247,10 @@ class Exchange:
 
 
 def waiting(step: Callable[[], _Result], seconds: float | None) -> _Result:
-    """Return what ``step`` does, once others have sent what it needs.
+    """Return the result of ``step``, repeated until others have sent the files that it reads.
 
     Raises:
-        AwaitedError: if that takes longer than so many ``seconds``; None for as long as it takes.
+        AwaitedError: if that takes longer than ``seconds``; None waits without end.
     """
     end = None if seconds is None else time.monotonic() + seconds
     while True:
@@ -263,7 +263,7 @@ def waiting(step: Callable[[], _Result], seconds: float | None) -> _Result:
 
 
 def require_private(folder: Path, **places: Path) -> None:
-    """Raise ``ValueError`` unless files and folders lie outside of the exchange, wherever links lead."""
+    """Raise ``ValueError`` unless files and folders lie outside of the exchange, links followed."""
     shared = [folder.resolve()]
     if folder.is_dir():
         shared += [path.resolve() for path in folder.iterdir() if path.is_dir()]  # links among them
@@ -288,7 +288,7 @@ def _is_same(first: Path, second: Path) -> bool:
 
 
 def _text(kind: str, name: str, content: Mapping[str, object]) -> bytes:
-    """Return what is signed: by whom, and in which place it is sent, beside the content."""
+    """Return the signed text: the kind of file, its sender, and its content."""
     return json.dumps(["pate silos", kind, name, content], sort_keys=True).encode()
 
 

@@ -1,4 +1,4 @@
-"""What all silos agree on before any of them sends anything: who takes part, in which sum, and under what noise."""
+"""The terms that all silos agree on before any of them sends anything: members, sum and noise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
@@ -24,22 +24,11 @@ from pate.aggregators._silo_votes import SiloVotes
 
 _NAME = re.compile(r"[\w-][\w.-]*")
 _KEY = re.compile(r"[0-9a-f]{64}")
-_FIELDS = (
-    "teachers",
-    "keys",
-    "server_key",
-    "ids",
-    "label_names",
-    "sigma_silos",
-    "colluding",
-    "dropouts",
-    "delta",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiloSum:
-    """What `pate label --silos` asks silos for.
+    """The request of `pate label --silos` to silos.
 
     Attributes:
         exchange: the folder through which they send.
@@ -47,7 +36,7 @@ class SiloSum:
         public_keys: a folder with the public key of each silo, by its name.
         signing_key: the file of the server's private key. PRIVATE.
         without: silos that are left out if they have not sent their masked vectors.
-        wait: for how many seconds others are waited for; None for as long as it takes.
+        wait: the number of seconds to wait for others; None to wait without end.
     """
 
     exchange: Path
@@ -70,13 +59,12 @@ class Invitation:
         label_names: names of the ``C`` labels.
         sigma_silos: as in `SiloVotes`.
         colluding: as in `SiloVotes`.
-        dropouts: how many silos may fall silent once all have dealt their shares.
-        delta: at which the sum is to be stated.
+        dropouts: the number of silos that may fall silent once all have dealt their shares.
+        delta: the delta at which the sum is to be stated.
 
     Raises:
         ValueError: if two silos have the same key, a name is no file's name, numbers are out of
-            range, or so many may drop out that not more than half would be left, or nobody who is
-            honest.
+            range, or so many may drop out that at most half, or no honest silo, would be left.
     """
 
     teachers: Mapping[str, int]
@@ -127,7 +115,7 @@ class Invitation:
 
     @cached_property
     def mechanism(self) -> SiloVotes:
-        """The mechanism that the sum is released by."""
+        """The mechanism that releases the sum."""
         return SiloVotes(
             sigma_silos=self.sigma_silos,
             silos=len(self.teachers),
@@ -137,12 +125,12 @@ class Invitation:
 
     @property
     def shape(self) -> VoteShape:
-        """The numbers of teachers, those of silos that drop out among them, and of labels."""
+        """The numbers of labels and of teachers, with the teachers of silos that drop out."""
         return VoteShape(sum(self.teachers.values()), len(self.label_names))
 
     @property
     def threshold(self) -> int:
-        """How many silos must be in the sum, and how many shares rebuild a seed."""
+        """The number of silos that must be in the sum, and of shares that rebuild a secret."""
         return len(self.teachers) - self.dropouts
 
     @cached_property
@@ -152,7 +140,7 @@ class Invitation:
 
     @cached_property
     def digest(self) -> str:
-        """The digest (SHA-256) that people confirm, and that everything sent on this invitation has in it."""
+        """The digest (SHA-256) that people confirm; every file of the exchange names it."""
         return sha256(self.content)
 
     def __str__(self) -> str:
@@ -167,11 +155,11 @@ class Invitation:
     def of(cls, content: bytes) -> Invitation:
         """Return the invitation in a file.
 
-        Raises ``ValueError`` if it is not one that this program wrote.
+        Raises ``ValueError`` if this program did not write it.
         """
         try:
             values = read_json(content)
-            require_known("keys", values, _FIELDS)
+            require_known("keys", values, [field.name for field in fields(cls)])
             numbers = all(type(values[name]) is int for name in ("colluding", "dropouts"))
             numbers = numbers and all(
                 type(values[name]) is float for name in ("sigma_silos", "delta")
@@ -190,5 +178,5 @@ class Invitation:
 
 
 def sha256(content: bytes) -> str:
-    """Return the SHA-256 of bytes, in hexadecimal: nobody finds two contents of the same one."""
+    """Return the SHA-256 of bytes, in hexadecimal; contents of the same one cannot be found."""
     return hashlib.sha256(content).hexdigest()

@@ -1,4 +1,4 @@
-"""Masks that cancel in the sum of all silos, and the sum of those that did not drop out.
+"""Masks that cancel in the sum of all silos, and the sum of the silos that did not drop out.
 
 All modulo 2^64.
 """
@@ -18,17 +18,17 @@ _ITEM = 8  # bytes of a word
 
 
 def mask_of(seed: bytes, size: int) -> WordArray:
-    """Return the mask ``[size]`` of a seed: the key stream of ChaCha20 (RFC 8439), which no second sum may use."""
-    # a nonce of 12 bytes makes it that of the RFC; one of 8 makes it the older one
+    """Return the mask ``[size]`` of a seed, by ChaCha20 (RFC 8439). No second sum may use the seed."""
+    # a nonce of 12 bytes chooses the cipher of the RFC; one of 8 chooses the older one
     stream = ChaCha20.new(key=seed, nonce=bytes(12)).encrypt(bytes(_ITEM * size))
     return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
 
 
 def masked(summand: WordArray, secrets: Secrets, roster: Mapping[str, PublicKeys]) -> WordArray:
-    """Return the summand ``[n]`` of a silo under its own mask and those of its pairs with each other silo of a roster.
+    """Return the summand ``[n]`` of a silo under its own mask and one for each other silo.
 
-    To those who lack one of the seeds it is uniform, whatever the summand. No two summands may be
-    masked by the same secrets: their difference would show.
+    To parties that lack one of the seeds it is uniform, whatever the summand. No two summands may
+    be masked by the same secrets: their difference would show.
     """
     total = summand + _own_mask(secrets.own_mask_seed, summand.size)
     for other, keys in roster.items():
@@ -47,7 +47,7 @@ def unmasked(
     roster: Mapping[str, PublicKeys],
     context: str,
 ) -> WordArray:
-    """Return the sum ``[n]`` of what silos masked.
+    """Return the sum ``[n]`` of masked summands.
 
     Args:
         vectors: ``[n]`` of each silo that is in the sum, read one at a time.
@@ -65,7 +65,7 @@ def unmasked(
     for dropped, key in pairs_keys.items():
         for other, keys in roster.items():
             if other not in pairs_keys:
-                # what the one that dropped out would have added
+                # the mask that the silo that dropped out would have added
                 total += _pair_mask(key, dropped, other, keys, context, total.size)
     return total
 
@@ -77,6 +77,6 @@ def _own_mask(own_mask_seed: bytes, size: int) -> WordArray:
 def _pair_mask(
     pairs_key: bytes, name: str, other: str, keys: PublicKeys, context: str, size: int
 ) -> WordArray:
-    """Return what ``name`` adds for the pair; the other adds its negative."""
+    """Return the mask that ``name`` adds for the pair; the other adds its negative."""
     mask = mask_of(agreed_seed(pairs_key, name, other, keys, context), size)
     return mask if name < other else np.negative(mask)

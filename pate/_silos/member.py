@@ -1,4 +1,4 @@
-"""One silo's part in a sum: what it sends, when, and only once."""
+"""One silo's part in a sum: it sends each of its files in turn, and only once."""
 
 from __future__ import annotations
 
@@ -38,16 +38,15 @@ _RELATION = NeighboringRelation.REPLACE_RECORD
 
 @dataclass(frozen=True, kw_only=True)
 class Consent:
-    """What the people of a silo agree to, without which it sends nothing.
+    """The consent of the people of a silo. Without it the silo sends nothing.
 
     Attributes:
-        digest: the digest of the invitation, which the people of all other silos read out as
-            theirs; or
+        digest: the digest of the invitation, if the people of all other silos read out the same; or
         public_keys: the keys of all silos and of the server, in hexadecimal, that people gave each
             other before.
-        budget: what all sums in which the silo takes part may cost together by its ledger. None for
-            the budget that the ledger has, or for a yes.
-        accepts: asks for a yes to what it is told, where there is no budget.
+        budget: the limit on the total cost of all sums in the silo's ledger. None for the budget
+            that the ledger has, or for a yes.
+        accepts: asks a person to accept the cost that it is given, where there is no budget.
     """
 
     digest: str | None = None
@@ -60,9 +59,9 @@ class Consent:
 class Member:
     """One silo of an exchange.
 
-    Whatever it sends is first kept in its private folder, and is sent again as it is: there is one
-        draw of noise and
-    one masked vector, however often the same command is killed and repeated.
+    It keeps each file in its private folder before it sends it, and sends the same file again. So
+    there is one draw of noise and one masked vector, however often the command is killed and
+    repeated.
 
     Args:
         exchange: the folder that all share.
@@ -70,8 +69,8 @@ class Member:
         votes: the file of its votes. PRIVATE.
         state: a folder of its own for this exchange, made if it is missing. PRIVATE.
         signing_key: the file of the key by which it signs. PRIVATE.
-        consent: what its people agreed to.
-        ledger: the ledger of the silo's private data; None for that beside the votes.
+        consent: the consent of its people.
+        ledger: the ledger of the silo's private data; None for the one next to the votes.
     """
 
     exchange: Exchange
@@ -83,13 +82,13 @@ class Member:
     ledger: Path | None = None
 
     def advance(self) -> tuple[str, ...]:
-        """Send all that can be sent now, and return the names of the silos in the sum once its part is done.
+        """Send all that can be sent now; return the names of the silos in the sum once its part is done.
 
         Raises:
             AwaitedError: if others have to send something first.
-            ValueError: if nobody agreed to the invitation or its cost, the votes do not fit it, the
-                ledger cannot pay for the sum, or somebody sent another file than before, or one
-                that is not theirs; nothing of the votes is sent then, and no share revealed.
+            ValueError: if no consent covers the invitation or its cost, the votes do not fit it,
+                the ledger cannot pay for the sum, or a file was replaced or is not its sender's.
+                Nothing of the votes is sent then, and no share revealed.
         """
         exchange, name, terms, kept, key = (
             self.exchange,
@@ -118,7 +117,7 @@ class Member:
 
         def mask() -> bytes:
             require(
-                not ended, "a list of survivors after all masked vectors alone", before_that_of=name
+                not ended, "a list of survivors only after all masked vectors", before_that_of=name
             )
             counts = self._counts()
             self._require_same_votes()
@@ -130,7 +129,7 @@ class Member:
         survivors = exchange.survivors
         require(
             name in survivors,
-            f"{name} among the survivors, whose masked vector is there",
+            f"{name} among the survivors, because its masked vector is there",
             survivors=survivors,
         )
 
@@ -148,7 +147,7 @@ class Member:
         return survivors
 
     def facts(self) -> Iterator[str]:
-        """Yield what a person should know before anything is sent.
+        """Yield the terms, their digest and the cost, for a person to read before anything is sent.
 
         Raises `AwaitedError` without an invitation.
         """
@@ -177,7 +176,7 @@ class Member:
 
     @cached_property
     def _terms(self) -> Invitation:
-        """The invitation, once it is known to be that of all silos, and its cost to be agreed to."""
+        """The invitation, once it is known to be the one of all silos and its cost is accepted."""
         exchange, name, consent, terms = (
             self.exchange,
             self.name,
@@ -221,7 +220,7 @@ class Member:
 
     @cached_property
     def _secrets(self) -> Secrets:
-        """Return the secrets, which are drawn when they are first needed."""
+        """The secrets, which are drawn at their first use."""
         terms, path = self.exchange.invitation, self.state / _STATE
         if not path.is_file():
             self._counts()  # votes that do not fit are refused first
@@ -239,19 +238,19 @@ class Member:
 
     @property
     def _kept(self) -> Mapping[str, str]:
-        """The file of secrets. Raises ``ValueError`` if it is another exchange's."""
+        """The file of secrets. Raises ``ValueError`` if it belongs to another exchange."""
         path = self.state / _STATE
         try:
             content = read_json(path.read_text())
             kept = {name: str(content[name]) for name in ("invitation", "name", "votes", "root")}
             bytes.fromhex(kept["root"])
         except (ValueError, KeyError, TypeError):
-            # what is in it is not to be printed
+            # without its content, which is PRIVATE
             raise ValueError(
                 f"Expected secrets that `pate silo` wrote, got a damaged {path}"
             ) from None
         same = (kept["invitation"], kept["name"]) == (self.exchange.invitation.digest, self.name)
-        require(same, f"{self.state} for this exchange and this silo alone")
+        require(same, f"{self.state} only for this exchange and this silo")
         return kept
 
     def _require_same_votes(self) -> None:
@@ -279,7 +278,7 @@ class Member:
         return terms.mechanism.events(terms.shape), len(terms.ids)
 
     def _require_accepted(self) -> None:
-        """Raise ``ValueError`` unless a budget or a person accepts the cost, or the ledger has it already."""
+        """Raise ``ValueError`` unless a budget, a person, or a reservation in the ledger accepts the cost."""
         path, budget = self._ledger_path, self.consent.budget
         if path.is_file():
             book = read_ledger(path)
@@ -302,7 +301,7 @@ class Member:
         return self._secrets.public.sealing.hex()
 
     def _reserve(self) -> None:
-        """Write the cost of the sum to the silo's own ledger, once, whatever the server counts."""
+        """Write the cost of the sum to the silo's own ledger, once and independently of the server."""
         (events, count), path, budget = self._charge, self._ledger_path, self.consent.budget
         Ledger(path, home=path).reserve(
             events,
@@ -317,15 +316,15 @@ class Member:
 
     @property
     def _ledger_path(self) -> Path:
-        """The ledger that is named, or that of the votes.
+        """The ledger that is named, or the one next to the votes.
 
         Raises ``ValueError`` if another may count them too.
         """
-        beside = self.votes.resolve().with_suffix(".ledger.sqlite")
-        return one_ledger(beside) if self.ledger is None else self.ledger.resolve()
+        default = self.votes.resolve().with_suffix(".ledger.sqlite")
+        return one_ledger(default) if self.ledger is None else self.ledger.resolve()
 
     def _send(self, kind: str, make: Callable[[], bytes]) -> None:
-        """Send what was kept, or else what ``make`` returns, which is kept first."""
+        """Send the kept file; if there is none, keep the content that ``make`` returns first."""
         place = self.exchange.place(kind, self.name)
         kept = self.state / f"{kind}{place.suffix}"
         remove_abandoned(kept)

@@ -1,10 +1,10 @@
-"""What one silo keeps to itself, what it tells all others, and the shares from which enough of them rebuild a secret.
+"""The secrets of one silo, its public keys, and shares from which other silos rebuild a secret.
 
 A silo has four secrets, all derived from one root that is drawn once: the key by which shares are
-    sealed to it, its key
-for masks of pairs, the seed of a mask of its own, and the key of its noise. Those of both masks are
-shared among all silos (`pate._silos.shares`): of a silo that is in the sum, the others rebuild the
-seed of its own mask, of one that dropped out the key for pairs, and never both of the same silo.
+sealed to it, its key for masks of pairs, the seed of a mask of its own, and the key of its noise.
+Both secrets of masks are shared among all silos (`pate._silos.shares`). Of a silo in the sum, the
+others rebuild the seed of its own mask; of one that dropped out, the key for pairs. They never
+rebuild both of the same silo.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OWN_MASK, _PAIRS = "own mask", "masks of pairs"
 
 
 class PublicKeys(NamedTuple):
-    """What all others know of a silo.
+    """The public keys of a silo.
 
     Attributes:
         sealing: X25519 key by which shares are sealed to it.
@@ -59,7 +59,7 @@ class PublicKeys(NamedTuple):
     pairs: tuple[bytes, ...]
 
     def are_valid(self, threshold: int) -> bool:
-        """Whether two can agree by these keys, and the commitments are those of secrets of ``threshold`` shares."""
+        """Whether all keys are valid and the commitments are to secrets of ``threshold`` shares."""
         try:
             import_x25519_public_key(self.sealing)
             for point in (*self.own_mask, *self.pairs):
@@ -70,7 +70,7 @@ class PublicKeys(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one silo holds of the secrets of another: a share of either, `SCALAR_BYTES` each.
+    """A silo's shares of the two secrets of another, `SCALAR_BYTES` each.
 
     PRIVATE.
     """
@@ -85,9 +85,9 @@ class Secrets:
 
     Attributes:
         root: `ROOT_BYTES` from the operating system's entropy, of no other sum.
-        context: the digest of the invitation, for which alone they serve.
+        context: the digest of the only invitation that they serve for.
         name: the name of the silo.
-        threshold: how many shares rebuild a secret.
+        threshold: the number of shares that rebuild a secret.
     """
 
     root: bytes = field(repr=False)
@@ -97,7 +97,7 @@ class Secrets:
 
     @property
     def own_mask_seed(self) -> bytes:
-        """The seed of the mask that it shares with nobody."""
+        """The seed of its own mask, which no other silo shares."""
         return self._coefficients(_OWN_MASK)[0]
 
     @property
@@ -112,7 +112,7 @@ class Secrets:
 
     @cached_property
     def public(self) -> PublicKeys:
-        """What it tells all others."""
+        """Its public keys, for all others."""
         own_mask, pairs = (
             tuple(map(commitment, self._coefficients(kind))) for kind in (_OWN_MASK, _PAIRS)
         )
@@ -120,9 +120,9 @@ class Secrets:
         return PublicKeys(sealing, own_mask, pairs)
 
     def deal(self, roster: Mapping[str, PublicKeys]) -> dict[str, bytes]:
-        """Return shares of both secrets, for each silo of ``roster``, this one included, and sealed to it.
+        """Return sealed shares of both secrets, by silo of ``roster``, this one included.
 
-        Any `threshold` of them rebuild the secrets, and fewer say nothing of them.
+        Any `threshold` of them rebuild the secrets; fewer carry no information on them.
         """
         own_mask, pairs = self._coefficients(_OWN_MASK), self._coefficients(_PAIRS)
         sealed = {}
@@ -136,8 +136,8 @@ class Secrets:
     def open(self, sender: str, roster: Mapping[str, PublicKeys], sealed: bytes) -> Share:
         """Return the share that ``sender`` sealed to this silo.
 
-        Raises ``ValueError`` if it is not from that silo, for this one and for this sum, as it was
-        sent, or if it does not fit what that silo committed to.
+        Raises ``ValueError`` if it was changed, comes from another silo, or is for another silo or
+        sum, or if it does not fit the commitments of its dealer.
         """
         keys, place = roster[sender], [*roster].index(self.name)
         nonce, content, tag = (
@@ -156,7 +156,7 @@ class Secrets:
             ) from None
         own_mask, pairs = shares[:SCALAR_BYTES], shares[SCALAR_BYTES:]
         fit = is_share(own_mask, place, keys.own_mask) and is_share(pairs, place, keys.pairs)
-        require(fit, f"a share of {sender} that fits what {sender} committed to")
+        require(fit, f"a share of {sender} that fits the commitments of {sender}")
         return Share(own_mask, pairs)
 
     @property
@@ -183,7 +183,7 @@ def derived(secret: bytes, *purpose: str, size: int = 32) -> bytes:
 
 
 def agreed_seed(pairs_key: bytes, name: str, other: str, keys: PublicKeys, context: str) -> bytes:
-    """Return the seed of the mask that ``name``, of this private key, shares with ``other``, of these public ones."""
+    """Return the seed of the mask of a pair, from the private key of ``name`` and ``other``'s public keys."""
     ours, theirs = private_key(pairs_key), public_key(keys.pairs[0])
     agreed: bytes = key_agreement(static_priv=ours, static_pub=theirs, kdf=bytes)
     return derived(agreed, "mask", context, *sorted((name, other)))

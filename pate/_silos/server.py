@@ -1,4 +1,4 @@
-"""The server's part in a sum: who is in it, and what it is once the silos reveal it."""
+"""The server's part in a sum: it lists the silos in the sum, and opens it once they reveal shares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pate._silos.signing import SigningKey
 from pate._validation import require, require_known
 
 Revealed = Mapping[str, Mapping[str, bytes]]
-"""The shares that silos revealed, by their name and the silo whose they are."""
+"""The shares that silos revealed, by their holder and their dealer."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Server:
 
     Args:
         exchange: the folder that all share.
-        key: by which it signs the list of those in the sum.
+        key: the key by which it signs the list of silos in the sum.
         without: silos that are left out if they have not sent their masked vectors.
     """
 
@@ -32,7 +32,7 @@ class Server:
     without: Collection[str] = ()
 
     def survivors(self) -> tuple[str, ...]:
-        """Return the silos that are to be in the sum, or that are. Writes nothing.
+        """Return the silos that are in the sum, or will be. Writes nothing.
 
         Raises:
             AwaitedError: if silos that are not left out have to send something first.
@@ -59,15 +59,14 @@ class Server:
         return survivors
 
     def open(self) -> tuple[WordArray, int]:
-        """Return the sum ``[Q, C]`` of summands, which has to be paid for before, and the number of silos in it.
+        """Return the sum ``[Q, C]`` of summands and the number of silos in it. It must be paid before.
 
-        The list of survivors is written, and from then on silos reveal what unmasks the sum. Of a
-        silo whose file was left out, since others are enough, a line on stderr says so.
+        The list of survivors is written; from then on silos reveal the shares that unmask the sum.
+        If the shares of one silo do not fit and others are enough, a line on stderr names it.
 
         Raises:
-            AwaitedError: if not enough silos have done so yet.
-            ValueError: if what they reveal does not fit what they sent before, and no others are
-                enough.
+            AwaitedError: if not enough silos have revealed their shares yet.
+            ValueError: if revealed shares do not fit the dealt ones, and the others are not enough.
         """
         exchange, terms, survivors = self.exchange, self.exchange.invitation, self.survivors()
         require(
@@ -87,7 +86,7 @@ class Server:
         silent = len(survivors) - len(revealed) - len(refusals)
         self._require_enough(revealed, silent, refusals)
         for name in [name for name, shares in revealed.items() if not self._fit(name, shares)]:
-            # it signed them, and everybody can compare them with what their dealers signed
+            # it signed them, and everybody can compare them with the signed shares of their dealers
             place = exchange.place("unmasking", name)
             refusals.append(
                 f"Expected shares as they were dealt in {place}, got others that {name} signed"
@@ -115,7 +114,7 @@ class Server:
         return True
 
     def _require_enough(self, revealed: Revealed, silent: int, refusals: Sequence[str]) -> None:
-        """Raise `AwaitedError`, or ``ValueError`` if nobody else can come, unless these shares are enough."""
+        """Raise `AwaitedError`, or ``ValueError`` if no more can come, unless these shares are enough."""
         exchange, threshold = self.exchange, self.exchange.invitation.threshold
         if len(revealed) >= threshold:
             return
@@ -127,14 +126,14 @@ class Server:
         raise AwaitedError(f"unmasking of {', '.join(absent)} ({threshold} of all are enough)")
 
     def _fit(self, holder: str, shares: Mapping[str, bytes]) -> bool:
-        """Whether the shares that a silo revealed are those that it was dealt."""
+        """Whether a silo revealed the shares that it was dealt."""
         place = [*self.exchange.invitation.teachers].index(holder)
         return all(
             is_share(share, place, self._commitments(name)) for name, share in shares.items()
         )
 
     def _commitments(self, name: str) -> tuple[bytes, ...]:
-        """Return what a silo committed to, of that secret which is revealed of it."""
+        """Return a silo's commitments to the one of its secrets that is revealed."""
         keys = self.exchange.roster[name]
         return keys.own_mask if name in self.exchange.survivors else keys.pairs
 

@@ -1,9 +1,8 @@
-"""Shares of a secret which everybody can compare with what their dealer committed to (Feldman (1987), on P-256).
+"""Verifiable shares of a secret (Feldman (1987), on P-256): anyone can check them against commitments.
 
 A secret is the value at 0 of a polynomial modulo the order of the group, a share its value at the
 place of its holder. The dealer publishes the multiples of the group's generator by all
-coefficients, which bind it and from which the secret cannot be computed unless discrete logarithms
-can.
+coefficients. These bind the dealer, and hide the secret as long as discrete logarithms are hard.
 """
 
 from __future__ import annotations
@@ -28,23 +27,18 @@ _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # o
 
 
 def scalar(entropy: bytes) -> bytes:
-    """Return a number of 1 to the order less 1 from uniform bytes, `SCALAR_BYTES` and 16 of them or more."""
+    """Return a number in ``1..order - 1`` from at least `SCALAR_BYTES` + 16 uniform bytes."""
     return _packed(int.from_bytes(entropy, "big") % (_ORDER - 1) + 1)
 
 
 def commitment(secret: bytes) -> bytes:
-    """Return the point that commits to a secret: a public key that it is the private one of."""
+    """Return the point that commits to a secret: the public key of the secret as a private key."""
     point: bytes = private_key(secret).public_key().export_key(format="SEC1")
     return point
 
 
-def is_committed(secret: bytes, point: bytes) -> bool:
-    """Whether a point commits to a secret."""
-    return any(secret) and commitment(secret) == point
-
-
 def share(coefficients: Sequence[bytes], place: int) -> bytes:
-    """Return the share of the holder at a ``place``, counted from 0; the first coefficient is the secret."""
+    """Return the share of the holder at ``place``, from 0 on; the first coefficient is the secret."""
     total = 0
     for coefficient in reversed(coefficients):
         total = (total * (place + 1) + int.from_bytes(coefficient, "big")) % _ORDER
@@ -52,7 +46,7 @@ def share(coefficients: Sequence[bytes], place: int) -> bytes:
 
 
 def is_share(value: bytes, place: int, commitments: Sequence[bytes]) -> bool:
-    """Whether ``value`` is the share of the holder at a ``place`` of what its dealer committed to."""
+    """Whether ``value`` is the share of the holder at ``place`` under the dealer's ``commitments``."""
     number = int.from_bytes(value, "big")
     if len(value) != SCALAR_BYTES or not 0 < number < _ORDER:
         return False
@@ -63,7 +57,7 @@ def is_share(value: bytes, place: int, commitments: Sequence[bytes]) -> bool:
 
 
 def rebuilt(shares: Mapping[int, bytes]) -> bytes:
-    """Return the secret of which ``shares``, by the place of their holder, are as many as are needed."""
+    """Return the secret from as many ``shares``, by the place of their holder, as it needs."""
     total = 0
     for place, value in shares.items():
         above, below = 1, 1
@@ -88,12 +82,12 @@ def public_key(point: bytes) -> EccKey:
 
 
 def private_key(secret: bytes) -> EccKey:
-    """Return the private key that a secret is. Raises ``ValueError`` if it is none."""
+    """Return a secret as a private key. Raises ``ValueError`` if it is none."""
     return ECC.construct(curve=CURVE, d=int.from_bytes(secret, "big"))
 
 
 def _times(point: Any, factor: int) -> Any:
-    """Return a multiple by a small factor, at a few additions."""
+    """Return a point times a small factor, by a few additions."""
     total = point
     for bit in bin(factor)[3:]:
         total = total + total

@@ -1,4 +1,4 @@
-"""Long-term keys by which silos and the server sign all that they send (Ed25519 of RFC 8032)."""
+"""Long-term keys by which silos and the server sign their files (Ed25519 of RFC 8032)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SigningKey:
 
 
 def make_key(private: Path, public: Path) -> str:
-    """Write a new private key, and its public key to a file of its own, and return the line of the latter.
+    """Write a new private key and its public key to two files, and return the line of the public key.
 
     A private key that is there is kept.
 
@@ -96,7 +96,7 @@ def read_public_keys(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def is_signed(text: bytes, signature: str, public: str) -> bool:
-    """Whether ``signature`` is of this text, by the owner of a ``public`` key, both in hexadecimal."""
+    """Whether the owner of a ``public`` key made ``signature`` of this text; both in hexadecimal."""
     try:
         eddsa.new(eddsa.import_public_key(bytes.fromhex(public)), "rfc8032").verify(
             text, bytes.fromhex(signature)
@@ -113,7 +113,7 @@ def _read(path: Path, what: str) -> EccKey:
         raise ValueError(f"Expected {what}, got none") from None
     except OSError as error:
         raise ValueError(f"Expected {what}, got {error.strerror}") from None
-    except (ValueError, IndexError, TypeError):  # what is in it is not to be printed
+    except (ValueError, IndexError, TypeError):  # without the content, which may be PRIVATE
         raise ValueError(f"Expected {what}, got another file") from None
     require(key.curve == _CURVE, what, curve=key.curve)
     return key

@@ -65,7 +65,7 @@ class SiloVotes(Aggregator):
         require_count(0, dropouts=self.dropouts)
         enough = f"one of {self.silos} silos that neither colludes nor drops out"
         require(self.num_honest >= 1, enough, colluding=self.colluding, dropouts=self.dropouts)
-        # a server could show each silo another list of those in the sum, and open a part of it
+        # a server could show each silo another list of silos in the sum, and open a part of it
         whole = (
             self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
             or self.num_honest == 1

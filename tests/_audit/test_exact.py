@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from pate import Votes, VoteShape
 from pate._audit.exact import Exact, joint_epsilon
-from pate._audit.repeated import Teachers, World
+from pate._audit.repeated import CanaryTeachers, CanaryVotes
 from pate.accounting import NeighboringRelation, RDPAccountant, gaussian_epsilon
 from pate.aggregators import (
     Aggregator,
@@ -29,7 +29,7 @@ from tests._audit.worlds import DELTA, MU, moments, voting
 
 
 def leaks(
-    world: World, aggregator: Aggregator, *, paid: float = gaussian_epsilon(DELTA, MU)
+    world: CanaryVotes, aggregator: Aggregator, *, paid: float = gaussian_epsilon(DELTA, MU)
 ) -> Exact:
     return world.exact(aggregator, np.random.default_rng(5), paid=paid, delta=DELTA)
 
@@ -54,7 +54,7 @@ def test_counts_leak_as_much_as_their_enumerated_laws() -> None:
     """One query and label: laws of a noisy count with a canary and without it, in steps so fine
     that none matters."""
     votes = Votes.from_ballots(np.array([[[1], [0], [1]]], dtype=np.uint8))
-    world = Teachers(votes, np.array([[0]]), np.array([[[[[1]]]], [[[[0]]]]], dtype=np.uint8))
+    world = CanaryTeachers(votes, np.array([[0]]), np.array([[[[[1]]]], [[[[0]]]]], dtype=np.uint8))
     told = world.exact(NoisyVotes(sigma_votes=1.5), np.random.default_rng(0), paid=9.0, delta=1e-3)
     edges = np.concatenate(([-np.inf], np.arange(-15, 20, 1e-3), [np.inf]))
     laws = [np.diff(norm.cdf(edges, loc=count, scale=1.5)) for count in (2, 1)]
@@ -62,13 +62,15 @@ def test_counts_leak_as_much_as_their_enumerated_laws() -> None:
     assert told.mean == told.largest == pytest.approx(norm.cdf(1 / 3))
 
 
-def turned_teachers(*, num_queries: int = 80, doubt: float = 0.5) -> Teachers:
+def turned_teachers(*, num_queries: int = 80, doubt: float = 0.5) -> CanaryTeachers:
     """Random ballots of 20 teachers on five labels; four of them have canaries that turn all that
     they say."""
     doubted = np.random.default_rng(3).random((num_queries, 20, 5)) < doubt
     ballots = (doubted ^ np.array([1, 1, 0, 0, 0], dtype=np.bool_)).astype(np.uint8)
     ours = ballots[:, None, :4]
-    return Teachers(Votes.from_ballots(ballots), np.arange(4)[None], np.stack((ours, 1 - ours)))
+    return CanaryTeachers(
+        Votes.from_ballots(ballots), np.arange(4)[None], np.stack((ours, 1 - ours))
+    )
 
 
 def test_gaussian_queries_add_up() -> None:
@@ -132,7 +134,7 @@ def test_outcomes_rarer_than_what_float_errs_are_possible(
     ballots = np.zeros((1, num_teachers, len(turned)), dtype=np.uint8)
     ballots[0, :yes, 0] = 1
     first, second = ballots[:, None, :1], np.array(turned, dtype=np.uint8)[None, None, None]
-    world = Teachers(Votes.from_ballots(ballots), np.array([[0]]), np.stack((first, second)))
+    world = CanaryTeachers(Votes.from_ballots(ballots), np.array([[0]]), np.stack((first, second)))
     accountant = RDPAccountant(relation=NeighboringRelation.REPLACE_RECORD)
     paid = accountant.compose(
         aggregator.event(VoteShape(num_teachers, len(turned))), 1
@@ -144,7 +146,7 @@ def test_outcomes_rarer_than_what_float_errs_are_possible(
 def test_a_canary_that_turns_nothing_leaks_nothing() -> None:
     votes = Votes.from_ballots(np.zeros((4, 3, 2), dtype=np.uint8))
     same = np.zeros((2, 4, 1, 1, 2), dtype=np.uint8)
-    told = leaks(Teachers(votes, np.array([[0]]), same), Canonical(k=1, scale_canonical=1.0))
+    told = leaks(CanaryTeachers(votes, np.array([[0]]), same), Canonical(k=1, scale_canonical=1.0))
     assert (told.epsilon, told.mean, told.largest) == (0.0, 0.5, 0.5)
 
 

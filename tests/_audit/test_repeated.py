@@ -10,7 +10,7 @@ from scipy.special import ndtr
 import pate.aggregators._score_votes as score_votes
 from pate import Votes
 from pate._audit.bounds import gaussian_trade_off
-from pate._audit.repeated import Moments, Repeated, Teachers
+from pate._audit.repeated import CanaryMoments, CanaryTeachers, Repeated
 from pate._typing import FloatArray
 from pate.accounting import gaussian_epsilon
 from pate.aggregators import (
@@ -86,7 +86,7 @@ def a_shared_partition(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupVoters, "_sums", shared)
 
 
-FAULTS: dict[str, tuple[Plant, Callable[[], Moments]]] = {
+FAULTS: dict[str, tuple[Plant, Callable[[], CanaryMoments]]] = {
     "half the noise": (half_the_noise, moments),
     "a seed used twice": (a_seed_used_twice, moments),
     "a vote outside of the mechanism": (a_vote_outside_of_the_mechanism, moments),
@@ -141,11 +141,11 @@ def test_a_canary_in_two_records_is_worth_two() -> None:
 
 def coded(
     generator: np.random.Generator, *, canaries: int, teachers: int, queries: int, labels: int
-) -> Teachers:
+) -> CanaryTeachers:
     """Teachers of whom a canary turns all votes around, among others whose votes are halved."""
     ballots = generator.integers(0, 2, (queries, teachers, labels), dtype=np.uint8)
     sides = np.stack((ballots[:, None, :canaries], 1 - ballots[:, None, :canaries]))
-    return Teachers(Votes.from_ballots(ballots), np.arange(canaries)[None], sides)
+    return CanaryTeachers(Votes.from_ballots(ballots), np.arange(canaries)[None], sides)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])

@@ -13,8 +13,8 @@ import yaml
 import pate
 from pate import ReleasedLabels, cli
 from pate._audit.canaries import CanaryRecords
-from pate._audit.repeated import Moments
-from pate._audit.whole import Outcome, audit
+from pate._audit.repeated import CanaryMoments
+from pate._audit.whole import AuditResult, audit
 from pate._linear import flat, linear_student_of
 from pate._runs import Run
 from pate._stages import student_linear
@@ -24,7 +24,7 @@ from pate.student import LinearStudent
 from tests._audit.worlds import Drawn
 
 
-def whole(folder: Path, *, canaries: int, seed: int, releases: int = 0) -> Outcome:
+def whole(folder: Path, *, canaries: int, seed: int, releases: int = 0) -> AuditResult:
     data = CanaryRecords(Drawn(4000), canaries=canaries, seed=seed)
     pipeline = pate.Pipeline(folder, data, ledger=folder / "ledger.sqlite")
     pipeline.fit_teachers(pate.ClosedFormPlan())
@@ -78,15 +78,15 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
 ) -> None:
     command = ["audit", "mine", "--output", "audited", "--canaries", "16", "--releases", "4"]
     before = {path: path.read_bytes() for path in recipe.parent.rglob("*") if path.is_file()}
-    tried = Moments.scores
+    tried = CanaryMoments.scores
     calls = iter(range(100))
 
-    def killed(world: Moments, *given: Any) -> Any:
+    def killed(world: CanaryMoments, *given: Any) -> Any:
         if next(calls) == 2:
             raise KeyboardInterrupt
         return tried(world, *given)
 
-    monkeypatch.setattr(Moments, "scores", killed)
+    monkeypatch.setattr(CanaryMoments, "scores", killed)
     assert cli.main(command) == 130
     (shares,) = Path("audited/run/private").glob("audit-*.txt")
     kept = shares.read_text()

@@ -6,7 +6,7 @@ import numpy as np
 
 from pate._audit.bounds import gaussian_trade_off
 from pate._audit.canaries import CanaryRecords, Kind
-from pate._audit.repeated import Moments, Repeated
+from pate._audit.repeated import CanaryMoments, Repeated
 from pate.aggregators import (
     Geometry,
     GroupVoters,
@@ -50,7 +50,7 @@ def moments(
     teachers: int | None = None,
     poisons: float = 0.0,
     size: int = 800,
-) -> Moments:
+) -> CanaryMoments:
     """The records as voters, or those of ``teachers`` parts."""
     data = CanaryRecords(Drawn(size), canaries=canaries, kind=kind, seed=1, poisons=poisons)
     private, public = data.records(Role.PRIVATE), data.records(Role.PUBLIC).features[:]
@@ -78,19 +78,19 @@ def moments(
             groups=groups[order],
         )
     rows = np.array([[place[name] for name in copy] for copy in data.ids.tolist()])
-    return Moments(
+    return CanaryMoments(
         MomentVotes(voters=voters, features=np.asarray(public, dtype=np.float64)),
         data.canaries,
         rows,
     )
 
 
-def voting(world: Moments) -> ScoreVotes:
+def voting(world: CanaryMoments) -> ScoreVotes:
     """Score votes whose releases are MU-GDP."""
     return ScoreVotes(multiplier_scores=math.sqrt(world.num_queries) / MU)
 
 
-def audited(world: Moments, *, runs: int, seed: int, copies: int = 1) -> Repeated:
+def audited(world: CanaryMoments, *, runs: int, seed: int, copies: int = 1) -> Repeated:
     """Audit releases of a world."""
     shares = list(world.repeat(voting(world), runs=runs, generator=np.random.default_rng(seed)))
     return Repeated.of(shares, gaussian_trade_off(copies * MU), delta=DELTA)

@@ -35,7 +35,7 @@ def require_same(opened: tuple[WordArray, int], curators: tuple[WordArray, int])
 def test_what_is_released_is_the_curators_sum_to_the_bit(tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path)
     assert hospitals.advance() == ["keys of south, west", "keys of west", "shares of north, south"]
-    assert hospitals.advance() == ["shares of south", *2 * ["the list of those in the sum"]]
+    assert hospitals.advance() == ["shares of south", *2 * ["the list of silos in the sum"]]
     with pytest.raises(AwaitedError, match=r"^masked of north$"):
         hospitals.server().survivors()
     hospitals.advance()
@@ -312,7 +312,7 @@ def read(exchange: Exchange, kind: str) -> object:
 
 @pytest.mark.parametrize("kind", ["keys", "shares", "masked", "unmasking", "survivors"])
 def test_what_another_signed_is_refused(tmp_path: Path, kind: str) -> None:
-    """Of the right form, in the place of another; the list of those in the sum is the server's."""
+    """Of the right form, in the place of another; the list of silos in the sum is the server's."""
     hospitals = Hospitals(tmp_path)
     hospitals.reveal()
     exchange, key = hospitals.exchange, SigningKey.read(hospitals.signing_key("west"))
@@ -486,7 +486,7 @@ def test_rubbish_shares_are_found_before_anybody_has_paid(tmp_path: Path, which:
         else:
             hospitals.advance(name)
     with pytest.raises(
-        ValueError, match=r"^Expected a share of south that fits what south committed to"
+        ValueError, match=r"^Expected a share of south that fits the commitments of south"
     ):
         hospitals.advance("west")
     assert "west" in exchange.absent("masked")
@@ -503,7 +503,7 @@ def test_another_invitation_is_refused(tmp_path: Path) -> None:
     path.write_bytes(other.content)
     for name in hospitals.teachers:
         with pytest.raises(
-            ValueError, match=r"^Expected .*private for this exchange and this silo alone"
+            ValueError, match=r"^Expected .*private only for this exchange and this silo"
         ):
             hospitals.advance(name)
     assert hospitals.exchange.absent("shares") == ["north", "south"]
