@@ -171,7 +171,7 @@ def test_what_cannot_be_read_is_not_repeated(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(
             ValueError,
-            match=r"^Expected a \.csv in UTF-8 whose[^\n]*, got another file at [^\n]*pairs.csv$",
+            match=r"^Expected a \.csv in UTF-8 with[^\n]*, got another file at [^\n]*pairs.csv$",
         ):
             counted(path)
 

@@ -1,1 +1,1 @@
-"""The page on a run: what was guaranteed, asked, answered and learned, in one file of HTML."""
+"""The page on a run, its guarantee, queries, labels and student, in one file of HTML."""

@@ -1,4 +1,4 @@
-"""What a run discloses to others: a model card, and an entry for the registry of differentially private deployments.
+"""The disclosure of a run: a model card, and an entry for the registry of deployments.
 
 Every sentence follows from the statement, or from other public files, or says that it is the
 publisher's to write.
@@ -32,7 +32,7 @@ from pate.accounting._statement_words import (
 )
 
 YOURS = "Yours to say:"
-"""Begins what no file of a run can know."""
+"""Begins the parts that only the publisher knows."""
 
 CARD, ENTRY = "README.md", "registry.yaml"
 """The files of a disclosure: the model card, and the registry's entry."""
@@ -40,7 +40,7 @@ CARD, ENTRY = "README.md", "registry.yaml"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question is answered with: what follows from public files, and what is the publisher's to say."""
+    """The answer to a question: the part derived from public files, and the publisher's part."""
 
     question: str
     derived: str = ""
@@ -60,8 +60,8 @@ class Disclosure:
         name: the run's name.
         guarantee: the guarantees with their conditions.
         statement: the privacy statement on all releases of today, as text.
-        plain: answers to the people whose records were used.
-        evaluation: answers to who evaluates the guarantee.
+        plain: answers for the owners of the records.
+        evaluation: answers for evaluators of the guarantee.
         entry: the entry of the registry, in plain types.
     """
 
@@ -74,7 +74,7 @@ class Disclosure:
 
     @property
     def card(self) -> str:
-        """The model card: Markdown below metadata in YAML, in which all that the run brought is escaped."""
+        """The model card: Markdown below metadata in YAML, with all texts of the run escaped."""
         environment = Environment(
             loader=FileSystemLoader(Path(__file__).parent),
             undefined=StrictUndefined,
@@ -101,7 +101,7 @@ class Disclosure:
 
 
 def write_disclosure(root: Path, *, output: Path | None = None) -> Path:
-    """Write the disclosure of the run in ``root`` and return its folder, ``public/disclosure`` unless it is named.
+    """Write the disclosure of the run in ``root`` to ``output`` or ``public/disclosure``; return it.
 
     Raises:
         ValueError: as `read_findings` does, or if nothing was released, or from a fixed seed.
@@ -117,7 +117,7 @@ def write_disclosure(root: Path, *, output: Path | None = None) -> Path:
 def make_disclosure(findings: Findings) -> Disclosure:
     """Return the disclosure of a run.
 
-    Raises ``ValueError`` if it released nothing, or what is not private.
+    Raises ``ValueError`` if it released nothing, or released anything without privacy.
     """
     released = findings.released
     require(released is not None, "a run that has released labels", run=findings.run.root.name)
@@ -184,7 +184,7 @@ class _Answers:
         )
 
     def plain(self) -> tuple[Answer, ...]:
-        """Return answers to the people whose records were used."""
+        """Return answers for the owners of the records."""
         unit, (name, guarantee) = (
             self.statement["unit"],
             by_relation(self.statement, "guarantees")[0],
@@ -224,7 +224,7 @@ class _Answers:
         )
 
     def evaluation(self) -> tuple[Answer, ...]:
-        """Return answers to who evaluates the guarantee."""
+        """Return answers for evaluators of the guarantee."""
         return (
             Answer("Epsilon and delta", " ".join([*self.guarantee, *self.conditions])),
             Answer(
@@ -411,7 +411,7 @@ def _escaped(value: object) -> str:
 
 
 def _rendered(value: Any) -> Any:
-    """Return plain data whose texts mean themselves where they are shown as Markdown, as the registry shows them."""
+    """Return plain data with all texts escaped, because the registry shows them as Markdown."""
     if isinstance(value, Mapping):
         return {name: _rendered(item) for name, item in value.items()}
     if isinstance(value, list):

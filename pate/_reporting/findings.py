@@ -33,7 +33,7 @@ class Released:
     """The labels of a run with their statement, which agree.
 
     Attributes:
-        labels: what was released.
+        labels: the released labels.
         statement: the statement that was made with them.
         today: the same statement on all releases now in the ledger.
         book: the content of the ledger; None if it is not available.
@@ -55,7 +55,7 @@ class Learned:
     Attributes:
         metrics: figures on the test set, of the student and of constant answers.
         num_test: number of test records; None if they are not available.
-        curves: rows of what was logged in training, figures by name.
+        curves: rows of the log of training, figures by name.
         older: whether the metrics are older than the labels.
     """
 
@@ -98,13 +98,13 @@ class Findings:
 
 
 def read_findings(root: Path) -> Findings:
-    """Return what the public files of the run in ``root``, its public records and its ledger say.
+    """Read the public files of the run in ``root``, its public records and its ledger.
 
     Records or a ledger that are not available are left out, with a line on stderr that says why.
 
     Raises:
         ValueError: if ``root`` is no run, a file is damaged, an epsilon of the statement does not
-            follow from its events, or the statement is not that of the labels or of the ledger.
+            follow from its events, or the statement belongs to other labels or another ledger.
     """
     source, ledger = read_locations(root)
     run = Run(root, ledger=ledger)
@@ -211,7 +211,7 @@ def read_frontier(folder: Path, *, private: bool) -> DrawnFrontier | None:
 
 
 def _read_predictions(run: Run, labels: ReleasedLabels) -> dict[int, IntArray]:
-    """Return the student's predictions for queries, by their row; empty if it predicted other samples."""
+    """Return the student's predictions by row of the queries; empty if it predicted other samples."""
     path = run.root / STUDENT.outputs[0] / "predictions.npz"
     if not path.is_file():
         return {}

@@ -21,7 +21,7 @@ class Block:
 class Text(Block):
     """A paragraph with, if not empty, a ``command`` below it.
 
-    Its tone is ``warning`` for what a reader must not miss, ``next`` for what to do next.
+    Its tone is ``warning`` for texts that a reader must not miss, ``next`` for the next step.
     """
 
     kind: ClassVar[str] = "text"
@@ -49,7 +49,7 @@ class Figures(Block):
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure in [0, 1] with a bar of that length, and a mark at the figure it is compared with."""
+    """A figure in [0, 1] with a bar of its length, and a mark at the figure that it is compared to."""
 
     text: str
     share: float
@@ -131,7 +131,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Chart(Block):
-    """Lines or columns between two axes, in units of a drawing of ``width`` by ``height``; axes at its margins."""
+    """Lines or columns between two axes, in a drawing of ``width`` by ``height`` with axes at its margins."""
 
     kind: ClassVar[str] = "chart"
     width: ClassVar[int] = 680
@@ -179,7 +179,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page on a run: its name, one line, its sections from the statement on, and the package's version."""
+    """A page on a run: its name, a summary, its sections from the statement on, and the version."""
 
     title: str
     summary: str

@@ -1,4 +1,4 @@
-"""The sections of a page that must not be published: figures from ``private/``, computed without privacy."""
+"""The sections of a page that must not be published: figures of ``private/``, without privacy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on a run: a page that may be published, or one that also holds what must not be."""
+"""The report on a run: a page that may be published, or one with private sections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_page(root: Path, *, private: bool = False, num_samples: int = 20) -> Pa
 
     Args:
         root: the run's folder.
-        private: whether to add what ``private/`` holds; without it nothing in there is read.
+        private: whether to add the sections on ``private/``; without them nothing in there is read.
         num_samples: number of queries that are shown with their labels.
 
     Raises:
@@ -43,12 +43,13 @@ def write_report(
     Args:
         root: the run's folder.
         output: the file; None for ``public/report.html`` in the run, or ``private/report.html``
-            with what is private.
-        private: whether to add what ``private/`` holds.
+            with private sections.
+        private: whether to add the sections on ``private/``.
         num_samples: number of queries that are shown with their labels.
 
     Raises:
-        ValueError: as `make_page` does, or if what is private is to be written into ``public/``.
+        ValueError: as `make_page` does, or if a page with private sections is to be written into
+            ``public/``.
     """
     path = (
         (root / "private" / REPORT.name if private else root / REPORT) if output is None else output
@@ -68,7 +69,7 @@ def write_report(
 
 
 def render(page: Page) -> str:
-    """Return ``page`` as HTML without scripts or addresses, in which every text of the run is escaped."""
+    """Return ``page`` as HTML without scripts or addresses, with every text of the run escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""The sections of a page that may be published: pure functions of what is known of a run."""
+"""The sections of a page that may be published: pure functions of the findings on a run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _COVERS = (
 
 
 def public_sections(findings: Findings, num_samples: int) -> tuple[Section, ...]:
-    """Return all sections that follow from public files, public and test records, and the ledger."""
+    """Return the sections from public files, public and test records, and the ledger."""
     released = findings.released
     if released is None:
         return (_statement_to_come(findings),)
@@ -329,11 +329,11 @@ def _student(findings: Findings, labels: ReleasedLabels) -> Section:
 
 
 def summary_blocks(metrics: Json, titles: Mapping[str, str]) -> Iterator[Block]:
-    """Yield the figures over all labels, a row for each name in ``titles`` that ``metrics`` has, by what cuts serve.
+    """Yield tables of figures over all labels, one for each purpose of the cuts.
 
     Args:
         metrics: the content of ``metrics.json``.
-        titles: what the rows are called.
+        titles: the titles of the rows, by the names in ``metrics``; absent ones are left out.
     """
     chosen: str = metrics["optimize"]
     figures_of = {title: metrics[name] for name, title in titles.items() if name in metrics}

@@ -23,7 +23,7 @@ OPTIONAL = ("ids", "split", "group", "label_names")
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
 _ROWS = 64
-"""Rows read from a file at once: the system maps much beside each, which counts as memory until it is let go."""
+"""Rows read from a file at once: the system maps much around each, and counts it as memory for a time."""
 _GIVE_IDS = "given once, when they are collected, such as uuid.uuid4().hex"
 
 
@@ -43,12 +43,11 @@ class Arrays(TableSource):
         path: the file.
         labels: names of the labels to learn; None for all.
         public_fraction: share of public records, if the file has no ``split`` and a hash of the id
-            is to decide. There is no default, because anybody may see the features of public
-            records.
+            decides. There is no default, because the features of public records are published.
         test_fraction: share of test records, likewise.
         features: a public map of the features.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
-            like those of a register: a row number changes when an earlier record is removed.
+            as in a register: a row number changes when an earlier record is removed.
     """
 
     def __init__(
@@ -110,8 +109,8 @@ class Arrays(TableSource):
 class _StoredFeatures(Features):
     """Rows of an array that stays in its file.
 
-    The rows of a role are read when they are needed, and those selected of them, such as a chunk's,
-    at once. What is sent to another process takes its values along.
+    The rows of a role are read when they are needed, and a selection of them, such as a chunk's, at
+    once. Features that are sent to another process take their values along.
     """
 
     def __init__(self, values: np.memmap[Any, Any], rows: IntArray | None = None) -> None:

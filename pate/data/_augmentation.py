@@ -1,4 +1,4 @@
-"""Random augmentation of pictures in training: a public setting, and a function of the step alone."""
+"""Random augmentation of pictures in training: a public setting, and a function of the step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pate._validation import require
 
 Transforms = Sequence[Callable[[Tensor], Tensor]]
-"""Each alters one picture ``[channels, height, width]``, as those of ``torchvision.transforms.v2`` do."""
+"""Each alters one picture ``[channels, height, width]``, like ``torchvision.transforms.v2``."""
 
 
 def require_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[int]) -> None:
@@ -27,7 +27,7 @@ def require_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[
 def augmented(pictures: Tensor, augment: Transforms, *seeds: int) -> Tensor:
     """Return pictures ``[B, channels, height, width]``, each altered by itself.
 
-    What is drawn depends on the ``seeds`` alone, and torch's own generator is left as it was.
+    The random draws depend only on the ``seeds``, and torch's own generator is left as it was.
 
     Raises ``ValueError`` if the shape of a picture is changed.
     """

@@ -110,7 +110,7 @@ class CelebA(PictureFolder):
         return folder
 
     def _find(self, name: str) -> Path | None:
-        """Return the table of a name, whose columns are separated by commas or by spaces; None if there is none."""
+        """Return the table of a name, with columns separated by commas or spaces; None if there is none."""
         places = (self.root / f"{name}{suffix}" for suffix in (".csv", ".txt"))
         return next((path for path in places if path.is_file()), None)
 

@@ -13,7 +13,7 @@ from pate._validation import require, require_distinct
 
 
 def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
-    """Return ids, groups or names ``[N]`` as strings, as wide as the longest of them, independently of other roles.
+    """Return ids, groups or names ``[N]`` as strings, as wide as the longest of them.
 
     Raises ``ValueError`` unless all are texts or all are integers: 7 and 7.0 would be two ids of
         one record.

@@ -1,4 +1,4 @@
-"""Data sets of other packages as sources: those of torch, of Hugging Face, and the data modules of Lightning."""
+"""Data sets of other packages as sources: torch, Hugging Face, and data modules of Lightning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
 Key = int | str
-"""A position in an item that is a tuple, a key of one that is a mapping, or the name of a column of the data set."""
+"""A position in a tuple, a key of a mapping, or the name of a column of the data set."""
 
 
 _SPLITS = (
@@ -34,7 +34,7 @@ _SPLITS = (
 
 
 class Items(Protocol):
-    """A data set whose items are read by index: a map-style one of torch, or one of Hugging Face."""
+    """A data set with items read by index: a map-style one of torch, or one of Hugging Face."""
 
     def __len__(self) -> int:
         """The number of items."""
@@ -57,7 +57,7 @@ class Keys:
             that is true.
         ids: the record's own id, which stays when other records come and go; a row number does not,
             and is refused.
-        groups: whose record it is; None if nothing says so.
+        groups: the group of the record, such as its person; None without groups.
         size: pictures are cut to their central square and resized to this many pixels; numbers are
             taken as they are.
         num_features: texts are hashed to so many columns, as `TextTable` does.
@@ -143,7 +143,7 @@ class ItemPictures(Pictures):
 
 
 class _Datasets(DataSource):
-    """A source whose roles are data sets, in ``_datasets`` of a subclass.
+    """A source with a data set for each role, in ``_datasets`` of a subclass.
 
     Args:
         label_names: names of the labels.
@@ -229,7 +229,7 @@ def _features_of(items: Items, keys: Keys) -> Features:
 
 
 class TorchDatasets(_Datasets):
-    """Map-style data sets of torch, one for each role, whose items are tuples or mappings.
+    """Map-style data sets of torch, one for each role, with tuples or mappings as items.
 
     An item must be the same whenever it is read: transforms that draw something belong to training
         (``augment``).
@@ -319,7 +319,7 @@ class HuggingFace(_Datasets):
 
 
 class LightningData(_Datasets):
-    """The data sets behind the loaders of a LightningDataModule: those of training are private, of validation public.
+    """The data sets of a LightningDataModule: the training set is private, the validation set public.
 
     Only the data sets of the loaders are used: how they batch and shuffle does not matter.
 
@@ -365,7 +365,7 @@ class LightningData(_Datasets):
 
 
 def _values(items: Items, keys: Sequence[Key]) -> list[list[Any]]:
-    """Return the values of all items by key; items are read once for all keys that are no column or attribute."""
+    """Return the values of all items by key; items are read once for all keys."""
     values: dict[Key, list[Any]] = {}
     columns = getattr(items, "column_names", ())
     for key in keys:
@@ -399,5 +399,5 @@ def _part(item: Any, key: Key) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers of torch or numpy as plain ones, so that an id is ``3`` and not ``tensor(3)``."""
+    """Return numbers of torch or numpy as Python ones, so that an id is ``3``, not ``tensor(3)``."""
     return value.tolist() if hasattr(value, "tolist") else value

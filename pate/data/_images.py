@@ -24,10 +24,10 @@ A file is one of these whatever its name says: others may start a program.
 
 
 class Pictures(Features):
-    """Pictures that are read one by one when they are needed, as float32 ``[N, 3, size, size]`` in [0, 1].
+    """Pictures read one by one when they are needed, as float32 ``[N, 3, size, size]`` in [0, 1].
 
     Args:
-        num: how many there are.
+        num: the number of pictures.
         size: pictures are cut to their central square and resized to this many pixels.
         keep: whether pictures that were read are kept in memory for the next time, if they are not
             too many.
@@ -98,8 +98,8 @@ class ImageFiles(Pictures):
 def require_distinct_files(paths: Iterable[Path]) -> None:
     """Raise ``ValueError`` if two names lead to one file, which would be two records.
 
-    They do by a link, or where a file system takes upper and lower case for the same. Files that
-    are not there are left to whoever reads them: those of another role may lie elsewhere.
+    They do by a link, or where a file system takes upper and lower case for the same. Missing files
+    are found when they are read: files of another role may lie elsewhere.
     """
     first: dict[tuple[int, int], Path] = {}
     for path in paths:
@@ -120,7 +120,7 @@ def read_image(path: Path, size: int) -> UInt8Array:
     try:
         with Image.open(path, formats=FORMATS) as image:
             picture = image.convert("RGB")
-    # what is raised depends on the format, and on where a file ends or was changed
+    # the error depends on the format, and on the place where a file ends or was changed
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
     return squared(picture, size)

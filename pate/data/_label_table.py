@@ -1,4 +1,4 @@
-"""A CSV file with a line for each record: its id, its role, whose it is, and its labels."""
+"""A CSV file with a line for each record: its id, its role, its group and its labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Columns:
     """Columns of a CSV file, as text.
 
     Attributes:
-        values: those of each column, by its name.
+        values: the values of each column, by its name.
         lines: the number of the line of each record.
     """
 
@@ -78,7 +78,7 @@ def read_label_table(
     content: Sequence[str],
     normal: Callable[[str], str] = str,
 ) -> Table:
-    """Return the records of a CSV file, whose columns without a meaning of their own are labels.
+    """Return the records of a CSV file. Columns without a meaning of their own are labels.
 
     Args:
         path: the file.
@@ -87,7 +87,7 @@ def read_label_table(
         features: makes the features of all records from the columns that are neither labels nor
             roles nor groups.
         identity: the column of the ids.
-        content: columns that features are made of, among which may be that of the ids.
+        content: columns that features are made of; the column of the ids may be one of them.
         normal: maps ids that name one record to the same text.
 
     Raises:

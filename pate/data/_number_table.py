@@ -17,9 +17,9 @@ class NumberTable(TableSource):
 
     The file has a line of headings and a line for each record. The column ``id`` holds the record's
     id, given once and kept for good. ``split`` gives its role (``private``, ``public``, ``test``,
-    or 0, 1, 2), ``group`` or ``identity`` whose record it is; both may be missing. The columns that
-    ``labels`` names are 0 or 1, or -1 and 1; all others are features. Features are finite numbers:
-    code a category as a column of 0 and 1 for each value that there can be.
+    or 0, 1, 2), ``group`` or ``identity`` the person or group of the record; both may be missing.
+    The columns that ``labels`` names are 0 or 1, or -1 and 1; all others are features. Features are
+    finite numbers: code a category as a column of 0 and 1 for each possible value.
 
     Args:
         path: the file.
@@ -31,7 +31,7 @@ class NumberTable(TableSource):
         test_fraction: share of test records, likewise.
         features: a public map of the features.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
-            like those of a register: a row number changes when an earlier record is removed.
+            as in a register: a row number changes when an earlier record is removed.
     """
 
     def __init__(

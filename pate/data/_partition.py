@@ -1,4 +1,4 @@
-"""Assignment of records to teachers by a keyed hash of their own ids, so that no record affects another."""
+"""Assignment of records to teachers by a keyed hash of their ids: no record affects another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> I
         units: the units of assignment: the records' ids, or their groups if a person has several
             records.
         num_teachers: the number of teachers, at least 2.
-        key: a secret of 16 to 64 bytes. Without it nobody can tell which teacher saw a record.
+        key: a secret of 16 to 64 bytes. Without it no one can tell which teacher saw a record.
 
     Raises:
         ValueError: if ``num_teachers`` or the length of the key is out of range.
@@ -40,7 +40,7 @@ def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> I
 def partition_records(
     ids: StrArray, units: StrArray, *, num_teachers: int, key: bytes
 ) -> list[IntArray]:
-    """Return the rows of each teacher's records, sorted by id so that the order of the source does not matter.
+    """Return the rows of each teacher's records, sorted by id: the order of the source is irrelevant.
 
     Args:
         ids: ids of the records, ``[N]``.

@@ -1,4 +1,4 @@
-"""A folder of pictures and a table, comma-separated, of what is on them."""
+"""A folder of pictures and a comma-separated table of their labels."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class PictureTable(PictureFolder):
     The file has a line of headings and a line for each picture. The column ``file`` names the
     picture, in the folder or below it, and so is its id: it stays when other pictures come and go.
     ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
-    ``identity`` whose picture it is; both may be missing. All other columns are labels: 0 or 1, or
-    -1 and 1.
+    ``identity`` the person or group of the picture; both may be missing. All other columns are
+    labels: 0 or 1, or -1 and 1.
 
     Args:
         root: the folder.

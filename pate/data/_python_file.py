@@ -24,7 +24,7 @@ class PythonFile(DataSource):
         name: the class in it, or a function that returns a source, such as
             `pate.data.TorchDatasets`.
         settings: the arguments of either.
-        features: a public map of the features; None for that of the source.
+        features: a public map of the features; None for the source's own.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from pate._validation import as_float32, require, require_distinct
 from pate.data._checks import as_text
 
 Unit = Literal["record", "group"]
-"""What privacy protects, and so what belongs to one teacher."""
+"""The unit of privacy: each unit belongs to one teacher."""
 
 _BLOCK_BYTES = 1 << 24
 
@@ -52,18 +52,18 @@ class Features(ABC):
 
     @abstractmethod
     def __getitem__(self, index: Any, /) -> Float32Array:
-        """Return the rows ``index``, integers of any shape ``[...]``, as a new float32 array ``[..., *shape[1:]]``."""
+        """Return rows by integers ``[...]`` as a new float32 array ``[..., *shape[1:]]``."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Return all of them in one array, so that numpy's functions take them."""
         return np.array(self[np.arange(self.shape[0])], dtype=dtype, copy=copy or None)
 
     def select(self, rows: IntArray) -> Features:
-        """Return the features of some ``rows`` ``[M]``, read lazily unless a subclass overrides this."""
+        """Return the features of ``rows`` ``[M]``, read lazily unless a subclass overrides it."""
         return _SelectedFeatures(self, rows)
 
     def once(self) -> Features:
-        """Return the features for a reader that needs each of them once, so that nothing of them is kept in memory."""
+        """Return the features for a reader that needs each only once: none is kept in memory."""
         return self
 
     def identity(self) -> str | None:
@@ -114,7 +114,7 @@ class _SelectedFeatures(Features):
 
 
 def as_features(features: Any) -> Features:
-    """Return ``features``, wrapped if they are an array or another object with a shape that reads rows by index."""
+    """Return ``features``, wrapped if they are an array or another object with rows and a shape."""
     if isinstance(features, Features):
         return features
     if isinstance(features, np.ndarray):
@@ -135,7 +135,7 @@ def values_of(features: Features, rows: range) -> Stream:
 def blocks_of(
     features: Features, rows: range, *, block_bytes: int | None = None
 ) -> Iterator[IntArray]:
-    """Yield consecutive ``rows`` in blocks whose features take at most ``block_bytes``, 16 MiB by default."""
+    """Yield consecutive ``rows`` in blocks with features of at most ``block_bytes``."""
     row_bytes = 4 * prod(features.shape[1:])
     step = max(1, (_BLOCK_BYTES if block_bytes is None else block_bytes) // max(row_bytes, 1))
     yield from (np.arange(start, min(start + step, rows.stop)) for start in rows[::step])
@@ -191,7 +191,7 @@ class Records:
         return len(self.ids)
 
     def units(self, unit: Unit) -> StrArray:
-        """Return the unit ``[N]`` by which each record is assigned: its own id, or its group if groups are protected.
+        """Return the unit ``[N]`` by which each record is assigned: its id, or its group.
 
         Raises ``ValueError`` if groups are protected and the records have none.
         """
@@ -204,17 +204,18 @@ class Records:
 
 
 class FeatureMap(RecordsInitArgs, ABC):
-    """A map of features fitted on the public samples alone, so that it reveals nothing about private records."""
+    """A map of features fitted only on public samples: it reveals nothing about private records."""
 
     by_rows: ClassVar[bool] = False
     """Whether a record is mapped to the same bits whichever others are mapped with it.
 
-    Private records are then mapped
-    teacher by teacher, and not all at once by each of several workers."""
+    Private records are then mapped teacher by teacher, and not all at once by each of several
+    workers.
+    """
 
     @abstractmethod
     def fit(self, public: Features) -> FeatureMap:
-        """Fit on public features ``[N, ...]`` (once; later calls change nothing) and return the map."""
+        """Fit on public features ``[N, ...]`` and return the map; later calls change nothing."""
 
     @abstractmethod
     def transform(self, features: Features) -> Features | Float32Array:
@@ -226,7 +227,7 @@ class MappedFeatures(Features):
 
     Args:
         feature_map: the map, fitted.
-        raw: what it maps.
+        raw: the features that it maps.
     """
 
     def __init__(self, feature_map: FeatureMap, raw: Features) -> None:

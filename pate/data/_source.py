@@ -26,14 +26,14 @@ from pate.data.features import FeatureMap
 class DataSource(RecordsInitArgs, ABC):
     """One source of records in the three roles of `Role`.
 
-    Write a subclass whose arguments are the paths and options of the source, and name it by class
+    Write a subclass with the paths and options of the source as arguments, and name it by class
     path in ``data.yaml``. Only the stages `teachers` read the private records.
     `pate.testing.SourceContract` tests a subclass.
 
     Args:
         features: a public map of the raw features, applied for teachers and student alike; None for
             the raw features.
-        permanent_ids: what `permanent_ids` is.
+        permanent_ids: the value of `permanent_ids`.
     """
 
     def __init__(self, *, features: FeatureMap | None = None, permanent_ids: bool = False) -> None:
@@ -51,7 +51,7 @@ class DataSource(RecordsInitArgs, ABC):
     def load(self, role: Role) -> Records:
         """Read the raw records of a role.
 
-        The content, ids and order of public and test records must depend on those records alone.
+        The content, ids and order of public and test records must not depend on other records.
 
         Raises:
             ValueError: in one line, if the source cannot be used.
@@ -64,7 +64,7 @@ class DataSource(RecordsInitArgs, ABC):
 
     @property
     def permanent_ids(self) -> bool:
-        """Whether ids such as 0, 1, 2 in the order of the records are permanent, like those of a register.
+        """Whether ids such as 0, 1, 2 in the order of the records are permanent, as in a register.
 
         False (the default) if they would be row numbers, which change when a record goes: teachers
         refuse them.
@@ -73,9 +73,9 @@ class DataSource(RecordsInitArgs, ABC):
 
     @property
     def ledger_path(self) -> Path | None:
-        """The file of the ledger, beside the private data, so that all runs on them share it.
+        """The file of the ledger, next to the private data, so that all runs on them share it.
 
-        None if the source names no place; the ledger then counts the releases of one run alone.
+        None if the source names no place; the ledger then counts the releases of only one run.
         """
         return None
 
@@ -122,9 +122,10 @@ class DataSource(RecordsInitArgs, ABC):
         )
 
     def fingerprint(self, role: Role) -> str:
-        """Return a hash of the raw records of a role, read in blocks; of pictures, names, sizes and times are hashed.
+        """Return a hash of the raw records of a role, read in blocks.
 
-        It changes when a record of the role does. The hash of private records is PRIVATE.
+        Pictures are hashed by their names, sizes and times. The hash changes when a record of the
+        role does. The hash of private records is PRIVATE.
         """
         raw = self._raw(role)
         groups = None if raw.groups is None else raw.groups.tolist()
@@ -134,7 +135,7 @@ class DataSource(RecordsInitArgs, ABC):
         return digest(names, raw.labels.tobytes(), content)
 
     def without(self, ids: Sequence[str]) -> Self:
-        """Return the source as it is to be once the private records of some ids are gone from it."""
+        """Return the source without the private records of some ids."""
         rest = copy(self)
         rest._records, rest._left_out = {}, ids
         return rest

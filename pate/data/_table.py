@@ -30,7 +30,7 @@ class Table:
         labels: ``[N, C]`` in {0, 1}.
         ids: ``[N]``.
         split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
-        groups: whose record each is, ``[N]``; None if the table does not say.
+        groups: the group of each, ``[N]``; None if the table has none.
     """
 
     features: Features
@@ -42,7 +42,7 @@ class Table:
 
 
 class TableSource(DataSource):
-    """A source whose subclasses read a `Table`.
+    """A source for subclasses that read a `Table`.
 
     Args:
         path: the file of the table, or the folder that holds it.
@@ -72,7 +72,7 @@ class TableSource(DataSource):
 
     @property
     def ledger_path(self) -> Path:
-        """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
+        """The ledger next to the file: ``data.npz`` has ``data.ledger.sqlite``."""
         # a link leads to the same records, and so to the same ledger
         return self.path.resolve().with_suffix(".ledger.sqlite")
 
@@ -93,7 +93,7 @@ class TableSource(DataSource):
 
 
 class PictureFolder(TableSource):
-    """A folder of pictures with a table of what is on them.
+    """A folder of pictures with a table of their labels.
 
     Args:
         root: the folder.
@@ -136,9 +136,9 @@ def require_fractions(public_fraction: float | None, test_fraction: float) -> No
 def split_by_hash(
     groups: StrArray, public_fraction: float | None, test_fraction: float, *, source: str
 ) -> IntArray:
-    """Split by a public hash of the group or id, so that no record affects another's role and no group is divided.
+    """Split by a public hash of the group or id: no record affects another's role, no group is divided.
 
-    Raises ``ValueError`` unless somebody said which share of ``source`` is public.
+    Raises ``ValueError`` without a share of public records of ``source``.
     """
     needed = f"split in {source}, or public_fraction, the share of records that a hash makes public"
     require(public_fraction is not None, needed)

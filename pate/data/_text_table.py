@@ -21,8 +21,8 @@ class TextTable(TableSource):
     The file has a line of headings and a line for each text. The column ``text`` holds the text, in
     quotes where it has commas or line breaks, and ``id`` its id, given once and kept for good.
     ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
-    ``identity`` whose text it is; both may be missing. All other columns are labels: 0 or 1, or -1
-    and 1.
+    ``identity`` the person or group of the text; both may be missing. All other columns are labels:
+    0 or 1, or -1 and 1.
 
     Features are counts of words, hashed to a number of columns and divided by their length
     (scikit-learn's ``HashingVectorizer``, with the extra ``sklearn``). There is no vocabulary: one
@@ -36,9 +36,9 @@ class TextTable(TableSource):
         public_fraction: share of public texts, if there is no ``split`` and a hash of the group, or
             else of the id, is to decide. There is no default: public texts are seen by anybody.
         test_fraction: share of test texts, likewise.
-        features: a public map of the features; None for those that have been described.
+        features: a public map of the features; None for the counts themselves.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
-            like those of a register: a row number changes when an earlier record is removed.
+            as in a register: a row number changes when an earlier record is removed.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class HashedTexts(Features):
 
 
 def hashed(texts: Sequence[str], num_features: int) -> Any:
-    """Return the features ``[N, num_features]`` of texts as a sparse float32 matrix, each row by its text alone.
+    """Return the features ``[N, num_features]`` of texts as a sparse float32 matrix, row by row.
 
     Raises ``ValueError`` without scikit-learn.
     """

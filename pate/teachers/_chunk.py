@@ -28,7 +28,7 @@ _POINTS = 100
 def make_networks(
     plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, teachers: range
 ) -> list[nn.Module]:
-    """Return one network per teacher, whose initial weights depend only on (seed, teacher)."""
+    """Return one network per teacher, with initial weights that depend only on (seed, teacher)."""
     networks = []
     for teacher in teachers:
         with torch.random.fork_rng(devices=[]):
@@ -41,11 +41,11 @@ def make_networks(
 
 
 class TeacherChunk(pl.LightningModule):
-    """Teachers trained side by side, each on its own batches, by one backward pass of the sum of their mean losses.
+    """Teachers trained side by side on their own batches, by one backward pass of their summed losses.
 
-    The gradient of that sum with respect to one teacher's weights involves its own batch alone, and
+    The gradient of the sum with respect to one teacher's weights involves only its own batch, and
     the optimizer works entry by entry: no teacher's weights depend on another's data. Buffers, such
-    as those of batch norm, are stacked like weights.
+    as the averages of batch norm, are stacked like weights.
 
     Args:
         networks: one network per teacher, all of one architecture. A single one is trained as it
@@ -55,7 +55,7 @@ class TeacherChunk(pl.LightningModule):
             its own partition.
         label_shares: ``[chunk, C]`` float32, of each teacher's own records; NaN for one without
             records, which is not trained.
-        seed: seed of what is random in the networks while they train, such as dropout.
+        seed: seed of random layers, such as dropout.
 
     Attributes:
         losses: ``[points, chunk]`` mean losses on the last batch of each of up to 100 equal spans
@@ -105,7 +105,7 @@ class TeacherChunk(pl.LightningModule):
         self._template = [deepcopy(networks[0]).to("meta")]
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits ``[chunk, B, C]`` for features ``[chunk, B, ...]``, or ``[1, B, ...]`` that all share."""
+        """Return logits ``[chunk, B, C]`` for features ``[chunk, B, ...]``, or shared ``[1, B, ...]``."""
         if self.chunk == 1:
             logits: Tensor = self.network(features[0])[None]
             return logits
@@ -138,7 +138,7 @@ class TeacherChunk(pl.LightningModule):
         return torch.stack([self.has_records > 0, *finite]).all(0)
 
     def teacher_losses(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Return each teacher's mean loss ``[chunk]`` on ``[chunk, B, ...]`` features and ``[chunk, B, C]`` labels."""
+        """Return the mean losses ``[chunk]`` on features ``[chunk, B, ...]`` and labels ``[chunk, B, C]``."""
         logits = self(features)
         # losses are computed in float32, even from bfloat16 logits
         logits = logits.to(torch.promote_types(logits.dtype, labels.dtype))
@@ -151,7 +151,7 @@ class TeacherChunk(pl.LightningModule):
         return (losses * self.has_records).sum()
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """Seed randomness in the networks by the step, so that a resumed chunk continues as if uninterrupted."""
+        """Seed the networks by the step, so that a resumed chunk continues as if uninterrupted."""
         _seed(self._seed * 1_000_003 + self.global_step, self.device)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
@@ -183,7 +183,7 @@ class TeacherChunk(pl.LightningModule):
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[Tensor], norm: float, *, stacked: bool) -> None:
-    """Scale down each teacher's gradient, over all its parameters together, if its norm exceeds ``norm``.
+    """Scale down each teacher's gradient over all its parameters if its norm exceeds ``norm``.
 
     ``stacked`` parameters are ``[chunk, ...]``; otherwise all belong to one teacher.
     """
@@ -205,7 +205,7 @@ def positive_weights(labels: UInt8Array, power: float) -> Float32Array:
 
 
 def label_shares(labels: UInt8Array) -> Float32Array:
-    """Return the share of records with each label, ``[C]``, among one partition's labels ``[n, C]``; NaN of none."""
+    """Return the share of records with each label, ``[C]``, of labels ``[n, C]``; NaN without records."""
     shares: FloatArray = labels.sum(axis=0, dtype=np.float64) / (len(labels) or np.nan)
     return shares.astype(np.float32)
 

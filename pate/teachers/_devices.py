@@ -17,12 +17,12 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from pate._checkpoints import LocalCheckpoints
 
-# for what the estimate of a chunk leaves out: temporary results of operations, fragmentation
+# the estimate of a chunk leaves out temporary results of operations, and fragmentation
 _HEADROOM = 0.6
 
 
 def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
-    """Return a trainer for this process alone, on the processor or on the GPU with its number on this machine.
+    """Return a trainer for this process only, on the processor or on the GPU of its local rank.
 
     Teachers never communicate, so that each rank of torchrun or SLURM trains its share by itself.
     """
@@ -46,7 +46,7 @@ def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
 
 
 def local_rank() -> int:
-    """Return the number of this process on its machine, as given by torchrun or SLURM or among loky's workers."""
+    """Return the number of this process on its machine, by torchrun, SLURM or loky's workers."""
     for name in ("LOCAL_RANK", "SLURM_LOCALID"):
         if name in os.environ:
             return int(os.environ[name])

@@ -1,7 +1,7 @@
 """Runs jobs on chunks of teachers: in this process, on local workers, or on Ray.
 
-The work on each chunk writes a file, and a chunk whose file exists is not done again. If a worker
-is lost, its chunk resumes from the last checkpoint.
+The work on each chunk writes a file, and a chunk with a file is not done again. If a worker is
+lost, its chunk resumes from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ray import ObjectRef
 
 _Sent = tuple[OwnCode | None, ChunkJob]
-"""A job behind what finds the modules of its classes: the one is unpickled before the other."""
+"""A job behind the finder of the modules of its classes, which is unpickled first."""
 
 # how often in a row all workers may be lost without finishing a single chunk
 _PATIENCE = 3
@@ -48,8 +48,8 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
         job: the job.
         chunks: the teachers of each chunk.
         execution: where the job runs.
-        report: called with the number of steps as they are done, including those of chunks done
-            before.
+        report: called with the number of steps as they are done, and with all steps of chunks that
+            were done before.
 
     Raises:
         RuntimeError: if workers are lost again and again.
@@ -72,11 +72,11 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
 
 
 def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
-    """Work on chunks that nobody else works on, until all are done, by whom ever.
+    """Work on chunks that no other process works on, until all are done.
 
     After each chunk a worker looks from the first one on again, so that all chunks are begun in
-    order. What a worker that died has left therefore comes before all that nobody has begun, and is
-    what the next one to be free takes.
+    order. So the chunk of a worker that died comes before all new ones, and the next free worker
+    takes it.
     """
     while missing:
         for teachers in list(missing):
@@ -153,8 +153,7 @@ def _run_on_ray(
         terminate = signal.getsignal(signal.SIGTERM)
         address = os.environ.get("RAY_ADDRESS")
         ray.init(
-            # by default Ray joins any cluster that runs here, whose size is its own and whose owner
-            # is anybody
+            # by default Ray joins any cluster that runs here, of any size and any owner
             address=address or "local",
             num_cpus=None if address else execution.workers * execution.threads,
             include_dashboard=False,

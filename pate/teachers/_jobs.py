@@ -28,7 +28,7 @@ class ChunkJob(ABC):
     """
 
     public: ClassVar[bool] = False
-    """Whether the job's large arrays are public, so that they may be put in a file that all local workers map."""
+    """Whether the job's large arrays are public, and may lie in a file that all local workers map."""
 
     @property
     @abstractmethod
@@ -41,18 +41,18 @@ class ChunkJob(ABC):
 
     @abstractmethod
     def work(self, teachers: range, report: Report) -> None:
-        """Work on the chunk of ``teachers`` and write its file, calling ``report`` as steps are done."""
+        """Work on the chunk of ``teachers`` and write its file; ``report`` steps as they are done."""
 
     def only(self, teachers: range) -> Self:
-        """Return the job with only the data that the work on one chunk needs, to be sent to a worker."""
+        """Return the job with only the data for one chunk, to be sent to a worker."""
         return self
 
     def lease_file(self, teachers: range) -> Path | None:
-        """Return the file that names the process that works on a chunk; None if several must not work together."""
+        """Return the file that names the process at work on a chunk; None if processes cannot share it."""
         return None
 
     def steps_file(self, teachers: range) -> Path | None:
-        """Return the file to which a worker writes the progress of a chunk; None if it reports only at the end."""
+        """Return the file for a worker's progress on a chunk; None if it reports only at the end."""
         return None
 
 
@@ -68,9 +68,8 @@ class Execution:
 
     Args:
         shared: whether further processes, on this or on other machines, work on the same folder by
-            the same command: each takes a chunk that nobody works on, and those of a process that
-            died. Any number of them may come and go. They need a disk with locks, and no
-            ``executor``.
+            the same command: each takes a free chunk, also one of a process that died. Any number
+            of them may come and go. They need a disk with locks, and no ``executor``.
         threads: processor threads per operation; more than one slows small networks down.
         workers: number of chunks worked on at a time.
         executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default
@@ -91,9 +90,8 @@ class Execution:
             f"executor in {', '.join(get_args(Kind))}",
             executor=self.kind,
         )
-        alone = self.workers == 1
         require(
-            self.kind != "serial" or alone,
+            self.kind != "serial" or self.workers == 1,
             "executor loky or ray for several workers",
             executor=self.kind,
         )
@@ -104,7 +102,7 @@ class Execution:
         )
         require(
             self.gpus >= 0 and (not self.gpus or self.kind == "ray"),
-            "gpus >= 0, with ray alone",
+            "gpus >= 0, only with ray",
             gpus=self.gpus,
         )
 
@@ -183,7 +181,7 @@ def forget_steps(job: ChunkJob, chunks: Iterable[range]) -> None:
 
 
 def steps_writer(path: Path | None) -> Report:
-    """Return a report that writes the steps so far to ``path`` about once a second, nothing where it is None."""
+    """Return a report that writes the steps so far to ``path``, if any, about once a second."""
     if path is None:
         return lambda steps: None
     done, written = 0, time.monotonic()

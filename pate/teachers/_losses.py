@@ -17,7 +17,7 @@ class EntryLoss(RecordsInitArgs, ABC):
 
     @abstractmethod
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
-        """Return the losses of ``logits [..., C]`` against ``labels [..., C]`` in {0, 1}, of the same shape.
+        """Return the losses ``[..., C]`` of ``logits [..., C]`` against ``labels [..., C]`` in {0, 1}.
 
         ``positive_weights`` (broadcast against the labels) multiply the losses of positive labels.
         """

@@ -69,7 +69,7 @@ def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size
     """Return positions within a partition of ``size`` records, ``[len(steps), batch_size]``.
 
     Passes over the partition follow each other without padding, each in an order that depends on
-    (seed, teacher, pass) alone. So every teacher takes the same number of steps of the same size,
+    (seed, teacher, pass). So every teacher takes the same number of steps of the same size,
     whatever its partition.
     """
     first, last = steps.start * batch_size, steps.stop * batch_size

@@ -19,7 +19,7 @@ from pate.teachers._losses import EntryLoss
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
 """Makes a network for an input shape (without the batch) and a number of labels."""
-# jsonargparse takes an optimizer's class for a factory of one argument of any type alone
+# jsonargparse takes an optimizer's class for a factory only if its one argument is of any type
 OptimizerFactory = Callable[[Any], Optimizer]
 """Makes an optimizer of given parameters.
 
@@ -43,8 +43,7 @@ class TeacherPlan:
         batch_size: records per step.
         optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW
             ...).
-        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one
-            person.
+        unit: the unit of privacy: a ``record``, or a ``group`` such as all records of one person.
         chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto``
             measures which number is fastest and keeps it.
         checkpoint_steps: steps between the checkpoints from which a killed chunk continues.
@@ -55,9 +54,9 @@ class TeacherPlan:
         scheduler: makes the learning-rate schedule, stepped once per optimizer step; it must not
             depend on a loss.
         clip_norm: largest norm of a teacher's gradient.
-        augment: transforms of pictures while teachers train, such as those of
-            ``torchvision.transforms.v2``, applied to each picture by itself; what they draw depends
-            on (seed, teacher, step) alone.
+        augment: transforms of pictures while teachers train, for example of
+            ``torchvision.transforms.v2``, applied to each picture by itself; their random draws
+            depend on (seed, teacher, step).
         seed: seed of initial weights, batch orders and dropout.
         accelerator: Lightning's accelerator.
         precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not
@@ -153,7 +152,7 @@ def _require_made(
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:
-    """Raise ``ValueError`` if one teacher's weights would depend on another's gradients through the optimizer.
+    """Raise ``ValueError`` unless the optimizer works entry by entry.
 
     LBFGS, Adafactor and others that look at whole tensors would let stacked teachers influence each
     other.

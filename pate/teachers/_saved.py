@@ -14,7 +14,7 @@ from pate._files.writing import atomic_write
 from pate._validation import require
 
 ORIGIN = "made_from"
-"""Key in files and checkpoints of chunks: the digest of the key, the plan and the data that they were made from."""
+"""The entry of a chunk's files and checkpoints with the digest of partition key, plan and data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def read_origin(path: Path) -> str:
 
 
 def foreign_files(folder: Path, made_from: str) -> list[str]:
-    """Return the names of chunks' files and checkpoints in ``folder`` that were not made from ``made_from``."""
+    """Return the chunks' files and checkpoints in ``folder`` that have another digest."""
     files = sorted([*folder.glob("teachers_*.pt"), *folder.glob("teachers_*.ckpt")])
     return [path.name for path in files if read_origin(path) != made_from]
 

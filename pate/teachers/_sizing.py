@@ -1,4 +1,4 @@
-"""How many teachers are trained at once, the fastest number that fits into memory, and what training will take.
+"""The number of teachers trained at once, by memory and speed, and the cost of training.
 
 Both are measured on random data of the public shape, so that the choice reveals nothing about
 private records.
@@ -25,19 +25,18 @@ CHUNK_SIZES = (1, 5, 20, 50, 100)
 
 # weights, gradients and the two moments of Adam
 _COPIES = 4
-# what Lightning takes per step, whatever the size of a chunk
+# the time that Lightning takes per step, for chunks of any size
 _LIGHTNING_SECONDS = 1.5e-3
-# a size whose trial would take longer is not tried: its steps are heavy enough to be taken one by
-# one
+# a size with a longer trial is not tried: its steps are heavy enough to be taken one by one
 _TRIAL_SECONDS = 5.0
 _TRIAL_STEPS = 4
-# a larger chunk must save this much, because what it holds in memory is not free
+# a larger chunk must be faster by 5%, because its memory is not free
 _GAIN = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """A choice of a chunk size: how many teachers are trained at once, with ``messages`` for the user."""
+    """A chunk size, the number of teachers trained at once, with ``messages`` for the user."""
 
     chunk_size: int
     messages: tuple[str, ...] = ()
@@ -46,7 +45,7 @@ class Sizing:
 def choose_size(
     plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int | None = None
 ) -> Sizing:
-    """Choose a chunk size: ``plan.chunk_size`` halved until it fits, or the fastest if that is ``auto``.
+    """Choose a chunk size: ``plan.chunk_size`` halved until it fits, or the fastest for ``auto``.
 
     Args:
         plan: how teachers are trained.
@@ -89,18 +88,18 @@ def choose_size(
 def fitting_size(
     plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int
 ) -> int:
-    """Return ``size``, halved until a chunk fits into ``available`` bytes; 1 is returned without a check."""
+    """Return ``size``, halved until a chunk fits into ``available`` bytes; 1 always fits."""
     while size > 1 and chunk_bytes(plan, shape, num_labels, size) > available:
         size //= 2
     return size
 
 
 def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> int:
-    """Estimate the memory, in bytes, that a chunk of ``size`` needs in training: weights and saved activations.
+    """Estimate the bytes that a chunk of ``size`` needs in training: weights and saved activations.
 
-    It runs a forward pass on torch's ``meta`` device, which computes shapes alone.
+    It runs a forward pass on torch's ``meta`` device, which computes only shapes.
     """
-    # stacked networks are alike: what many need follows from what two need
+    # stacked networks are alike: the needs of many follow from the needs of two
     stacked = min(size, 2)
     chunk = _trial_chunk(plan, shape, num_labels, stacked).to("meta")
     state = sum(p.numel() * p.element_size() for p in chunk.parameters())
@@ -186,16 +185,17 @@ def describe_training(
     num_labels: int,
     execution: Execution,
 ) -> str:
-    """Return how large partitions are (PRIVATE), and the memory, the disk, the time and the place of training.
+    """Describe the sizes of partitions (PRIVATE), and the memory, disk, time and place of training.
 
     Args:
         plan: how teachers are trained.
         sizes: records of each partition, ``[num_teachers]``. PRIVATE.
         shape: shape of a record's features.
-        num_labels: how many labels.
-        execution: where chunks are trained; the time is that of this process alone.
+        num_labels: number of labels.
+        execution: where chunks are trained; the time is of this process only.
 
-    The time is that of a few steps on random data; reading records and writing files come on top.
+    The time is measured by a few steps on random data; reading records and writing files come on
+    top.
     """
     device = root_device(plan.accelerator)
     available = available_bytes(device) // execution.workers

@@ -24,7 +24,7 @@ from pate.teachers._saved import ORIGIN, SavedChunk, chunk_file, read_origin
 
 @dataclass(frozen=True, kw_only=True)
 class TrainJob(ChunkJob):
-    """Trains the teachers of a chunk, from its last checkpoint if it has one, and writes its `chunk_file`.
+    """Trains the teachers of a chunk, from a checkpoint if there is one, and writes its `chunk_file`.
 
     Attributes:
         plan: how teachers are trained.
@@ -123,7 +123,7 @@ class TrainJob(ChunkJob):
 def make_chunk(
     plan: TeacherPlan, teachers: range, data: PartitionedRecords, *, start: Path | None = None
 ) -> TeacherChunk:
-    """Return the module of a chunk, made from its teachers' partitions and the public weights in ``start`` alone."""
+    """Return the module of a chunk, from its teachers' partitions and public weights ``start``."""
     labels = [data.records.labels[data.rows[teacher]] for teacher in teachers]
     shape, num_labels = tuple(data.records.features.shape[1:]), data.records.labels.shape[1]
     networks = make_networks(plan, shape, num_labels, teachers=teachers)
@@ -179,7 +179,7 @@ class _ChunkData(pl.LightningDataModule):
 
 
 class _Origin(Callback):
-    """Records in checkpoints what they were made from."""
+    """Writes the digest of key, plan and data into checkpoints."""
 
     def __init__(self, made_from: str) -> None:
         self._made_from = made_from

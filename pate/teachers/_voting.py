@@ -33,7 +33,7 @@ class VoteJob(ChunkJob):
         store: where the votes are stored.
         voting: how they vote.
         absent: numbers of the teachers that cast no vote: their rows are zeros. PRIVATE.
-        made_from: a digest of the teachers, the samples and the absent teachers, stored beside the
+        made_from: a digest of the teachers, the samples and the absent teachers, stored with the
             votes.
     """
 
@@ -78,16 +78,15 @@ class VoteJob(ChunkJob):
 def cast_votes(
     chunk: TeacherChunk, features: Features, voting: Voting = "bits", *, batch_size: int = 256
 ) -> UInt8Array:
-    """Return the votes of a chunk's teachers: packed ``[chunk, Q, ceil(C / 8)]``, or scores ``[chunk, Q, C]``.
+    """Return a chunk's votes: packed ``[chunk, Q, ceil(C / 8)]``, or scores ``[chunk, Q, C]``.
 
     With ``bits`` a teacher gives a label if its logit is above zero; ``scores`` are its
     probabilities, as `encode_scores` returns them. With ``quantile_bits`` it gives a label to the
     samples of its largest logits, and to such a share of them as has the label among its own
     records; for these, the logits of the chunk are held at once.
 
-    A teacher without records, or whose weights are not finite, gives no label or score at all: a
-        public rule, not an
-    error.
+    A teacher without records, or with weights that are not finite, gives no label or score at all:
+    a public rule, not an error.
     """
     chunk.eval()
     trained = chunk.is_trained()[:, None, None]

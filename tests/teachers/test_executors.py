@@ -403,7 +403,7 @@ def test_a_job_without_leases_is_not_shared(tmp_path: Path) -> None:
         ({"workers": 0}, "workers >= 1"),
         ({"workers": 2, "executor": "serial"}, "executor loky or ray for several workers"),
         ({"workers": 2, "shared": True}, "one worker in each shared process, got executor='loky'"),
-        ({"executor": "loky", "gpus": 0.5}, "gpus >= 0, with ray alone, got gpus=0.5"),
+        ({"executor": "loky", "gpus": 0.5}, "gpus >= 0, only with ray, got gpus=0.5"),
     ],
 )
 def test_bad_executors(settings: dict[str, Any], message: str) -> None:

@@ -2,7 +2,7 @@
 
 Cartoon faces with binary attributes, for trying the whole pipeline when CelebA is not at hand.
 Nothing is downloaded and nothing is learned: a face's traits are sampled first (`traits`), its
-measures and colours given those (`geometry`), and both are drawn layer by layer (`drawing`) with
+measures and colors follow (`geometry`), and both are drawn layer by layer (`drawing`) with
 soft masks (`canvas`), a block of faces at once (`rendering`). `folder` writes them in the layout of
 CelebA.
 """

@@ -47,11 +47,11 @@ class Canvas:
     def window(
         self, box: tuple[PerFace, PerFace, PerFace, PerFace], faces: BoolArray | None = None
     ) -> Window:
-        """Return the pixels that may lie in any face's ``box`` (centre u, centre v, half width, half height).
+        """Return the window of pixels that may lie in any face's ``box``.
 
-        Small features are drawn within such a window and only on the ``faces`` that have them,
-        which is where the renderer's speed comes from. A window without faces or pixels is empty:
-        nothing is drawn in it.
+        A box is ``(center u, center v, half width, half height)``. The renderer is fast because
+        small features are drawn within such a window, and only on the ``faces`` that have them. A
+        window without faces or pixels is empty: nothing is drawn in it.
         """
         chosen: IntArray | slice = slice(None)
         if faces is not None and not faces.all():
@@ -90,12 +90,12 @@ class Window:
         self.slope: Float32Array = self.of(canvas.slope)
 
     def of(self, values: PerFace) -> Float32Array:
-        """Return one value per face ``[num]``, or one for all, shaped to go with the window: ``[faces, 1, 1]``."""
+        """Return values per face ``[num]``, or one for all, in the window's shape ``[faces, 1, 1]``."""
         array = np.asarray(values, dtype=np.float32)
         return array.reshape(1, 1, 1) if array.ndim == 0 else array[self.faces][:, None, None]
 
     def ramp(self, distance: Float32Array, soft: float = 1.0) -> Float32Array:
-        """Turn a signed distance, positive inside, into a mask that is soft at its edge; overwrites its argument."""
+        """Turn a signed distance, positive inside, into a mask with a soft edge, in place."""
         distance *= self.slope / np.float32(soft)
         distance += np.float32(0.5)
         return np.clip(distance, 0.0, 1.0, out=distance)
@@ -111,7 +111,7 @@ class Window:
         square: bool = False,
         ring: float | None = None,
     ) -> Float32Array:
-        """Return the mask of an ellipse or, if ``square``, a rounded rectangle; of its outline ``2 * ring`` wide."""
+        """Return the mask of an ellipse or rounded rectangle, or of its outline ``2 * ring`` wide."""
         radius_u, radius_v = self.of(wide), self.of(high)
         level = self.u - self.of(u)
         level *= 1 / radius_u
@@ -179,7 +179,7 @@ class Window:
         colour: Float32Array | tuple[float, float, float],
         opacity: PerFace = 1.0,
     ) -> None:
-        """Lay a colour, ``[num, 3]`` or one for all, over the window where the mask says."""
+        """Blend a color, ``[num, 3]`` or one for all, into the window by the mask."""
         if not (isinstance(opacity, float) and opacity == 1.0):
             mask = mask * self.of(opacity)
         tints = np.asarray(colour, dtype=np.float32)

@@ -103,7 +103,7 @@ def _draw_skin_marks(canvas: Canvas, traits: Traits) -> None:
         mask = bag.stroke(side * geometry.eye_gap, geometry.eye_v + 2.6, 1.7, 0.5, bend=-0.5)
         bag.paint(mask, folds, geometry.wrinkles)
         fold = canvas.window((side * 3.7, 4.4, 1.6, 2.4), old)
-        # From beside the nose down to beside the mouth.
+        # From the side of the nose down to the side of the mouth.
         line = np.abs(
             fold.u * np.float32(side)
             - (np.float32(2.6) + (fold.v - np.float32(2.6)) * np.float32(0.42))
@@ -199,7 +199,7 @@ def _draw_eyebrows(canvas: Canvas, _: Traits) -> None:
 def _mouth_shape(
     window: Window, half_width: Float32Array
 ) -> tuple[Float32Array, Float32Array, Float32Array]:
-    """Return half the mouth's width, its fullness (1 in the middle, 0 at the corners), and pixels' distances below."""
+    """Return half the mouth's width, its fullness from 0 to 1, and the distances of pixels below it."""
     geometry = window.canvas.geometry
     half = window.of(half_width)
     x = window.u / half

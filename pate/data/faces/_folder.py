@@ -85,12 +85,12 @@ def write_celeba_folder(
     output.mkdir(parents=True, exist_ok=True)
     write_json(output / _BEGUN, wanted)
     folder.mkdir(exist_ok=True)
-    # What a killed run left, tables first: they never describe other images than those beside them.
+    # The files of a killed run, tables first: a table never describes other images than its own.
     for leftover in (output / _ATTRIBUTE_FILE, output / _PARTITION_FILE, *folder.glob("*.jpg")):
         leftover.unlink(missing_ok=True)
 
     shares = [range(start, min(start + _SHARE, num)) for start in range(0, num, _SHARE)]
-    # a face depends on its seed and index alone, whoever draws it
+    # a face depends only on its seed and index, whichever process draws it
     workers = Parallel(n_jobs=cpu_count() if len(shares) > _FEW else 1, return_as="generator")
     rows: list[str] = []
     with stage_bar(num, "faces", unit="face", shown=progress) as bar:
@@ -141,7 +141,7 @@ def _is_written(output: Path, wanted: Json) -> bool:
             )
             raise FolderDiffersError(f"Expected faces of {expected} in {output}, got {got}")
         return True
-    # Never draw over a true CelebA: only what this module began may be rewritten.
+    # Never draw over a true CelebA: only files that this module began may be rewritten.
     if not begun.exists():
         for name in (_IMAGES, _ATTRIBUTE_FILE, _PARTITION_FILE):
             if (output / name).exists():

@@ -1,4 +1,4 @@
-"""Geometry of rendered faces: their measures and colours, given their traits.
+"""Geometry of rendered faces: their measures and colors, given their traits.
 
 Lengths are in units of 1/32 of the picture's width, so that one unit is one pixel at size 32. Face
 coordinates (u, v) have their origin between the eyes and the nose, u to the right and v down.
@@ -31,7 +31,7 @@ _SKIN_RAMP = np.array(
 
 
 def _pick(dice: Dice, palette: list[tuple[float, float, float]], spread: float) -> Float32Array:
-    """Draw colours ``[num, 3]`` near those of a palette."""
+    """Draw colors ``[num, 3]`` near the colors of a palette."""
     index = dice.rng.integers(len(palette), size=dice.num)
     near: Float32Array = np.array(palette, dtype=np.float32)[index] + dice.colour(-spread, spread)
     np.clip(near, 0.0, 1.0, out=near)
@@ -41,7 +41,7 @@ def _pick(dice: Dice, palette: list[tuple[float, float, float]], spread: float) 
 def mix(
     one: Float32Array, other: Float32Array | tuple[float, float, float], share: Float32Array | float
 ) -> Float32Array:
-    """Return colours ``[num, 3]`` with a share of another colour in them, one for all faces or one for each."""
+    """Return colors ``[num, 3]`` mixed with another color, one for all faces or one for each."""
     weight = np.asarray(share, dtype=np.float32)
     if weight.ndim == 1:
         weight = weight[:, None]
@@ -49,7 +49,7 @@ def mix(
 
 
 class Geometry:
-    """How each face is drawn: placement, lengths and colours, float32 ``[num]`` or ``[num, 3]``, given its traits.
+    """Placement, lengths and colors of faces, float32 ``[num]`` or ``[num, 3]``, given their traits.
 
     The order of the draws must not change: seeds rely on it.
     """

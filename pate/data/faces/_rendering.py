@@ -13,7 +13,7 @@ from pate.data.faces._drawing import draw_faces
 from pate.data.faces._geometry import Geometry
 from pate.data.faces._traits import FACE_ATTRIBUTES, Dice, Traits
 
-# Faces are sampled and drawn in whole blocks, so that face i depends on (seed, i) alone; a block's
+# Faces are sampled and drawn in whole blocks, so that face i depends only on (seed, i); a block's
 # working arrays also stay within a processor's cache at size 32.
 _BLOCK = 100
 _MIN_SIZE, _MAX_SIZE = 32, 64
@@ -61,7 +61,7 @@ def require_request(num: int, *, seed: int, size: int, start: int = 0) -> None:
 def iter_faces(
     num: int, *, seed: int, size: int, start: int = 0
 ) -> Iterator[tuple[UInt8Array, UInt8Array]]:
-    """Yield images and attributes as `render_faces` returns them, at most a hundred faces at a time."""
+    """Yield images and attributes like `render_faces`, at most a hundred faces at a time."""
     stop = start + num
     for block in range(start // _BLOCK, -(-stop // _BLOCK) if num else 0):
         images, attributes = _render_block(seed, block, size)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # batches of a backbone between two marks of how far it is
 _MARK = 20
-# rows that are one part of what names a file of features
+# rows in one part of the digest that names a file of features
 _ROWS = 4096
 
 
@@ -145,7 +145,7 @@ class FrozenBackbone(FeatureMap):
 
 
 def _contents(features: Features) -> list[str | Stream]:
-    """Return what tells features from others: their shape, and their identity or the values, in parts."""
+    """Return the parts that identify features: their shape, and their identity or their values."""
     identity, num = features.identity(), features.shape[0]
     if identity is not None:
         return [repr(features.shape), identity]

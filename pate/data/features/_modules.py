@@ -59,8 +59,8 @@ def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
 class Projection(nn.Module):
     """The linear map of `PublicPCA`.
 
-    Sums are taken in double precision, so that it differs from the map by the rounding of the map's
-    own sums alone.
+    Sums are taken in double precision, so that it differs from the map only by the rounding of the
+    map's own sums.
 
     Args:
         input_shape: shape of a raw record.

@@ -1,4 +1,4 @@
-"""Deterministic transforms of pictures: resizing, cropping, colours, normalisation."""
+"""Deterministic transforms of pictures: resizing, cropping, colors, normalization."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _TRIALS = 8
 class PictureTransforms(FeatureMap):
     """Transforms of each picture by itself, the same for teachers and student, whenever it is read.
 
-    Nothing is fitted, and nothing may be drawn: what is random belongs into ``augment`` of teachers
-        and student.
+    Nothing is fitted, and nothing may be drawn: random transforms belong into ``augment`` of
+    teachers and student.
 
     Args:
-        transforms: such as those of ``torchvision.transforms.v2``, applied one after the other to
+        transforms: for example of ``torchvision.transforms.v2``, applied one after the other to
             float32 pictures ``[channels, height, width]`` in [0, 1].
     """
 

@@ -18,18 +18,17 @@ from pate.data._records import FeatureMap, Features, blocks_of
 
 _ROWS = 4096
 _DIRECT = 4096  # larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
-_fitted: dict[tuple[bytes, int], Float32Array] = {}  # the last components, by what they are of
+_fitted: dict[tuple[bytes, int], Float32Array] = {}  # the last components, by digest and number
 # public samples that take less are held in memory while the map is fitted
 _HELD_BYTES = 1 << 28
 
 
 class PublicPCA(FeatureMap):
-    """Whitened principal components of the public samples: a short description that weak teachers can learn from.
+    """Whitened principal components of the public samples: few features, for weak teachers.
 
-    It is fitted on public samples in blocks, of which none is held longer than it is needed. The
-    matrix of their covariances is: ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64
-    pixels. Fewer samples than features are all held instead, which takes less: their inner products
-    have the same eigenvalues.
+    It is fitted on public samples block by block. Only the matrix of their covariances is held:
+    ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64 pixels. Fewer samples than
+    features are all held instead, which takes less: their inner products have the same eigenvalues.
 
     Args:
         num_components: number of components, less than the numbers of features and of public
@@ -127,7 +126,7 @@ def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _centred(public: Features) -> tuple[Float32Array, FloatArray]:
-    """Return the mean ``[F]`` of features ``[N, ...]``, and what they differ from it by, ``[N, F]``."""
+    """Return the mean ``[F]`` of features ``[N, ...]``, and their differences from it, ``[N, F]``."""
     num, width = public.shape[0], prod(public.shape[1:])
     values = np.empty((num, width))
     for index in blocks_of(public, range(num), block_bytes=_HELD_BYTES):

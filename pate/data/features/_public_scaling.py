@@ -26,15 +26,15 @@ _COLUMNS = 64  # sorted at once
 
 
 class PublicScaling(FeatureMap):
-    """Columns in comparable units and rows of about unit length, so that one rate of training suits any table.
+    """Columns in comparable units and rows of about unit length: one learning rate suits any table.
 
-    A column is centred at its public median, clipped at 10 units on either side and divided by its
-        unit: the median
-    distance of those public values that differ from the median. So a word that occurs in few texts,
-    or a pixel that is mostly black, is measured by the size of what occurs, not by how often it
-    does, and wild values move nothing. If nine tenths of the columns have units within a factor of
-    10 of the middle one, as words, pixels and components do, these are divided by that one: what is
-    wider among them says more. A column that is constant on public samples becomes 0.
+    A column is centered at its public median, clipped at 10 units on either side and divided by its
+    unit: the median distance of the public values that differ from the median. So the scale of a
+    word in few texts, or of a pixel that is mostly black, is the size of its values and not their
+    frequency, and outliers do not move it. If nine tenths of the columns have units within a factor
+    of 10 of the median unit, as words, pixels and components do, these are divided by the median
+    unit: wider columns among them carry more information. A column that is constant on public
+    samples becomes 0.
 
     A row ``x`` then becomes ``sqrt(2) x / sqrt(m^2 + |x|^2)``, where ``m`` is the public median
     length: the median row has length 1 and none exceeds ``sqrt(2)``, so that long rows, and extreme
@@ -116,7 +116,7 @@ def _lengths(rows: FloatArray) -> FloatArray:
 
 
 def _centre_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
-    """Return the medians ``[F]`` of columns ``[N, F]``, and the median distance of the values that differ from them.
+    """Return the medians ``[F]`` of columns ``[N, F]``, and the median distances of other values.
 
     The upper of two middle values is taken. A column of one value has a unit of 0.
     """
