@@ -243,7 +243,7 @@ class HistogramFiles:
         return one_ledger(self._place)
 
     def counted_by(self, ledger: Path) -> str:
-        """Return the scope of a ledger: ``private data`` for the default one, ``named`` for others."""
+        """Return the scope of a ledger: ``private data`` for the default, ``named`` for others."""
         return "private data" if is_ledger_of(ledger, self._place) else "named"
 
     @property

@@ -26,7 +26,7 @@ TradeOff = Callable[[float], float]
 """The least rate of false positives for a rate of true positives: convex and symmetric."""
 
 SHARE = 0.25
-"""The share of canaries that are guessed, fixed before any run: a later choice would prove nothing."""
+"""The share of canaries that are guessed. It is fixed: a choice after a run proves nothing."""
 _STEP = 0.01  # of epsilon, which is rounded down
 _LARGEST_MU = 64.0  # the end of the search
 _EPSILONS = np.concatenate(([0.0], np.geomspace(1e-3, 200.0, 200)))  # of the lines of a trade-off
@@ -56,7 +56,7 @@ class Guesses:
 
 
 def guess(scores: FloatArray, present: BoolArray, share: float = SHARE) -> Guesses:
-    """Return the guesses that follow from scores: present for those above 0, absent for those below.
+    """Return the guesses that follow from scores: present above 0, absent below.
 
     Args:
         scores: ``[m]``, larger where a canary is likelier to be present; 0 is neutral.
@@ -239,7 +239,7 @@ class Bounds:
         delta: float,
         confidence: float = 0.95,
     ) -> Bounds:
-        """Return the bounds from scores ``[m]`` of canaries that were ``present`` ``[m]`` or not."""
+        """Return the bounds from scores ``[m]`` of canaries, ``present`` ``[m]`` or not."""
         guesses = guess(scores, present)
         mu = mu_bound(guesses, confidence=confidence)
         return cls(

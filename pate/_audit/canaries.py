@@ -16,7 +16,7 @@ from pate.data._records import ArrayFeatures, Records, Role
 from pate.data._source import DataSource
 
 Kind = Literal["outlying", "duplicated", "mislabelled"]
-"""The kind of canaries: one or two records far from all others in columns of their own, or a usual one."""
+"""The kind: one or two records far from others in columns of their own, or a usual one."""
 # the distance of an outlying canary in each of its columns, in deviations of the public samples
 _REACH = 2.5
 
@@ -43,7 +43,7 @@ class Canaries:
     copies: int
 
     def scores(self, answers: FloatArray) -> FloatArray:
-        """Return the score ``[m]`` of each canary from answers ``[p, C]`` to the probes, of any unit."""
+        """Return the score ``[m]`` of each canary from answers ``[p, C]`` to the probes."""
         return np.asarray(
             ((self.mixture @ (answers - answers.mean(axis=0))) * self.signs).sum(axis=1)
         )

@@ -18,7 +18,7 @@ from pate._typing import FloatArray
 from pate.accounting._gaussian import gaussian_epsilon
 
 Laws = tuple[FloatArray, FloatArray]
-"""``[n, N]`` each: the chances of the same N outcomes of n steps, on votes and on their neighbors."""
+"""``[n, N]`` each: the chances of N outcomes of n steps, on votes and on their neighbors."""
 
 _LOST = 0.01  # of epsilon, by rounding to the grid, unless the grid would have more cells than this
 _CELLS = 2e7
@@ -28,7 +28,7 @@ _LARGEST = 700.0  # epsilon: exp overflows beyond it
 
 @dataclass(frozen=True)
 class Exact:
-    """The leakage of each answer of a release, and of all of them together, on the version of a canary.
+    """The leakage of each answer of a release, and of all together, on the version of a canary.
 
     Attributes:
         steps: the number of answers: queries, or rounds of noisy sums.
@@ -47,14 +47,14 @@ class Exact:
 
     @classmethod
     def of_moves(cls, moves: FloatArray, *, paid: float, delta: float) -> Exact:
-        """Return the leakage of Gaussian answers that canaries move by ``moves`` ``[m, steps]`` deviations."""
+        """Return the leakage of Gaussian answers with ``moves`` ``[m, steps]`` in deviations."""
         right = ndtr(moves / 2)
         epsilon = gaussian_epsilon(delta, float(np.sqrt((moves**2).sum(axis=1)).max()))
         return cls(moves.shape[1], float(right.mean()), float(right.max()), epsilon, paid)
 
     @classmethod
     def of_laws(cls, pairs: Iterable[Laws], *, steps: int, paid: float, delta: float) -> Exact:
-        """Return the leakage of answers with the laws ``pairs``, one per canary, without equal laws.
+        """Return the leakage of answers with the laws ``pairs``, one of each canary.
 
         The canary that they reveal most is found by the Gaussian noise with the same success rate,
         answer by answer.

@@ -84,13 +84,13 @@ class CanaryVotes(ABC):
     def scores(
         self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator
     ) -> FloatArray:
-        """Return the scores ``[m]`` of canaries after one release of votes with ``present`` ``[m]`` ones."""
+        """Return the scores ``[m]`` of canaries after one release with ``present`` ``[m]`` ones."""
 
     @abstractmethod
     def exact(
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
-        """Return the leakage of a release, paid with an epsilon of ``paid`` at ``delta``, on its canaries.
+        """Return the leakage of a release, paid with ``paid`` at ``delta``, on its canaries.
 
         Coins are tossed for all of them. Then each is turned without the others, and its votes are
         counted again by the code of the release.
@@ -102,7 +102,7 @@ class CanaryVotes(ABC):
     def repeat(
         self, aggregator: Aggregator, *, runs: int, generator: np.random.Generator
     ) -> Iterator[float]:
-        """Yield the share of right guesses of each of ``runs`` releases, each with coins of its own."""
+        """Yield the share of right guesses of each of ``runs`` releases, with new coins each."""
         for _ in range(runs):
             present = generator.random(self.num_canaries) < 0.5
             scores = self.scores(present, aggregator, generator)
@@ -142,7 +142,7 @@ class CanaryMoments(CanaryVotes):
     def scores(
         self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator
     ) -> FloatArray:
-        """Return the log likelihood ratio ``[m]`` of all noisy sums with and without each canary."""
+        """Return the log likelihood ratio ``[m]`` of all sums with and without each canary."""
         require(
             isinstance(aggregator, ScoreVotes),
             "ScoreVotes, which ask for moments",
@@ -164,7 +164,7 @@ class CanaryMoments(CanaryVotes):
     def exact(
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
-        """Return the leakage of the noisy sum of each round, given one draw of the rounds before it."""
+        """Return the leakage of each round's noisy sum, given one draw of the rounds before."""
         assert isinstance(aggregator, ScoreVotes)
         present = generator.random(self.num_canaries) < 0.5
         voters = self._turned(present)
@@ -225,7 +225,7 @@ class CanaryTeachers(CanaryVotes):
     def exact(
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
-        """Return the leakage of the noisy sums, or of labels released without sums by their `laws`."""
+        """Return the leakage of the noisy sums, or of labels without sums by their `laws`."""
         present = generator.random(self.num_canaries) < 0.5
         votes = self._turned(present)
         turned = (

@@ -268,7 +268,7 @@ def _of_probes(values: FloatArray, ids: StrArray, probes: StrArray) -> FloatArra
 
 
 def _repeated(world: CanaryVotes, aggregator: Aggregator, file: Path, releases: int) -> list[float]:
-    """Return the shares of right guesses of ``releases``, with the ones that an earlier command made."""
+    """Return the shares of right guesses of ``releases``, some from an earlier command."""
     written = file.read_text() if file.is_file() else f"{AUDITED}\n"
     lines = written.splitlines(keepends=True)
     whole = [line for line in lines if line.endswith("\n")]

@@ -211,7 +211,7 @@ def read_frontier(folder: Path, *, private: bool) -> DrawnFrontier | None:
 
 
 def _read_predictions(run: Run, labels: ReleasedLabels) -> dict[int, IntArray]:
-    """Return the student's predictions by row of the queries; empty if it predicted other samples."""
+    """Return the student's predictions by row of the queries; empty for other samples."""
     path = run.root / STUDENT.outputs[0] / "predictions.npz"
     if not path.is_file():
         return {}

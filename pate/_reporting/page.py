@@ -49,7 +49,7 @@ class Figures(Block):
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure in [0, 1] with a bar of its length, and a mark at the figure that it is compared to."""
+    """A figure in [0, 1] with a bar of its length, and a mark at the figure for comparison."""
 
     text: str
     share: float
@@ -131,7 +131,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Chart(Block):
-    """Lines or columns between two axes, in a drawing of ``width`` by ``height`` with axes at its margins."""
+    """Lines or columns between two axes, in a drawing of ``width`` by ``height``."""
 
     kind: ClassVar[str] = "chart"
     width: ClassVar[int] = 680

@@ -20,7 +20,7 @@ _VALUES = 6  # of a record that is no picture
 
 
 def gallery(findings: Findings, num_samples: int) -> Gallery | None:
-    """Return the first ``num_samples`` queries with their released labels; None without features."""
+    """Return the first ``num_samples`` queries with released labels; None without features."""
     released = findings.released
     if released is None or released.features is None:
         return None

@@ -260,7 +260,7 @@ def _answers(labels: ReleasedLabels) -> Section:
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested settings as pairs of dotted name and text; classes are named without their module."""
+    """Yield nested settings as pairs of dotted name and text, with short names of classes."""
     if isinstance(value, Mapping) and {"class_path"} <= set(value):
         yield name, str(value["class_path"]).rpartition(".")[2]
         value = value.get("init_args", {})

@@ -51,7 +51,7 @@ class Exchange:
 
     @cached_property
     def invitation(self) -> Invitation:
-        """The terms. They bear no signature: people confirm their digest, or know the keys in them."""
+        """The terms, without signature: people confirm their digest, or know the keys in them."""
         return Invitation.of(self._bytes(self.folder / INVITATION, "the invitation"))
 
     @cached_property
@@ -110,7 +110,7 @@ class Exchange:
         return vector
 
     def unmasking(self, name: str) -> dict[str, bytes] | None:
-        """Return the shares that a silo revealed, by their dealer; None if it has revealed none yet."""
+        """Return the shares that a silo revealed, by their dealer; None if there are none yet."""
         path = self.place("unmasking", name)
         if not path.is_file():
             return None

@@ -18,7 +18,7 @@ _ITEM = 8  # bytes of a word
 
 
 def mask_of(seed: bytes, size: int) -> WordArray:
-    """Return the mask ``[size]`` of a seed, by ChaCha20 (RFC 8439). No second sum may use the seed."""
+    """Return the mask ``[size]`` of a seed for one sum, by ChaCha20 (RFC 8439)."""
     # a nonce of 12 bytes chooses the cipher of the RFC; one of 8 chooses the older one
     stream = ChaCha20.new(key=seed, nonce=bytes(12)).encrypt(bytes(_ITEM * size))
     return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)

@@ -82,7 +82,7 @@ class Member:
     ledger: Path | None = None
 
     def advance(self) -> tuple[str, ...]:
-        """Send all that can be sent now; return the names of the silos in the sum once its part is done.
+        """Send all that can be sent now; return the silos in the sum once its part is done.
 
         Raises:
             AwaitedError: if others have to send something first.
@@ -278,7 +278,7 @@ class Member:
         return terms.mechanism.events(terms.shape), len(terms.ids)
 
     def _require_accepted(self) -> None:
-        """Raise ``ValueError`` unless a budget, a person, or a reservation in the ledger accepts the cost."""
+        """Raise ``ValueError`` unless a budget, a person or a reservation accepts the cost."""
         path, budget = self._ledger_path, self.consent.budget
         if path.is_file():
             book = read_ledger(path)
@@ -301,7 +301,7 @@ class Member:
         return self._secrets.public.sealing.hex()
 
     def _reserve(self) -> None:
-        """Write the cost of the sum to the silo's own ledger, once and independently of the server."""
+        """Write the cost of the sum to the silo's own ledger, once, whatever the server does."""
         (events, count), path, budget = self._charge, self._ledger_path, self.consent.budget
         Ledger(path, home=path).reserve(
             events,

@@ -15,6 +15,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from Crypto.Cipher import ChaCha20_Poly1305
+from Crypto.Hash import SHA512
+from Crypto.Protocol.DH import import_x25519_public_key, key_agreement
+from Crypto.Protocol.KDF import HKDF
+from Crypto.PublicKey import ECC
+from Crypto.Random import get_random_bytes
+
 from pate._silos.shares import (
     SCALAR_BYTES,
     commitment,
@@ -25,18 +32,6 @@ from pate._silos.shares import (
     share,
 )
 from pate._validation import require
-
-try:
-    from Crypto.Cipher import ChaCha20_Poly1305
-    from Crypto.Hash import SHA512
-    from Crypto.Protocol.DH import import_x25519_public_key, key_agreement
-    from Crypto.Protocol.KDF import HKDF
-    from Crypto.PublicKey import ECC
-    from Crypto.Random import get_random_bytes
-except ImportError:
-    raise ValueError(
-        "Expected the package pycryptodome, got none: pip install 'pate[silos]'"
-    ) from None
 
 ROOT_BYTES = 32
 _NONCE_BYTES, _TAG_BYTES = 24, 16
@@ -183,7 +178,7 @@ def derived(secret: bytes, *purpose: str, size: int = 32) -> bytes:
 
 
 def agreed_seed(pairs_key: bytes, name: str, other: str, keys: PublicKeys, context: str) -> bytes:
-    """Return the seed of the mask of a pair, from the private key of ``name`` and ``other``'s public keys."""
+    """Return the seed of a pair's mask, from ``name``'s private key and ``other``'s keys."""
     ours, theirs = private_key(pairs_key), public_key(keys.pairs[0])
     agreed: bytes = key_agreement(static_priv=ours, static_pub=theirs, kdf=bytes)
     return derived(agreed, "mask", context, *sorted((name, other)))

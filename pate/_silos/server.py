@@ -1,4 +1,4 @@
-"""The server's part in a sum: it lists the silos in the sum, and opens it once they reveal shares."""
+"""The server's part in a sum: it lists the silos in it, and opens it once they reveal shares."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Server:
         return survivors
 
     def open(self) -> tuple[WordArray, int]:
-        """Return the sum ``[Q, C]`` of summands and the number of silos in it. It must be paid before.
+        """Return the sum ``[Q, C]``, which must be paid before, and the number of silos in it.
 
         The list of survivors is written; from then on silos reveal the shares that unmask the sum.
         If the shares of one silo do not fit and others are enough, a line on stderr names it.
@@ -114,7 +114,7 @@ class Server:
         return True
 
     def _require_enough(self, revealed: Revealed, silent: int, refusals: Sequence[str]) -> None:
-        """Raise `AwaitedError`, or ``ValueError`` if no more can come, unless these shares are enough."""
+        """Raise `AwaitedError`, or ``ValueError`` if no more can come, unless shares suffice."""
         exchange, threshold = self.exchange, self.exchange.invitation.threshold
         if len(revealed) >= threshold:
             return

@@ -1,4 +1,4 @@
-"""Verifiable shares of a secret (Feldman (1987), on P-256): anyone can check them against commitments.
+"""Shares of a secret that anyone can check against commitments (Feldman (1987), on P-256).
 
 A secret is the value at 0 of a polynomial modulo the order of the group, a share its value at the
 place of its holder. The dealer publishes the multiples of the group's generator by all
@@ -11,15 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from pate._validation import require
+from Crypto.PublicKey import ECC
+from Crypto.PublicKey.ECC import EccKey
 
-try:
-    from Crypto.PublicKey import ECC
-    from Crypto.PublicKey.ECC import EccKey
-except ImportError:
-    raise ValueError(
-        "Expected the package pycryptodome, got none: pip install 'pate[silos]'"
-    ) from None
+from pate._validation import require
 
 SCALAR_BYTES = 32
 CURVE = "P-256"
@@ -38,7 +33,7 @@ def commitment(secret: bytes) -> bytes:
 
 
 def share(coefficients: Sequence[bytes], place: int) -> bytes:
-    """Return the share of the holder at ``place``, from 0 on; the first coefficient is the secret."""
+    """Return the share at ``place``, from 0 on; the first coefficient is the secret."""
     total = 0
     for coefficient in reversed(coefficients):
         total = (total * (place + 1) + int.from_bytes(coefficient, "big")) % _ORDER
@@ -46,7 +41,7 @@ def share(coefficients: Sequence[bytes], place: int) -> bytes:
 
 
 def is_share(value: bytes, place: int, commitments: Sequence[bytes]) -> bool:
-    """Whether ``value`` is the share of the holder at ``place`` under the dealer's ``commitments``."""
+    """Whether ``value`` is the share at ``place`` under the dealer's ``commitments``."""
     number = int.from_bytes(value, "big")
     if len(value) != SCALAR_BYTES or not 0 < number < _ORDER:
         return False

@@ -7,17 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from Crypto.PublicKey import ECC
+from Crypto.PublicKey.ECC import EccKey
+from Crypto.Signature import eddsa
+
 from pate._files.writing import output_errors, write_once
 from pate._validation import require
-
-try:
-    from Crypto.PublicKey import ECC
-    from Crypto.PublicKey.ECC import EccKey
-    from Crypto.Signature import eddsa
-except ImportError:
-    raise ValueError(
-        "Expected the package pycryptodome, got none: pip install 'pate[silos]'"
-    ) from None
 
 _CURVE = "Ed25519"
 
@@ -57,7 +52,7 @@ class SigningKey:
 
 
 def make_key(private: Path, public: Path) -> str:
-    """Write a new private key and its public key to two files, and return the line of the public key.
+    """Write a new private key and its public key to two files; return the public key's line.
 
     A private key that is there is kept.
 
@@ -96,7 +91,7 @@ def read_public_keys(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def is_signed(text: bytes, signature: str, public: str) -> bool:
-    """Whether the owner of a ``public`` key made ``signature`` of this text; both in hexadecimal."""
+    """Whether the owner of a ``public`` key made ``signature``, both in hexadecimal."""
     try:
         eddsa.new(eddsa.import_public_key(bytes.fromhex(public)), "rfc8032").verify(
             text, bytes.fromhex(signature)

@@ -1,4 +1,4 @@
-"""Privacy accounting: events, their Renyi curves, the accountant, the budget, and the ledger of all releases."""
+"""Privacy accounting: events, their Renyi curves, the accountant, budgets and ledgers."""
 
 from pate.accounting._accountant import RDPAccountant as RDPAccountant
 from pate.accounting._adaptive_optimum import adaptive_epsilon as adaptive_epsilon

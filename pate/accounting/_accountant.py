@@ -31,7 +31,7 @@ _GAUSSIANS = "only Gaussian events, for their exact epsilon"
 
 
 class RDPAccountant:
-    """Adds up the costs of events under one neighboring relation and states them as (epsilon, delta).
+    """Adds up costs of events under one neighboring relation and states them as (epsilon, delta).
 
     Conversions:
 
@@ -89,7 +89,7 @@ class RDPAccountant:
         return self._cost._replace(rdp=self.rdp)
 
     def compose(self, event: Event | Sequence[Event], count: int | ArrayLike = 1) -> RDPAccountant:
-        """Add events, each ``count`` (one number for all, or one each) times; return the accountant.
+        """Add events, each ``count`` (one for all, or one each) times; return the accountant.
 
         Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative
         count, or an event stated under another relation.
@@ -158,7 +158,7 @@ class RDPAccountant:
         )
 
     def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
-        """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves of the sum.
+        """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves.
 
         >>> relation = NeighboringRelation.REPLACE_RECORD
         >>> accountant = RDPAccountant(relation=relation)

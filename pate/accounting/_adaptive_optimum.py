@@ -55,7 +55,7 @@ _MAX_EQUAL_PURE = 10_000
 
 
 class Profile(NamedTuple):
-    """Bounds ``delta[j]`` on ``V_n`` at ``gamma = exp(epsilon[j])``; both ``[J]``, epsilon ascending."""
+    """Bounds ``delta[j]`` on ``V_n`` at ``gamma = exp(epsilon[j])``; both ``[J]``, ascending."""
 
     epsilon: FloatArray
     delta: FloatArray
@@ -89,7 +89,7 @@ class Profile(NamedTuple):
 
 
 def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
-    """Return an epsilon at ``delta`` of ``count`` rounds of ``event`` against any adaptive adversary.
+    """Return epsilon at ``delta`` of ``count`` rounds of ``event`` against any adaptive adversary.
 
     ``event`` consists of bounded-range choices, pure releases, stability tests and failures, in the
     order in which they happen (`Event.pairs`). Failures have a probability ``delta0`` that is fixed
@@ -144,7 +144,7 @@ def adaptive_profile(
 
 
 def equal_rounds(events: Iterable[tuple[Event, int]]) -> tuple[int, Profile] | None:
-    """Return the number of equal rounds in ``events``, pairs (event, count), and a bound on their ``V``.
+    """Return the number of equal rounds in ``events`` (event, count), and a bound on their ``V``.
 
     Failures are not counted. None unless all rounds are one choice, or all one pure release, and
     few and narrow enough.

@@ -19,7 +19,7 @@ from pate.accounting._relation import NeighboringRelation
 def from_autodp(
     mechanism: Any, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
 ) -> RenyiCurveEvent:
-    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve at the ``orders`` where finite.
+    """Return the event of an ``autodp`` mechanism: its finite Renyi-DP values on ``orders``.
 
     Args:
         mechanism: an ``autodp.autodp_core.Mechanism``.

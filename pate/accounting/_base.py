@@ -105,7 +105,7 @@ class Event(ABC):
         return total
 
     def for_group_size(self, teachers: int) -> Event:
-        """Return the event of the same release for a group of ``teachers`` teachers that one unit reaches.
+        """Return the event of the release for a unit that reaches ``teachers`` teachers.
 
         Every window and sensitivity is that many times as wide. Epsilons are neither multiplied nor
         added up.
@@ -333,7 +333,7 @@ def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
 def total_cost(
     events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS
 ) -> Cost:
-    """Return the cost of N events on ``orders`` ``[K]``, repeated ``counts`` (a number or ``[N]``) times.
+    """Return the cost of N events on ``orders`` ``[K]``, ``counts`` (``[N]`` or one) times.
 
     Events of one class are evaluated together.
     """

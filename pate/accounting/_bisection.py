@@ -1,4 +1,4 @@
-"""Bisection for the point at which a condition starts or stops holding, rounded to the safe side."""
+"""Bisection for the point where a condition starts or stops holding, on the safe side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def smallest_where(
 
 
 def largest_count_where(holds: Callable[[int], bool], *, limit: int = 2**53) -> int:
-    """Return the largest n in ``0..limit`` where ``holds(n)``: true at 0, it turns false as n grows."""
+    """Return the largest n in ``0..limit`` where ``holds(n)``, which turns false as n grows."""
     low, high = 0, 1  # doubled until the condition fails, then bisected
     while high <= limit and holds(high):
         low, high = high, 2 * high

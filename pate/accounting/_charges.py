@@ -1,4 +1,4 @@
-"""Charges: the events of a query under both relations, the number of queries, and their JSON form."""
+"""Charges: events of a query under both relations, the number of queries, and their JSON form."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def require_delta_beyond_tests(
 
 
 def require_events(events: Events) -> None:
-    """Raise ``ValueError`` or ``TypeError`` unless ``events`` has a known cost under each relation."""
+    """Raise ``ValueError`` or ``TypeError`` unless ``events`` has known costs by relation."""
     require(isinstance(events, Mapping), "events by relation", events=events)
     require(
         set(events) == set(NeighboringRelation),

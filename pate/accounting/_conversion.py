@@ -42,7 +42,7 @@ class Guarantee:
     rounds: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types: only the figures of the proof, and None for an infinite epsilon."""
+        """Return plain JSON types: the figures of the proof, with None for an infinite epsilon."""
         figures = {name: value for name, value in asdict(self).items() if value is not None}
         return figures | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
 
@@ -107,7 +107,7 @@ def convert(
     delta: float,
     conversion: Literal["optimal", "classic"] = "optimal",
 ) -> FloatArray:
-    """Return the epsilons ``[K]`` at ``delta`` that the curve of ``cost`` proves at ``orders`` ``[K]``."""
+    """Return the epsilons ``[K]`` at ``delta`` by the curve of ``cost`` on ``orders`` ``[K]``."""
     rest = remaining_delta(delta, cost.log_survival)
     if rest <= 0:
         return np.full(orders.shape, np.inf)
@@ -119,7 +119,7 @@ def conversion_overhead(
     delta: float | FloatArray,
     conversion: Literal["optimal", "classic"] = "optimal",
 ) -> FloatArray:
-    """Return the overhead of a conversion to ``delta`` (broadcast) over a curve on ``orders`` ``[K]``."""
+    """Return the overhead of the conversion to ``delta`` (broadcast) at ``orders`` ``[K]``."""
     far = orders - 1
     if conversion == "classic":
         return np.asarray(-np.log(delta) / far, dtype=np.float64)
@@ -129,7 +129,7 @@ def conversion_overhead(
 
 
 def remaining_delta(delta: float, log_survival: float) -> float:
-    """Return ``(delta - delta0) / (1 - delta0)``, the delta left for the curve; at most 0 if none is."""
+    """Return ``(delta - delta0) / (1 - delta0)``, the rest for the curve; at most 0 if none."""
     delta0 = -math.expm1(log_survival)
     # a difference of nearly equal numbers is rounded down
     difference = delta - delta0 - 4 * np.finfo(np.float64).eps * delta0

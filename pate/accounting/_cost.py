@@ -1,4 +1,4 @@
-"""The cost of a release: a Renyi curve, the probability it leaves out, and a dominating Gaussian."""
+"""The cost of a release: a Renyi curve, the probability it leaves out, a dominating Gaussian."""
 
 from __future__ import annotations
 

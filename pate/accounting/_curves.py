@@ -21,7 +21,7 @@ _LOOSE = 1e-12  # above the relative error of a normal quantile, twice
 
 
 def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
-    """Curve ``alpha / (2 noise_multiplier^2)`` of Gaussian noise (Mironov (2017), Proposition 7)."""
+    """Curve ``alpha / (2 noise_multiplier^2)`` of Gaussian noise (Mironov (2017), Prop. 7)."""
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)
     with np.errstate(over="ignore"):
         # dividing twice keeps a multiplier near 1e-160 from underflowing in its square
@@ -100,7 +100,7 @@ def gaussian_noisy_max_mu_squared(
 
 
 def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
-    """Return ``mu^2`` of any pure ``epsilon``-DP mechanism, ``mu = 2 Phi^-1(1 / (1 + e^-epsilon))``.
+    """Return ``mu^2`` of pure ``epsilon``-DP, ``mu = 2 Phi^-1(1 / (1 + e^-epsilon))``.
 
     Its trade-off function is at least the one of randomized response: two chords that meet where
     both errors are ``1 / (1 + e^epsilon)``. ``G_mu`` is convex and passes through the same three
@@ -114,7 +114,7 @@ def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
 
 
 def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
-    """Return ``mu^2`` of an ``eta``-bounded-range release, ``mu = 2 Phi^-1(1 / (1 + e^(-eta / 2)))``.
+    """Return ``mu^2`` of an ``eta``-bounded range, ``mu = 2 Phi^-1(1 / (1 + e^(-eta / 2)))``.
 
     Its worst pairs are generalized randomized response: Bernoulli laws of ``p`` and ``q`` with
     logits that differ by ``eta`` (Dong, Durfee & Rogers (2020)). ``G_mu`` lies below these if ``mu
@@ -129,7 +129,7 @@ def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
 
 
 def renyi_curve_rdp(orders: ArrayLike, known_orders: ArrayLike, known_rdp: ArrayLike) -> FloatArray:
-    """Bound ``[K]`` at ``orders`` on a curve known at ascending ``known_orders``; infinite beyond."""
+    """Bound ``[K]`` at ``orders`` a curve known at ascending ``known_orders``; infinite beyond."""
     alpha, nodes, values = (
         np.asarray(array, dtype=np.float64) for array in (orders, known_orders, known_rdp)
     )

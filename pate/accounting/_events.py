@@ -70,11 +70,11 @@ class CurveEvent(Event):
     @staticmethod
     @abstractmethod
     def rdp(*arguments: Any, **named: Any) -> FloatArray:
-        """Return curves ``[N, K]`` from orders ``[K]`` and the fields in order, arrays ``[N, 1]``."""
+        """Return curves ``[N, K]`` from orders ``[K]`` and fields in order, arrays ``[N, 1]``."""
 
     @staticmethod
     def mu_squared(*arguments: Any, **named: Any) -> FloatArray:
-        """Return ``mu^2`` ``[N]`` of dominating Gaussians from the fields in order, arrays ``[N]``."""
+        """Return ``mu^2`` ``[N]`` of dominating Gaussians from fields in order, arrays ``[N]``."""
         return np.full(arguments[0].shape, np.inf)
 
     @staticmethod
@@ -110,7 +110,7 @@ class CurveEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianEvent(CurveEvent):
-    """Gaussian noise of ``noise_multiplier`` times the L2 sensitivity (Mironov (2017), Proposition 7).
+    """Gaussian noise of ``noise_multiplier`` times the L2 sensitivity (Mironov (2017), Prop. 7).
 
     >>> relation = NeighboringRelation.REPLACE_RECORD
     >>> event = GaussianEvent(neighboring_relation=relation, noise_multiplier=2.0)
@@ -138,7 +138,7 @@ class GaussianEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianThresholdEvent(CurveEvent):
-    """One bit, at its exact cost: whether a statistic with Gaussian noise reaches a public threshold.
+    """One bit, at its exact cost: whether a statistic with Gaussian noise reaches a threshold.
 
     ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. The bit is
     a function of the noisy statistic, so it never costs more than a `GaussianEvent`.
@@ -164,7 +164,7 @@ class GaussianThresholdEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedRangeEvent(CurveEvent):
-    """An ``eta``-bounded-range choice (Dong, Durfee & Rogers (2020)), as by the exponential mechanism.
+    """A choice of bounded range ``eta``, as by the exponential mechanism (Dong et al. (2020)).
 
     Gumbel noise of scale ``beta`` on scores that move within a window of width ``w`` gives ``eta =
     w / beta``.
@@ -225,7 +225,7 @@ class RootPeelingEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
-    """Any ``epsilon``-DP release, by the curve of randomized response (Mironov (2017), Section IV).
+    """Any ``epsilon``-DP release, by the curve of randomized response (Mironov (2017), Sec. IV).
 
     >>> relation = NeighboringRelation.REPLACE_RECORD
     >>> event = PureDPEvent(neighboring_relation=relation, epsilon=0.1)
@@ -425,7 +425,7 @@ class FailureEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RenyiCurveEvent(Event):
-    """A release known by its Renyi-DP curve ``rdp`` on ascending ``orders``, as from another library.
+    """A release known by its curve ``rdp`` on ascending ``orders``, as from another library.
 
     Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve
     from above. Below the first order the first value does; above the last one nothing is known.

@@ -45,9 +45,9 @@ class PrivacyFilter(ABC):
         require(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
 
     @property
-    @abstractmethod
     def orders(self) -> FloatArray:
-        """The Renyi orders ``[K]`` that costs are evaluated at."""
+        """The Renyi orders ``[K]`` of costs: one, of any value, for bounds that need no curve."""
+        return DEFAULT_ORDERS[:1]
 
     @abstractmethod
     def epsilon(self, budget: Budget, cost: Cost) -> float:
@@ -162,16 +162,11 @@ class GaussianFilter(PrivacyFilter):
         require_positive(max_mu_squared=self.max_mu_squared)
         super().__post_init__()
 
-    @property
-    def orders(self) -> FloatArray:
-        """An arbitrary order, shape ``[1]``: the sum of ``mu^2`` does not depend on it."""
-        return DEFAULT_ORDERS[:1]
-
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
 
     def require_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless a Gaussian mechanism of ``max_mu_squared`` spends the budget."""
+        """Raise ``ValueError`` unless a Gaussian mechanism of this ``mu`` spends the budget."""
         _require_of_budget(self, budget)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         follows = math.isclose(self.max_mu_squared, largest, rel_tol=1e-10)
@@ -208,11 +203,6 @@ class MixedFilter(PrivacyFilter):
         require_positive(max_weights=self.max_weights)
         require(self.width in WIDTHS, "a width among those of Cost.weights", width=self.width)
         super().__post_init__()
-
-    @property
-    def orders(self) -> FloatArray:
-        """An arbitrary order, shape ``[1]``: weights do not depend on it."""
-        return DEFAULT_ORDERS[:1]
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return gaussian_epsilon(
@@ -258,7 +248,7 @@ def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
 
 
 def affordable(budget: Budget, query: Cost) -> int:
-    """Return the number of queries of cost ``query`` that an unused ledger with this budget can pay.
+    """Return the number of queries of cost ``query`` that an unused budget can pay.
 
     ``query`` is a cost on `DEFAULT_ORDERS`.
 
@@ -391,7 +381,7 @@ def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
 
 
 def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
-    """Return the mixed filter that leaves the most if ``cost`` is the total of all admitted releases."""
+    """Return the mixed filter that leaves the most if ``cost`` is the total of all releases."""
     largest = largest_mu(budget.max_epsilon, budget.delta) ** 2
     lost, once = lost_delta(cost.rounds, largest), lost_delta(1.0, largest)
     aside = _delta_for_failures(
@@ -418,7 +408,7 @@ def _require_delta_left(budget: Budget, max_delta0: float) -> None:
 
 
 def _delta_for_failures(budget: Budget, cost: Cost) -> float:
-    """Return the part of delta to set aside for failures if ``cost`` is the total of all releases."""
+    """Return the part of delta for failures if ``cost`` is the total of all releases."""
     return (
         max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
     )
@@ -461,7 +451,7 @@ _KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {
 
 
 def _require_of_budget(bounds: PrivacyFilter, budget: Budget) -> None:
-    """Raise ``ValueError`` if kind or share of delta of ``bounds`` differ from those in the budget."""
+    """Raise ``ValueError`` if the budget names another kind or share of delta than ``bounds``."""
     max_delta0 = bounds.max_delta0
     aside = max_delta0 < budget.delta and budget.max_delta0 in (None, max_delta0)
     require(aside, f"max_delta0 of {budget.to_dict()}", max_delta0=max_delta0)

@@ -12,7 +12,7 @@ _DIGITS = Context(prec=400)  # more digits than a float has before and after the
 
 
 def format_epsilon(epsilon: float | None, digits: int = 3) -> str:
-    """Return epsilon with ``digits`` digits after the point, rounded up; ``unbounded`` if there is none.
+    """Return epsilon with ``digits`` digits after the point, rounded up, or ``unbounded``.
 
     >>> format_epsilon(8.02042), format_epsilon(0.0004), format_epsilon(None)
     ('8.021', '0.001', 'unbounded')
@@ -57,7 +57,7 @@ def explain_epsilon(epsilon: float | None) -> str | None:
 
 
 def format_guess(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:
-    """Return the largest success rate, in percent, of a guess between two neighbors picked by a coin.
+    """Return the largest success rate, in percent, of a guess between two equally likely neighbors.
 
     ``epsilon`` and ``delta`` bound it by `(e^epsilon + delta) / (e^epsilon + 1)`, from the bounds
     of Kairouz, Oh & Viswanath (2015) on both errors of a test. A ``total_variation``, the delta at

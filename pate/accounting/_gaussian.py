@@ -49,7 +49,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Return epsilon at ``delta`` of Gaussian mechanisms composed to ``mu >= 0``, to 1e-12, rounded up.
+    """Return epsilon at ``delta`` of Gaussians composed to ``mu >= 0``, to 1e-12, rounded up.
 
     >>> round(gaussian_epsilon(1e-6, 0.5), 3)
     2.254
@@ -69,7 +69,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 @lru_cache(maxsize=256)
 def largest_mu(epsilon: float, delta: float) -> float:
-    """Return the largest ``mu`` of (``epsilon``, ``delta``)-DP Gaussian mechanisms, rounded down."""
+    """Return the largest ``mu`` of (``epsilon``, ``delta``)-DP Gaussians, rounded down."""
     require_in_open_unit_interval(delta=delta)
     require(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     log_delta = math.log(delta)
@@ -91,7 +91,7 @@ def _mills(x: float) -> float:
 
 
 def _fall(x: FloatArray) -> FloatArray:
-    """Return ``1 - x m(x)``, the negative slope of the Mills ratio, by its series for large ``x``."""
+    """Return ``1 - x m(x)``, minus the slope of the Mills ratio; a series for large ``x``."""
     direct = 1 - x * np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2))
     inverse = 1 / np.maximum(x, 1.0) ** 2
     terms, series = inverse, inverse.copy()

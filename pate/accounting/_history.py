@@ -66,7 +66,7 @@ class LedgerEntry:
     token: str | None = None
     """The text by which its owner finds the reservation again; None without one."""
     published: Mapping[str, Any] | None = None
-    """The published facts in plain JSON types, for the statement; known once the release is settled."""
+    """The published facts in plain JSON types, for the statement; known once it is settled."""
     max_teachers_per_unit: int = 1
     """How many teachers one unit may reach, as it was declared for this release."""
 
@@ -222,7 +222,7 @@ class History:
     # reading
 
     def fold_row(self, text: str, digest: str, path: Path) -> list[tuple[str, int]]:
-        """Process the next row of ``path`` as in `fold`; one-line ``ValueError`` if it is malformed."""
+        """Process the next row of ``path`` as `fold` does; ``ValueError`` if malformed."""
         try:
             return self.fold(text, digest)
         except (
@@ -374,7 +374,7 @@ class History:
         delta: float | None,
         teachers: int,
     ) -> list[dict[str, Any]]:
-        """Return the rows that reserve ``count`` times ``events`` for units of ``teachers`` teachers.
+        """Return the rows that reserve ``count`` times ``events`` for units of so many teachers.
 
         Raises ``ValueError`` if the budget cannot pay, or holds for units of fewer teachers.
         """
@@ -433,7 +433,7 @@ class History:
 
 
 def orders_of_sums(bounds: PrivacyFilter) -> FloatArray:
-    """Return the orders of the running sums: `DEFAULT_ORDERS`, then any others that a filter needs."""
+    """Return the orders of running sums: `DEFAULT_ORDERS`, then others that a filter needs."""
     covered = np.isin(bounds.orders, DEFAULT_ORDERS).all()
     return DEFAULT_ORDERS if covered else np.append(DEFAULT_ORDERS, bounds.orders)
 
@@ -461,7 +461,7 @@ def _settled(
 
 
 def _reach(entry: LedgerEntry, published: Mapping[str, Any] | None) -> int:
-    """Return the group size that a release is stated for; in version 1 only its facts declare it."""
+    """Return the group size of a release; in version 1 only its published facts declare it."""
     stated = 1 if published is None else published.get("max_teachers_per_unit", 1)
     require_count(1, max_teachers_per_unit=stated)
     return max(entry.max_teachers_per_unit, int(stated))

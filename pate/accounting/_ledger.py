@@ -108,7 +108,7 @@ class Ledger:
         delta: float | None = None,
         token: str | None = None,
     ) -> int:
-        """Reserve the cost of ``count`` queries before their noise is drawn; return the release number.
+        """Reserve the cost of ``count`` queries before their noise; return the release number.
 
         With a token that is in the ledger already, nothing is written and its release is returned.
         So a process that was killed before it learned the number can ask again.
@@ -298,7 +298,7 @@ class Ledger:
 
 
 def read_ledger(path: Path, *, rows: int | None = None) -> LedgerSnapshot:
-    """Return the content of the ledger at ``path``, opened read-only; only its first ``rows`` if given.
+    """Return the content of the ledger at ``path``, read-only; only the first ``rows`` if given.
 
     Raises ``ValueError`` like `Ledger`.
     """

@@ -37,7 +37,7 @@ _ROWS = 4096  # read at once: a read keeps other processes from writing
 
 
 class LedgerHead(NamedTuple):
-    """The end of a log: its number of rows, and the digest of the last one, which covers them all."""
+    """The end of a log: its number of rows, and the digest of the last, which covers all."""
 
     rows: int = 0
     digest: str = ""
@@ -136,7 +136,7 @@ def require_intact(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def require_final(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise ``ValueError`` unless the file is intact and its rows can be neither changed nor deleted."""
+    """Raise ``ValueError`` unless the file is intact and its rows are final."""
     (state,) = connection.execute("PRAGMA integrity_check").fetchone()
     require(state == "ok", "an intact ledger", path=str(path), state=state)
     statements = {

@@ -62,7 +62,7 @@ TEST = Bits(weight=1.005 * 2 / math.pi, width=3.2, largest=0.25)
 def bit_weights(
     bits: Bits, scale: FloatArray, mu_squared: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return weights ``[N, W]`` of N bits at all `WIDTHS`, and a mask ``[N]`` of weights below ``mu^2``.
+    """Return weights ``[N, W]`` of N bits at all `WIDTHS`, and which ``[N]`` are below ``mu^2``.
 
     Args:
         bits: their kind.
@@ -92,7 +92,7 @@ def many_bits_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> Fl
 
 @lru_cache(maxsize=256)
 def largest_weights(mu_squared: float) -> FloatArray:
-    """Return the largest total weights ``[W]`` of at most ``mu_squared``, at each of the `WIDTHS`."""
+    """Return the largest total weights ``[W]`` of at most ``mu_squared`` at all `WIDTHS`."""
     # the excess lies between 0 and the excess of first bits
     low, high = (
         np.full(WIDTHS.shape, mu_squared / (1 + 2 * FIRST_EXCESS)),

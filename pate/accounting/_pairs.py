@@ -22,7 +22,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 class Pairs(NamedTuple):
-    """Bernoulli laws ``p`` against ``q``, ``[M]`` with ``0 < q < p < 1``, played in both directions."""
+    """Bernoulli laws ``p`` against ``q``, ``[M]``, ``0 < q < p < 1``, played in both directions."""
 
     p: FloatArray
     q: FloatArray
@@ -50,7 +50,7 @@ def bounded_range_pairs(eta: float, *, sides: int = 64) -> Pairs:
 
 
 def randomized_response_pairs(epsilon: float) -> Pairs:
-    """Return the pair of randomized response, of which every ``epsilon``-DP release is a post-processing."""
+    """Return randomized response: it covers every ``epsilon``-DP release by post-processing."""
     require(epsilon <= 10, "epsilon <= 10", epsilon=epsilon)
     high = 1 / (1 + np.exp(-epsilon))
     return _moved_outwards(np.array([high]), np.array([high * np.exp(-epsilon)]))

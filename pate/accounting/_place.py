@@ -54,7 +54,7 @@ def one_ledger(place: Path) -> Path:
 
 
 def is_ledger_of(ledger: Path, place: Path) -> bool:
-    """Whether ``ledger``, and no other there, counts the private data with default ledger ``place``."""
+    """Whether ``ledger``, and no other there, counts the data with default ledger ``place``."""
     try:
         return one_ledger(place).resolve() == ledger.resolve()
     except ValueError:
@@ -62,7 +62,7 @@ def is_ledger_of(ledger: Path, place: Path) -> bool:
 
 
 def _require_folder_of_one_ledger(place: Path) -> None:
-    """Raise ``ValueError`` if other ledgers may count files in the folder of the ledger at ``place``."""
+    """Raise ``ValueError`` if other ledgers may count files in the folder of ``place``."""
     entries = _entries(place.parent)
     others = _beside_files(entries)
     one = f"{place} to count all files of its folder; move the other ledger there if it is the only one, or name one by"

@@ -1,4 +1,4 @@
-"""The curve of a stability test: the largest Renyi divergence of its released bit between neighbors.
+"""The curve of a stability test: the largest Renyi divergence of its bit between neighbors.
 
 Where a formula loses digits, the value is raised by a bound on the rounding error.
 """
@@ -15,7 +15,7 @@ from pate._typing import FloatArray, IntArray
 from pate.accounting._curves import ROUNDING
 
 LOSS_ERROR = 1e-12
-"""Above the relative error of ``log(Phi(a) / Phi(b))``, which grows with ``a^2``, if delta_test > 1e-300."""
+"""Above the relative error of ``log(Phi(a) / Phi(b))``, for any delta_test above 1e-300."""
 UNDERFLOW = 1e-60
 """Above the loss where a probability is too small for a float."""
 _MAX_GAPS = 2**52  # beyond, floats cannot tell one gap from the next: the Gaussian bound is used

@@ -34,7 +34,7 @@ from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement_words import AUDIT, CONVERSION, WORDS, describe
 
 REACHED = (1, 2, 3)
-"""The group sizes for which a statement gives epsilons: teachers, or users of a top k, of one unit."""
+"""The numbers of teachers, or of users of a top k, for which a statement gives epsilons."""
 
 
 class Statement:
@@ -78,7 +78,7 @@ class Statement:
 
     @staticmethod
     def from_json(content: str | bytes | Mapping[str, Any]) -> Statement:
-        """Return the statement of a ``privacy.json``, as text or in plain JSON types; `verify` checks it.
+        """Return the statement of a ``privacy.json``, as text or in plain types, without checks.
 
         Raises:
             ValueError: in one line, if it is no statement.
@@ -197,7 +197,7 @@ def sha256(path: Path) -> str:
 
 
 def require_same(computed: Any, stated: Any, place: str = "") -> None:
-    """Raise ``ValueError`` unless ``stated``, in plain JSON types, equals ``computed`` but for rounding."""
+    """Raise ``ValueError`` unless plain ``stated`` equals ``computed`` but for rounding."""
     name = place.rpartition(".")[2] or "statement"
     if isinstance(computed, Mapping):
         require(
@@ -288,7 +288,7 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
 
 
 def _without_wording(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of a statement, without the sentences that another version may word otherwise."""
+    """Return a statement without the sentences that another version may word otherwise."""
     data = {name: value for name, value in content.items() if name != "conversion"}
     data["guarantees"] = {
         relation: {name: value for name, value in guarantee.items() if name != "neighbors"}

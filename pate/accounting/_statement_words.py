@@ -152,7 +152,7 @@ def describe_reach(teachers: int, most: int) -> str:
 
 
 def describe_budget(book: LedgerSnapshot) -> str | None:
-    """Return a line on the budget of a ledger: its limit, its promise and its use; None without one."""
+    """Return a line on the budget of a ledger, its limit, promise and use; None without one."""
     budget, bounds = book.budget, book.filter
     if budget is None or bounds is None:
         return None
@@ -166,7 +166,7 @@ def describe_budget(book: LedgerSnapshot) -> str | None:
 
 
 def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    """Return the name of a statement's ledger, the owner of its releases, and a line on what it lacks."""
+    """Return the name of a ledger, the owner of its releases, and a line on missing ones."""
     return _LEDGERS[statement["ledger"]["counts"]]
 
 
@@ -204,7 +204,7 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences on the adversaries against whom the epsilons hold, and on their conditions."""
+    """Yield sentences on the adversaries and the conditions under which epsilons hold."""
     guarantees = by_relation(statement, "guarantees")
     if "world" in statement:
         figures = " and ".join(

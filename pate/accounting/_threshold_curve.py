@@ -1,4 +1,4 @@
-"""The curve of a noisy threshold: the largest Renyi divergence of its released bit between neighbors.
+"""The curve of a noisy threshold: the largest Renyi divergence of its bit between neighbors.
 
 With ``w`` the sensitivity over the standard deviation, the bit is 1 with probability ``Phi(a)`` on
 one side and ``Phi(a')`` on the other, ``a`` any real number and ``|a - a'| <= w``. For a fixed

@@ -37,7 +37,7 @@ _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
 
 
 class Totals:
-    """The sum of charges under either relation on ``orders`` ``[K]``, for units of ``teachers`` teachers.
+    """The sum of charges by relation on ``orders`` ``[K]``, for units of ``teachers`` teachers.
 
     Charges are identified by the JSON text of their events, which `parse_events` reads. Values are
     arrays ``[2, K + 3 + W]``: for each relation the curve, ``-log_survival``, ``mu_squared``,
@@ -68,7 +68,7 @@ class Totals:
         return self._current_sums().values()
 
     def values_after(self, events: str, count: int) -> FloatArray:
-        """Return the `values` after an addition of ``count`` times ``events``, which is not made."""
+        """Return the `values` that an addition of ``count`` times ``events`` would give."""
         sums = self._current_sums().copy()
         sums.add(self._terms(events), count)
         return sums.values()

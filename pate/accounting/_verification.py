@@ -72,7 +72,7 @@ class _Verifier:
             self.check(declared)
 
     def _require_begun_within(self, bounds: PrivacyFilter) -> None:
-        """Raise ``ValueError`` unless ``bounds`` follow from release 1 and admit all before the budget."""
+        """Raise ``ValueError`` unless ``bounds`` follow from release 1 and admit all before it."""
         budget, entries = self.history.budget, self.history.entries
         assert budget is not None
         reach, row = budget.max_teachers_per_unit, f"row {self.history.head.rows} of {self.path}"

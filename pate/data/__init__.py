@@ -1,4 +1,4 @@
-"""Sources of records: the records of three roles, their partition over teachers, and the rendered faces."""
+"""Sources of records in three roles, their partition over teachers, and rendered faces."""
 
 from pate.data._arrays import Arrays as Arrays, CelebAAttributes as CelebAAttributes
 from pate.data._celeba import CelebA as CelebA

@@ -23,7 +23,7 @@ OPTIONAL = ("ids", "split", "group", "label_names")
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
 _ROWS = 64
-"""Rows read from a file at once: the system maps much around each, and counts it as memory for a time."""
+"""Rows read from a file at once. The system maps much around each, which counts as memory."""
 _GIVE_IDS = "given once, when they are collected, such as uuid.uuid4().hex"
 
 

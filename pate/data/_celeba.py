@@ -1,4 +1,4 @@
-"""Folders in CelebA's format: aligned pictures, an attribute table, an evaluation partition, identities."""
+"""Folders in CelebA's format: aligned pictures, attributes, evaluation partition, identities."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class CelebA(PictureFolder):
         return folder
 
     def _find(self, name: str) -> Path | None:
-        """Return the table of a name, with columns separated by commas or spaces; None if there is none."""
+        """Return the table of a name, with columns separated by commas or spaces, or None."""
         places = (self.root / f"{name}{suffix}" for suffix in (".csv", ".txt"))
         return next((path for path in places if path.is_file()), None)
 

@@ -27,7 +27,7 @@ def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
 
 
 def are_row_numbers(ids: Sequence[StrArray]) -> bool:
-    """Return whether ids number the rows of one table from 0, 1 or 2 on, upwards or downwards; 0.0 is a 0.
+    """Return whether ids number the rows of one table from 0, 1 or 2 on, up or down; 0.0 is a 0.
 
     Fewer than three ids show no order, and are taken for names. Two is the first row of a
     spreadsheet with a header.

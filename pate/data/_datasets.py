@@ -261,7 +261,7 @@ class TorchDatasets(_Datasets):
 
 
 class HuggingFace(_Datasets):
-    """Data sets of Hugging Face, such as the splits that ``load_dataset`` or ``load_from_disk`` returns.
+    """Data sets of Hugging Face, such as splits from ``load_dataset`` or ``load_from_disk``.
 
     Nothing of that package is imported: whatever has ``column_names``, a length and items by number
         will do.
@@ -319,7 +319,7 @@ class HuggingFace(_Datasets):
 
 
 class LightningData(_Datasets):
-    """The data sets of a LightningDataModule: the training set is private, the validation set public.
+    """The data sets of a LightningDataModule: training is private, validation public.
 
     Only the data sets of the loaders are used: how they batch and shuffle does not matter.
 
@@ -399,5 +399,5 @@ def _part(item: Any, key: Key) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers of torch or numpy as Python ones, so that an id is ``3``, not ``tensor(3)``."""
+    """Return numbers of torch or numpy as Python ones: an id is ``3``, not ``tensor(3)``."""
     return value.tolist() if hasattr(value, "tolist") else value

@@ -40,7 +40,7 @@ def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> I
 def partition_records(
     ids: StrArray, units: StrArray, *, num_teachers: int, key: bytes
 ) -> list[IntArray]:
-    """Return the rows of each teacher's records, sorted by id: the order of the source is irrelevant.
+    """Return the rows of each teacher's records, sorted by id and not by the source's order.
 
     Args:
         ids: ids of the records, ``[N]``.

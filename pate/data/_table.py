@@ -136,7 +136,7 @@ def require_fractions(public_fraction: float | None, test_fraction: float) -> No
 def split_by_hash(
     groups: StrArray, public_fraction: float | None, test_fraction: float, *, source: str
 ) -> IntArray:
-    """Split by a public hash of the group or id: no record affects another's role, no group is divided.
+    """Split by a public hash of the group or id: no record affects another, no group is divided.
 
     Raises ``ValueError`` without a share of public records of ``source``.
     """

@@ -41,7 +41,7 @@ def make_networks(
 
 
 class TeacherChunk(pl.LightningModule):
-    """Teachers trained side by side on their own batches, by one backward pass of their summed losses.
+    """Teachers trained side by side on their own batches, by one backward pass of summed losses.
 
     The gradient of the sum with respect to one teacher's weights involves only its own batch, and
     the optimizer works entry by entry: no teacher's weights depend on another's data. Buffers, such
@@ -105,7 +105,7 @@ class TeacherChunk(pl.LightningModule):
         self._template = [deepcopy(networks[0]).to("meta")]
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits ``[chunk, B, C]`` for features ``[chunk, B, ...]``, or shared ``[1, B, ...]``."""
+        """Return logits ``[chunk, B, C]`` for features ``[chunk, B, ...]`` or ``[1, B, ...]``."""
         if self.chunk == 1:
             logits: Tensor = self.network(features[0])[None]
             return logits
@@ -138,7 +138,7 @@ class TeacherChunk(pl.LightningModule):
         return torch.stack([self.has_records > 0, *finite]).all(0)
 
     def teacher_losses(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean losses ``[chunk]`` on features ``[chunk, B, ...]`` and labels ``[chunk, B, C]``."""
+        """Return losses ``[chunk]`` on features ``[chunk, B, ...]``, labels ``[chunk, B, C]``."""
         logits = self(features)
         # losses are computed in float32, even from bfloat16 logits
         logits = logits.to(torch.promote_types(logits.dtype, labels.dtype))
@@ -205,7 +205,7 @@ def positive_weights(labels: UInt8Array, power: float) -> Float32Array:
 
 
 def label_shares(labels: UInt8Array) -> Float32Array:
-    """Return the share of records with each label, ``[C]``, of labels ``[n, C]``; NaN without records."""
+    """Return the share of each label, ``[C]``, among labels ``[n, C]``; NaN without records."""
     shares: FloatArray = labels.sum(axis=0, dtype=np.float64) / (len(labels) or np.nan)
     return shares.astype(np.float32)
 

@@ -28,7 +28,7 @@ class ChunkJob(ABC):
     """
 
     public: ClassVar[bool] = False
-    """Whether the job's large arrays are public, and may lie in a file that all local workers map."""
+    """Whether the job's large arrays are public, and may lie in a file that workers map."""
 
     @property
     @abstractmethod
@@ -41,18 +41,18 @@ class ChunkJob(ABC):
 
     @abstractmethod
     def work(self, teachers: range, report: Report) -> None:
-        """Work on the chunk of ``teachers`` and write its file; ``report`` steps as they are done."""
+        """Work on the chunk of ``teachers``, write its file and ``report`` its steps."""
 
     def only(self, teachers: range) -> Self:
         """Return the job with only the data for one chunk, to be sent to a worker."""
         return self
 
     def lease_file(self, teachers: range) -> Path | None:
-        """Return the file that names the process at work on a chunk; None if processes cannot share it."""
+        """Return the file that names the process at work on a chunk; None if it is not shared."""
         return None
 
     def steps_file(self, teachers: range) -> Path | None:
-        """Return the file for a worker's progress on a chunk; None if it reports only at the end."""
+        """Return the file for the progress on a chunk; None if it is told only at the end."""
         return None
 
 

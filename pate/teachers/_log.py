@@ -26,7 +26,7 @@ def read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:
 
 
 def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
-    """Return a CSV table of teachers: records, labels with both classes, final loss, kind of votes."""
+    """Return a CSV table of teachers: records, labels with both classes, final loss, votes."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
@@ -39,7 +39,7 @@ def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
 
 
 def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFormat) -> None:
-    """Log the spread over teachers of losses ``[points, num_teachers]``, at the end of each span."""
+    """Log the spread over teachers of losses ``[points, num_teachers]``, span by span."""
     rmtree(folder, ignore_errors=True)
     make_folder(folder)
     # whoever finishes writes, whatever its rank under torchrun

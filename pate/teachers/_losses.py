@@ -17,7 +17,7 @@ class EntryLoss(RecordsInitArgs, ABC):
 
     @abstractmethod
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
-        """Return the losses ``[..., C]`` of ``logits [..., C]`` against ``labels [..., C]`` in {0, 1}.
+        """Return losses ``[..., C]`` of ``logits [..., C]`` against ``labels [..., C]`` in {0, 1}.
 
         ``positive_weights`` (broadcast against the labels) multiply the losses of positive labels.
         """
@@ -34,7 +34,7 @@ class BinaryCrossEntropy(EntryLoss):
 
 
 class AsymmetricLoss(EntryLoss):
-    """Cross-entropy that gives less weight to well-predicted labels, and to negatives in particular.
+    """Cross-entropy with less weight on well-predicted labels, and on negatives in particular.
 
     With p the predicted probability, a positive label costs ``-(1 - p)^gamma_positive log p``; a
     negative one, with ``q = max(p - margin, 0)``, costs ``-q^gamma_negative log(1 - q)`` (Ridnik et
@@ -72,7 +72,7 @@ class AsymmetricLoss(EntryLoss):
 
 
 class FocalLoss(AsymmetricLoss):
-    """Cross-entropy times ``(1 - p)^gamma``, p the probability of the right answer (Lin et al. 2017).
+    """Cross-entropy times ``(1 - p)^gamma``, p the right answer's probability (Lin et al. 2017).
 
     Args:
         gamma: the exponent, at least 0; 0 is cross-entropy.

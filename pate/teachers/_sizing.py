@@ -137,7 +137,7 @@ def step_seconds(
     device: torch.device,
     limit: float = 0.4,
 ) -> float:
-    """Return the median seconds of a step of a chunk of ``size``, tried for about ``limit`` seconds."""
+    """Return the median seconds of a step of a chunk, tried for about ``limit`` seconds."""
     chunk = _trial_chunk(plan, shape, num_labels, size).to(device)
     optimizer = plan.optimizer(chunk.parameters())
     generator = torch.Generator().manual_seed(0)

@@ -24,7 +24,7 @@ from pate.teachers._saved import ORIGIN, SavedChunk, chunk_file, read_origin
 
 @dataclass(frozen=True, kw_only=True)
 class TrainJob(ChunkJob):
-    """Trains the teachers of a chunk, from a checkpoint if there is one, and writes its `chunk_file`.
+    """Trains the teachers of a chunk, from a checkpoint if any, and writes its `chunk_file`.
 
     Attributes:
         plan: how teachers are trained.

@@ -1,9 +1,11 @@
 """Sums through files: in any order, after kills, with silos that drop out, and with files that
 somebody changed."""
 
+import importlib
 import json
 import re
 import shutil
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
@@ -25,6 +27,13 @@ from pate.accounting import Budget, Ledger, NeighboringRelation
 from pate.accounting._charges import account
 from pate.mechanisms._noise_shares import decode, share_grid
 from tests.silos.exchanges import LABELS, Hospitals
+
+
+def test_a_missing_package_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pate._silos")
+    monkeypatch.setitem(sys.modules, "Crypto", None)
+    with pytest.raises(ValueError, match=r"^Expected the package pycryptodome, got none: [^\n]*$"):
+        importlib.import_module("pate._silos")
 
 
 def require_same(opened: tuple[WordArray, int], curators: tuple[WordArray, int]) -> None:

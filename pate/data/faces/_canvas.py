@@ -79,7 +79,7 @@ class Canvas:
 
 
 class Window:
-    """Some pixels of some faces of a canvas; ``u`` and ``v`` are float32 ``[faces, rows, cols]``."""
+    """Pixels of faces on a canvas; ``u`` and ``v`` are float32 ``[faces, rows, cols]``."""
 
     def __init__(self, canvas: Canvas, faces: IntArray | slice, rows: slice, cols: slice) -> None:
         self.canvas = canvas
@@ -90,7 +90,7 @@ class Window:
         self.slope: Float32Array = self.of(canvas.slope)
 
     def of(self, values: PerFace) -> Float32Array:
-        """Return values per face ``[num]``, or one for all, in the window's shape ``[faces, 1, 1]``."""
+        """Return values per face ``[num]``, or one, in the window's shape ``[faces, 1, 1]``."""
         array = np.asarray(values, dtype=np.float32)
         return array.reshape(1, 1, 1) if array.ndim == 0 else array[self.faces][:, None, None]
 
@@ -111,7 +111,7 @@ class Window:
         square: bool = False,
         ring: float | None = None,
     ) -> Float32Array:
-        """Return the mask of an ellipse or rounded rectangle, or of its outline ``2 * ring`` wide."""
+        """Return the mask of an ellipse or rounded rectangle, or an outline ``2 * ring`` wide."""
         radius_u, radius_v = self.of(wide), self.of(high)
         level = self.u - self.of(u)
         level *= 1 / radius_u
@@ -142,7 +142,7 @@ class Window:
         tilt: PerFace = 0.0,
         taper: float = 0.5,
     ) -> Float32Array:
-        """Return the mask of a stroke, ``2 * weight`` thick, along v + tilt x + bend x^2 for x in -1..1."""
+        """Return a stroke's mask, ``2 * weight`` thick, along v + tilt x + bend x^2, x in -1..1."""
         half = self.of(wide)
         x = (self.u - self.of(u)) / half
         square = x * x

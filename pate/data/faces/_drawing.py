@@ -199,7 +199,7 @@ def _draw_eyebrows(canvas: Canvas, _: Traits) -> None:
 def _mouth_shape(
     window: Window, half_width: Float32Array
 ) -> tuple[Float32Array, Float32Array, Float32Array]:
-    """Return half the mouth's width, its fullness from 0 to 1, and the distances of pixels below it."""
+    """Return half the mouth's width, its fullness in 0..1, and distances of pixels below it."""
     geometry = window.canvas.geometry
     half = window.of(half_width)
     x = window.u / half

@@ -49,7 +49,7 @@ def mix(
 
 
 class Geometry:
-    """Placement, lengths and colors of faces, float32 ``[num]`` or ``[num, 3]``, given their traits.
+    """Placement, lengths and colors of faces by their traits, float32 ``[num]`` or ``[num, 3]``.
 
     The order of the draws must not change: seeds rely on it.
     """

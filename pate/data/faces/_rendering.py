@@ -79,7 +79,7 @@ def _render_block(seed: int, block: int, size: int) -> tuple[UInt8Array, UInt8Ar
 
 
 def _photographs(canvas: Canvas, rng: np.random.Generator) -> UInt8Array:
-    """Return the photographs, with light, contrast, blur and grain: uint8 ``[num, size, size, 3]``."""
+    """Return photographs with light, contrast, blur and grain: uint8 ``[num, size, size, 3]``."""
     geometry, planes = canvas.geometry, canvas.planes
     light = canvas.axis[None, None, :] * geometry.light_x[:, None, None]
     light = light + canvas.axis[None, :, None] * geometry.light_y[:, None, None]

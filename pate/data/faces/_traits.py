@@ -109,7 +109,7 @@ class Traits:
         self.wearing_necktie = dice.chance(either(self.male, either(self.young, 0.28, 0.42), 0.02))
 
     def attributes(self) -> UInt8Array:
-        """Return the labels ``[num, len(FACE_ATTRIBUTES)]`` in {0, 1}; bald heads have no hair color."""
+        """Return labels ``[num, len(FACE_ATTRIBUTES)]`` in {0, 1}; bald heads have no color."""
         columns = [
             (self.hair == _HAIR_COLOURS[name]) & ~self.bald
             if name in _HAIR_COLOURS
@@ -120,7 +120,7 @@ class Traits:
 
 
 def _sample_hair(dice: Dice, young: BoolArray, tone: Float32Array) -> IntArray:
-    """Sample colors of hair: gray comes with age, and darker skin mostly has black or brown hair."""
+    """Sample colors of hair: gray comes with age, black or brown mostly with darker skin."""
     dark = tone < 0.35
     black = either(dark, 0.66, 0.30)
     brown = black + either(dark, 0.28, 0.40)

@@ -1,4 +1,4 @@
-"""Public maps of features, fitted only on public samples: they reveal nothing about private records."""
+"""Public maps of features, fitted only on public samples: they reveal no private record."""
 
 from pate.data._records import FeatureMap as FeatureMap
 from pate.data.features._backbone import FrozenBackbone as FrozenBackbone

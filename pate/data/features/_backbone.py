@@ -69,7 +69,7 @@ class FrozenBackbone(FeatureMap):
         self._network: nn.Module | None = None
 
     def fit(self, public: Features) -> FrozenBackbone:
-        """Make the network for the shape of public features ``[N, ...]``; their values are not looked at."""
+        """Make the network for the shape of public features ``[N, ...]``; values are not read."""
         # a data module without a backbone starts without torch
         import torch
 

@@ -104,7 +104,7 @@ def _whitening(covariance: FloatArray, num_components: int) -> Float32Array:
 
 
 def _whitening_of_few(centred: FloatArray, num_components: int) -> Float32Array:
-    """Return the scaled components ``[F, num_components]`` of fewer samples ``[N, F]`` than features.
+    """Return scaled components ``[F, num_components]`` of fewer samples ``[N, F]`` than features.
 
     Where samples are copies of each other there may be fewer directions: further components are 0.
     """
@@ -115,7 +115,7 @@ def _whitening_of_few(centred: FloatArray, num_components: int) -> Float32Array:
 
 
 def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
-    """Return the largest eigenvalues ``[number]`` of a symmetric ``matrix``, with their vectors as columns."""
+    """Return the largest eigenvalues ``[number]`` of a symmetric ``matrix``, and their vectors."""
     if len(matrix) > _DIRECT:
         # the first vector is drawn unless it is given
         values, vectors = eigsh(matrix, k=number, v0=np.ones(len(matrix)), tol=1e-6)
@@ -126,7 +126,7 @@ def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _centred(public: Features) -> tuple[Float32Array, FloatArray]:
-    """Return the mean ``[F]`` of features ``[N, ...]``, and their differences from it, ``[N, F]``."""
+    """Return the mean ``[F]`` of features ``[N, ...]``, and differences from it, ``[N, F]``."""
     num, width = public.shape[0], prod(public.shape[1:])
     values = np.empty((num, width))
     for index in blocks_of(public, range(num), block_bytes=_HELD_BYTES):
@@ -136,7 +136,7 @@ def _centred(public: Features) -> tuple[Float32Array, FloatArray]:
 
 
 def _moments(public: Features) -> tuple[Float32Array, FloatArray]:
-    """Return the mean ``[F]`` and the covariances ``[F, F]`` of features ``[N, ...]``, flattened."""
+    """Return mean ``[F]`` and covariances ``[F, F]`` of features ``[N, ...]``, flattened."""
     num, width = public.shape[0], prod(public.shape[1:])
     blocks = list(blocks_of(public, range(num), block_bytes=_HELD_BYTES))
     if len(blocks) == 1:
