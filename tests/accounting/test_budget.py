@@ -641,7 +641,7 @@ def test_a_mixed_filter_counts_what_lies_beyond_the_reach_of_its_theorem(weights
 
 
 def test_a_query_that_costs_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Expected a query that costs something, got cost=0\.0$"):
+    with pytest.raises(ValueError, match=r"^Expected a query that costs something$"):
         affordable(BUDGET, NOTHING)
     # a failure alone is a cost
     assert affordable(BUDGET, TEST.cost()._replace(rdp=NOTHING.rdp, mu_squared=0.0)) > 0

@@ -220,7 +220,7 @@ def test_a_budget_needs_a_price_for_its_units(path: Path) -> None:
     events = {relation: unknown(relation) for relation in NeighboringRelation}
     with pytest.raises(
         ValueError,
-        match=r"^Expected a first release of known cost for units that reach 2 teachers, got",
+        match=r"^Expected a first release of known cost for units that reach 2 teachers$",
     ):
         reserve(path, events, 1, teachers=2, budget=SHARED)
     reserve(path, events, 1, budget=ALONE)
