@@ -19,6 +19,7 @@ from pate.accounting import (
     FailureEvent,
     GaussianEvent,
     NeighboringRelation,
+    Pairs,
     PureDPEvent,
     RDPAccountant,
     RepeatedEvent,
@@ -29,7 +30,7 @@ from pate.accounting import (
 )
 from pate.accounting._adaptive_optimum import adaptive_profile, equal_rounds, pure_profile
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._pairs import Pairs, _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
+from pate.accounting._pairs import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]

@@ -2,12 +2,11 @@
 
 import pytest
 
-from pate import LabelSettings
+from pate import LabelSettings, VoteShape
 from pate._planning.completion import resolve_settings
 from pate._planning.halves import charge_of, first_settings, teachers_for
-from pate._votes import Moments, VoteShape
 from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.aggregators import NoisyVotes, ScoreVotes
+from pate.aggregators import Moments, NoisyVotes, ScoreVotes
 
 SHAPE, FIRST_SHAPE, SIZE = VoteShape(2000, 5), VoteShape(1 << 23, 5), 400
 
