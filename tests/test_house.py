@@ -45,7 +45,7 @@ TAKEN_BY_PLACE = {
         "LedgerSnapshot",
         "ClassProbabilities",
         "LabelSettings",
-        "Lazy",
+        "LazyReal",
         "PendingRelease",
         "PrivateSource",
         "StatementText",
@@ -138,7 +138,9 @@ def test_settings_are_frozen_and_named() -> None:
     """What a mechanism, an event or an aggregator was checked for cannot be changed, or mistaken by
     its place."""
     classes = dataclasses_in(*GUARDED)
-    assert {name for name, (flags, _) in classes.items() if "frozen=True" not in flags} == {"Lazy"}
+    assert {name for name, (flags, _) in classes.items() if "frozen=True" not in flags} == {
+        "LazyReal"
+    }
     assert {
         name for name, (flags, _) in classes.items() if "kw_only=True" not in flags
     } == TAKEN_BY_PLACE

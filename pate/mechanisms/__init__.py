@@ -23,7 +23,7 @@ from pate.mechanisms._gaps import (
 )
 from pate.mechanisms._joint import JointMechanism as JointMechanism, joint_window as joint_window
 from pate.mechanisms._law import Law as Law, NotStatedError as NotStatedError
-from pate.mechanisms._limited_domain import LimitedDomain as LimitedDomain, Listed as Listed
+from pate.mechanisms._limited_domain import LimitedDomain as LimitedDomain, TopItems as TopItems
 from pate.mechanisms._majority import MajorityMechanism as MajorityMechanism
 from pate.mechanisms._noise import (
     private_generator as private_generator,
@@ -38,7 +38,7 @@ from pate.mechanisms._peeled_counts import (
     CountedTopK as CountedTopK,
     PeeledCounts as PeeledCounts,
     padded as padded,
-    split_noise as split_noise,
+    split_budget as split_budget,
 )
 from pate.mechanisms._peeling import (
     GumbelPeeling as GumbelPeeling,
@@ -54,8 +54,8 @@ from pate.mechanisms._stable_top_k import (
     StableTopKMechanism as StableTopKMechanism,
 )
 from pate.mechanisms._top_stable import (
-    Peeled as Peeled,
     TopStable as TopStable,
+    TopStableOutcome as TopStableOutcome,
     unstable_threshold as unstable_threshold,
 )
 from pate.mechanisms._utility import (

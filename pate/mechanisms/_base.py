@@ -19,7 +19,7 @@ from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._accuracy import smallest_gap
 from pate.mechanisms._law import Law, NotStatedError
 from pate.mechanisms._noise import Noise, require_noise
-from pate.mechanisms._ranking import Rows, as_rows, require_within
+from pate.mechanisms._ranking import Rows, as_batch, require_within
 from pate.mechanisms._release import Release
 
 Checks: TypeAlias = Mapping[str, Callable[..., None]]
@@ -261,7 +261,7 @@ class TopKMechanism(ScoreMechanism[IntArray]):
         Raises:
             ValueError: on scores that are not finite numbers, or too few for k.
         """
-        rows, single = as_rows(scores)
+        rows, single = as_batch(scores)
         self.require_items(rows.shape[1])
         chosen = self._select(rows, generator)
         return chosen[0] if single else chosen

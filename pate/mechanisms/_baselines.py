@@ -17,7 +17,7 @@ from pate.mechanisms._accuracy import chance_to_lead
 from pate.mechanisms._base import ScoreMechanism, TopKMechanism
 from pate.mechanisms._exact_cube import add_cube
 from pate.mechanisms._peeling import one_shot
-from pate.mechanisms._ranking import Rows, as_rows
+from pate.mechanisms._ranking import Rows, as_batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
         Raises:
             ValueError: on scores that are not finite numbers, or not ``num_items`` of them.
         """
-        rows, single = as_rows(scores)
+        rows, single = as_batch(scores)
         require(
             rows.shape[1] == self.num_items, f"{self.num_items} scores", num_items=rows.shape[1]
         )
@@ -150,7 +150,7 @@ class GammaCounts(ScoreMechanism[FloatArray]):
         Raises:
             ValueError: on scores that are not finite numbers.
         """
-        rows, single = as_rows(scores)
+        rows, single = as_batch(scores)
         noisy = add_cube(rows, scale=self.scale, generator=generator)
         return noisy[0] if single else noisy
 

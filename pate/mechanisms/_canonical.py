@@ -34,7 +34,7 @@ from pate.mechanisms._canonical_law import ClassProbabilities, log_counts, log_f
 from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
 from pate.mechanisms._law import Law, choice_law, members_of, sets_of
 from pate.mechanisms._noise import ChoiceNoise, require_noise
-from pate.mechanisms._ranking import REACH, ROWS, Rows, as_rows, distances, rank, require_within
+from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, distances, rank, require_within
 
 Sampler = tuple[Callable[[IntArray], Proposals], float]
 CanonicalLoss = Literal["lead", "published"]
@@ -147,7 +147,7 @@ class CanonicalMechanism(TopKMechanism):
             ValueError: on scores that are not one row of more than k finite numbers, or with
                 exponential noise.
         """
-        rows, single = as_rows(scores)
+        rows, single = as_batch(scores)
         require(single, "one row of scores of shape [d]", shape=rows.shape)
         require_within(rows.shape[1], spare=self.spare, k=self.k)
         require(self.noise == "gumbel", "Gumbel noise", noise=self.noise)

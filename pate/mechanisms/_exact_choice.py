@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require
-from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._exact_normal import LazyReal
 from pate.mechanisms._intervals import Interval, log_of, negative, precise
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._ranking import NEAR, k_smallest
@@ -87,7 +87,7 @@ def smallest(
         others = places[np.isfinite(below[row, places])].tolist()
         ordered = _in_order(
             {at: Fraction(below[row, at]) if exact is None else exact(row, at) for at in others},
-            {at: Lazy.of(tails[row, at]) for at in others},
+            {at: LazyReal.of(tails[row, at]) for at in others},
             {at: Fraction(scales[row, at]) for at in others},
             noise,
             generator,
@@ -103,7 +103,7 @@ def _margins(keys: ArrayLike, widest: FloatArray) -> FloatArray:
 
 def _in_order(
     values: dict[int, Fraction],
-    tails: dict[int, Lazy],
+    tails: dict[int, LazyReal],
     scales: dict[int, Fraction],
     noise: Noise,
     generator: np.random.Generator,
@@ -127,7 +127,7 @@ def _in_order(
 
 
 def _quantile_of(
-    tail: Lazy, noise: Noise, generator: np.random.Generator
+    tail: LazyReal, noise: Noise, generator: np.random.Generator
 ) -> tuple[Fraction, Fraction]:
     """Return bounds on the noise that is exceeded with the probability ``tail``, of which more digits may be drawn."""
     while True:

@@ -14,8 +14,8 @@ from fractions import Fraction
 import numpy as np
 
 from pate._typing import FloatArray
-from pate.mechanisms._exact_normal import Lazy, split
-from pate.mechanisms._exact_race import total_wait
+from pate.mechanisms._exact_normal import LazyReal, split
+from pate.mechanisms._exact_race import sum_of_exponentials
 from pate.mechanisms._intervals import precise
 from pate.mechanisms._ranking import Rows, with_noise
 
@@ -38,9 +38,9 @@ def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> Flo
         error = radius * 2.0**-38 + (2.0**-51 / tails).sum(axis=1, keepdims=True)
         doubtful = ~(np.abs(moved - nearest) < 0.5 - steps * error)
     for row in np.flatnonzero(doubtful.any(axis=1)).tolist():
-        waits = [Lazy.of(tail) for tail in tails[row]]
+        waits = [LazyReal.of(tail) for tail in tails[row]]
         for item in np.flatnonzero(doubtful[row]).tolist():
-            place = Lazy.of(places[row, item])
+            place = LazyReal.of(places[row, item])
             nearest[row, item] = _rounded(
                 Fraction(beyond[row, item]), Fraction(steps), waits, place, generator
             )
@@ -50,15 +50,15 @@ def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> Flo
 def _rounded(
     offset: Fraction,
     steps: Fraction,
-    waits: list[Lazy],
-    place: Lazy,
+    waits: list[LazyReal],
+    place: LazyReal,
     generator: np.random.Generator,
 ) -> int:
     """Return the integer nearest to ``offset`` and ``steps`` times the sum of waits, at a place in (-1, 1)."""
     while True:
         if all(wait.digits for wait in waits):
             with precise(place.length):
-                radii = [Fraction(bound) for bound in total_wait(waits)]
+                radii = [Fraction(bound) for bound in sum_of_exponentials(waits)]
             ends = [radius * (2 * end - 1) for radius in radii for end in place.ends]
             low, high = (
                 math.floor(offset + steps * end + Fraction(1, 2)) for end in (min(ends), max(ends))

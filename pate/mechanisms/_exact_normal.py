@@ -110,7 +110,7 @@ def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Gener
         moved = words * (sigma * 2.0**-_DIGITS) + flat[part]
         nearest = np.rint(moved)
         for place in sorted({*np.flatnonzero(np.abs(moved - nearest) > doubtful).tolist(), *lazy}):
-            noise = lazy.get(place) or Lazy(int(words[place]), _DIGITS)
+            noise = lazy.get(place) or LazyReal(int(words[place]), _DIGITS)
             nearest[place] = noise.rounded(
                 Fraction(flat[start + place]), Fraction(sigma), generator
             )
@@ -147,7 +147,7 @@ def exceeds(
         )
         above[part] = lead > 0
         for place in sorted({*np.flatnonzero(doubtful).tolist(), *lazy}):
-            noise, at = lazy.get(place) or Lazy(int(words[place]), _DIGITS), start + place
+            noise, at = lazy.get(place) or LazyReal(int(words[place]), _DIGITS), start + place
             above[at] = noise.exceeds(
                 Fraction(least[at]) - Fraction(given[at]), Fraction(sigma), generator
             )
@@ -155,14 +155,14 @@ def exceeds(
 
 
 @dataclass
-class Lazy:
+class LazyReal:
     """A number in ``[digits, digits + 1) / 2^length``; the digits that follow are drawn as they are needed."""
 
     digits: int
     length: int
 
     @classmethod
-    def of(cls, uniform: float) -> Lazy:
+    def of(cls, uniform: float) -> LazyReal:
         """Return a number that begins with the digits of a float in [0, 1) from a generator."""
         return cls(int(uniform * 2.0**DIGITS), DIGITS)
 
@@ -197,7 +197,7 @@ class Lazy:
                 return low
             self.extend(generator)
 
-    def is_below_curve(self, height: Lazy, generator: np.random.Generator) -> bool:
+    def is_below_curve(self, height: LazyReal, generator: np.random.Generator) -> bool:
         """Return whether ``height`` is below the curve at the number."""
         while True:
             low, high = sorted(abs(end) for end in self.ends)
@@ -254,8 +254,8 @@ def _cells() -> _Cells:
     )
 
 
-def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, dict[int, Lazy]]:
-    """Draw normal numbers: of each the first digits, as `Lazy` has them, ``2^54`` to a unit; and those with more."""
+def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, dict[int, LazyReal]]:
+    """Draw normal numbers: the first digits of each, ``2^54`` to a unit, and those with more as `LazyReal`."""
     table = _cells()
     random = generator.integers(-(2**63), 2**63, size=num, dtype=np.int64)
     cells = random >> _OFFSET_BITS & (1 << _CELL_BITS) - 1
@@ -263,7 +263,7 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
         random >> 63
     )  # 0 or -1: the complement of digits mirrors the interval in which a number lies
     words = (random & (1 << _OFFSET_BITS) - 1 | table.strips[cells]) ^ sign
-    lazy: dict[int, Lazy] = {}
+    lazy: dict[int, LazyReal] = {}
     others = np.flatnonzero(cells >= table.num_inside)
     accepted = np.zeros(others.size, dtype=np.bool_)
     crossed = np.flatnonzero(cells[others] < table.num_piled)
@@ -287,7 +287,7 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
 
 def _are_below_curve(
     words: IntArray, levels: IntArray, generator: np.random.Generator
-) -> tuple[BoolArray, dict[int, Lazy]]:
+) -> tuple[BoolArray, dict[int, LazyReal]]:
     """Return whether points at the abscissas of ``words``, drawn in cells of these levels, lie below the curve."""
     heights = generator.integers(2**64, size=words.size, dtype=np.uint64)
     magnitudes = words ^ words >> 63
@@ -302,18 +302,18 @@ def _are_below_curve(
     lead = _cells().curve[strips] * series - (levels + heights * 2.0**-64)
     below, lazy = lead > 0, {}
     for at in np.flatnonzero(np.abs(lead) < _MARGIN).tolist():
-        lazy[at] = Lazy(int(words[at]), _DIGITS)
+        lazy[at] = LazyReal(int(words[at]), _DIGITS)
         below[at] = lazy[at].is_below_curve(
-            Lazy(int(levels[at]) << 64 | int(heights[at]), 64), generator
+            LazyReal(int(levels[at]) << 64 | int(heights[at]), 64), generator
         )
     return below, lazy
 
 
-def _tail(sign: int, generator: np.random.Generator) -> tuple[Lazy, bool]:
+def _tail(sign: int, generator: np.random.Generator) -> tuple[LazyReal, bool]:
     """Draw a point from rectangles over the tail, of which the i-th is ``2^-(4 + i)`` cells high and a quarter wide."""
     rectangle = 0
     while not (word := _word(generator)):
         rectangle += 64
     rectangle += 64 - word.bit_length()
-    noise = Lazy((17 + rectangle << 64 | _word(generator)) ^ sign, 66)
-    return noise, noise.is_below_curve(Lazy(_word(generator), 68 + rectangle), generator)
+    noise = LazyReal((17 + rectangle << 64 | _word(generator)) ^ sign, 66)
+    return noise, noise.is_below_curve(LazyReal(_word(generator), 68 + rectangle), generator)

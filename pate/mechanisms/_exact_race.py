@@ -25,7 +25,7 @@ import numpy as np
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate.mechanisms._exact_choice import EXTREME
-from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._exact_normal import LazyReal
 from pate.mechanisms._intervals import (
     Interval,
     around,
@@ -128,7 +128,7 @@ def draw(
     rows = np.arange(log_rates.size)
     times, uncertain = np.zeros(rows.size), np.zeros(rows.size, dtype=np.bool_)
     waits: list[tuple[IntArray, FloatArray]] = []
-    lazy: dict[int, list[Lazy]] = {}
+    lazy: dict[int, list[LazyReal]] = {}
     chosen = None
     while rows.size:
         proposals = propose(rows)
@@ -152,11 +152,11 @@ def draw(
                 row, place = int(at[i]), int(places[i])
                 past = lazy.setdefault(row, [])
                 past += [
-                    Lazy.of(drawn[np.searchsorted(of, row)]) for of, drawn in waits[len(past) :]
+                    LazyReal.of(drawn[np.searchsorted(of, row)]) for of, drawn in waits[len(past) :]
                 ]
                 log_rate = Fraction(float(log_rates[row]))
                 kept[place] = _is_taken(
-                    proposals.loss(place), past, log_rate, Lazy.of(coins[i]), generator
+                    proposals.loss(place), past, log_rate, LazyReal.of(coins[i]), generator
                 )
         chosen[rows[kept]] = proposals.outcomes[kept]
         rows = rows[~kept]
@@ -172,7 +172,7 @@ def _are_kept(proposals: Proposals, generator: np.random.Generator) -> BoolArray
     kept = lead > 0
     doubtful = ~(np.abs(lead) > _MARGIN) | (coins < EXTREME) & (proposals.log_chances < -_FAR)
     for place in np.flatnonzero(doubtful).tolist():
-        kept[place] = _happens(proposals.chance(place), Lazy.of(coins[place]), generator)
+        kept[place] = _happens(proposals.chance(place), LazyReal.of(coins[place]), generator)
     return kept
 
 
@@ -189,7 +189,7 @@ def _are_taken(
     return lead > 0, doubtful | uncertain
 
 
-def _happens(chance: Chance, uniform: Lazy, generator: np.random.Generator) -> bool:
+def _happens(chance: Chance, uniform: LazyReal, generator: np.random.Generator) -> bool:
     """Return whether ``uniform`` is below ``chance``."""
     while True:
         with precise(uniform.length):
@@ -207,15 +207,15 @@ def _happens(chance: Chance, uniform: Lazy, generator: np.random.Generator) -> b
 
 def _is_taken(
     loss: Fraction,
-    waits: list[Lazy],
+    waits: list[LazyReal],
     log_rate: Fraction,
-    coin: Lazy,
+    coin: LazyReal,
     generator: np.random.Generator,
 ) -> bool:
     """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))`` for the sum t of waits at this rate."""
     while loss:
         with precise(coin.length):
-            grown = exp_of(product(total_wait(waits), exp_of(around(-log_rate))))
+            grown = exp_of(product(sum_of_exponentials(waits), exp_of(around(-log_rate))))
             heads = exp_of(around(-loss))
             tails = total((Decimal(1), Decimal(1)), negative(heads))
             bounds = product(coin.bounds, total(heads, product(tails, grown)))
@@ -228,7 +228,7 @@ def _is_taken(
     return True
 
 
-def total_wait(waits: list[Lazy]) -> Interval:
+def sum_of_exponentials(waits: list[LazyReal]) -> Interval:
     """Return bounds on the sum of exponential numbers that are exceeded with these probabilities.
 
     The upper one is infinite as long as all digits of any of these are 0.

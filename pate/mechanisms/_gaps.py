@@ -22,7 +22,7 @@ from pate.mechanisms._noise import log_survival, require_noise
 from pate.mechanisms._ranking import (
     REACH,
     Rows,
-    as_rows,
+    as_batch,
     below_rank,
     require_within,
     sort_ascending,
@@ -202,7 +202,7 @@ class GapChoice(ScoreMechanism[IntArray]):
         Raises:
             ValueError: on gaps that are not finite numbers, or not C + 1 of them.
         """
-        rows, single = as_rows(scores)
+        rows, single = as_batch(scores)
         require(
             rows.shape[1] == self.num_labels + 1,
             f"{self.num_labels + 1} gaps",
@@ -277,7 +277,7 @@ def as_counts(counts: ArrayLike, upper: float, *, whole: bool) -> tuple[Rows, bo
         ValueError: unless they are integers (numbers, if they need not be ``whole``) of shape
             ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
     """
-    rows, single = as_rows(counts)
+    rows, single = as_batch(counts)
     if whole:
         require(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
         require_count(1, upper=upper)

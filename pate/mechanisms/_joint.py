@@ -37,7 +37,7 @@ from pate.mechanisms._exact_race import (
 )
 from pate.mechanisms._law import Law, choice_law, members_of, require_few, sets_of
 from pate.mechanisms._noise import ChoiceNoise, require_noise
-from pate.mechanisms._ranking import REACH, Rows, are_near, distances, rank
+from pate.mechanisms._ranking import REACH, Rows, distances, has_near_ties, rank
 
 _BLOCKS = 13  # blocks of the first envelope
 _LEVEL_BLOCKS = 32  # blocks of the losses of a batch at first: more take longer to bound, fewer reject more candidates
@@ -167,7 +167,9 @@ class _Losses:
     def _below(self) -> FloatArray | None:
         """Distances from the largest score, unless they would be rounded by more than matters."""
         return (
-            distances(self.scores, self.scores[:1]) if are_near(self.scores, self.scale) else None
+            distances(self.scores, self.scores[:1])
+            if has_near_ties(self.scores, self.scale)
+            else None
         )
 
     def reach(self, limits: FloatArray) -> IntArray:

@@ -25,7 +25,7 @@ from pate.mechanisms._ranking import (
     ROWS,
     Ranked,
     Rows,
-    as_rows,
+    as_batch,
     distances,
     rank,
     require_within,
@@ -33,7 +33,7 @@ from pate.mechanisms._ranking import (
 from pate.mechanisms._release import Release
 
 
-class Listed(NamedTuple):
+class TopItems(NamedTuple):
     """At most k items."""
 
     items: IntArray
@@ -42,13 +42,13 @@ class Listed(NamedTuple):
     """Same shape: which places hold an item."""
 
     @classmethod
-    def of(cls, items: IntArray) -> Listed:
+    def of(cls, items: IntArray) -> TopItems:
         """Return the list of ``items``, -1 where a place holds none."""
         return cls(items, items >= 0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DomainMechanism(ScoreMechanism[Listed]):
+class DomainMechanism(ScoreMechanism[TopItems]):
     """List at most k of the kbar largest items, with a threshold that is set for one relation.
 
     The cost is known under both: a threshold for a narrower window fails more often, one for a
@@ -87,7 +87,7 @@ class DomainMechanism(ScoreMechanism[Listed]):
         settings = {"k": case.k, "kbar": min(2 * case.k, most), "delta": case.delta_test}
         return [settings] if case.k <= most else []
 
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Listed:
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> TopItems:
         """Choose from ``scores`` ``[d]`` or ``[B, d]``.
 
         Raises:
@@ -98,7 +98,7 @@ class DomainMechanism(ScoreMechanism[Listed]):
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS)
             items[part] = self._items(rank(rows[part]), generator)
-        return Listed.of(items[0] if single else items)
+        return TopItems.of(items[0] if single else items)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of one row, under the relation that the threshold is set for or under the other."""
@@ -119,7 +119,7 @@ class DomainMechanism(ScoreMechanism[Listed]):
         """Release lists as labels: a full list answers for all labels, a shorter one for those that it names."""
         return self._answered(self(counts, generator=generator), np.shape(counts)[1])
 
-    def _answered(self, top: Listed, num_labels: int, tiers: IntArray | None = None) -> Release:
+    def _answered(self, top: TopItems, num_labels: int, tiers: IntArray | None = None) -> Release:
         labels = np.zeros((len(top.items), num_labels + 1), dtype=np.uint8)
         # places without an item name one label beyond the last
         np.put_along_axis(labels, np.where(top.listed, top.items, num_labels), 1, axis=1)
@@ -144,7 +144,7 @@ class DomainMechanism(ScoreMechanism[Listed]):
         require_within(num_items, spare=1, kbar=self.kbar)
 
     def _rows(self, scores: ArrayLike) -> tuple[Rows, bool]:
-        rows, single = as_rows(scores)
+        rows, single = as_batch(scores)
         self.require_items(rows.shape[1])
         return rows, single
 

@@ -16,7 +16,7 @@ from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Case, Checks, Mechanism
 from pate.mechanisms._law import Law
-from pate.mechanisms._ranking import Rows, as_rows
+from pate.mechanisms._ranking import Rows, as_batch
 from pate.mechanisms._release import Release
 from pate.mechanisms._stability import StabilityTest
 
@@ -81,7 +81,7 @@ class MajorityMechanism(Mechanism[tuple[BoolArray, BoolArray]]):
         Raises:
             ValueError: on counts that are no numbers, or lie outside of ``0..num_teachers``.
         """
-        rows, single = as_rows(scores)
+        rows, single = as_batch(scores)
         leads = self._leads(rows)
         passed = self.test(np.abs(leads).min(axis=1) / 2, generator=generator)
         members = (leads > 0) & passed[:, None]

@@ -18,7 +18,7 @@ from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Case, Checks, ScoreMechanism
 from pate.mechanisms._exact_normal import add_gaussian
 from pate.mechanisms._peeling import GumbelPeeling
-from pate.mechanisms._ranking import as_rows
+from pate.mechanisms._ranking import as_batch
 
 
 class CountedTopK(NamedTuple):
@@ -83,7 +83,7 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         Raises:
             ValueError: on scores that are not finite numbers, or too few for k.
         """
-        rows, single = as_rows(scores)
+        rows, single = as_batch(scores)
         items = self.choice(rows, generator=generator)
         noisy = add_gaussian(
             np.take_along_axis(rows, items, axis=1), sigma=self.sigma, generator=generator
@@ -96,13 +96,13 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         return ComposedEvent(events=(self.choice.event(relation), counts))
 
 
-def split_noise(*, k: int, share: float) -> tuple[float, float]:
+def split_budget(*, k: int, share: float) -> tuple[float, float]:
     """Return a scale and a sigma for `PeeledCounts` of which the scores take a ``share`` of the cost; to be scaled.
 
     The cost is counted as for many releases, ``k w^2 / (8 scale^2)`` for the choices with w = 2
     (REPLACE_RECORD) and ``k / (2 sigma^2)`` for the scores, which add up to k.
 
-    >>> scale, sigma = split_noise(k=2, share=0.5)
+    >>> scale, sigma = split_budget(k=2, share=0.5)
     >>> round(scale, 3), round(sigma, 3)
     (1.0, 1.0)
 

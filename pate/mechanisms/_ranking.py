@@ -36,7 +36,7 @@ class Ranked(NamedTuple):
     """``[B, d]``, descending: the scores as they were given, to the last digit."""
 
 
-def as_rows(scores: ArrayLike) -> tuple[Rows, bool]:
+def as_batch(scores: ArrayLike) -> tuple[Rows, bool]:
     """Return scores as ``[B, d]``, and whether they were given as one row ``[d]``.
 
     Raises:
@@ -123,7 +123,7 @@ def below_rank(rows: Rows, k: int, *, reach: float = math.inf) -> FloatArray:
     return distances(rows, np.partition(rows, place, axis=1)[:, place : place + 1], reach=reach)
 
 
-def are_near(rows: Rows, scale: float) -> bool:
+def has_near_ties(rows: Rows, scale: float) -> bool:
     """Whether all scores of a batch lie within `NEAR` scales of one another."""
     return not rows.size or rows.max().item() - rows.min().item() <= NEAR * scale
 

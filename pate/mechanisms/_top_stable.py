@@ -17,15 +17,15 @@ from pate.accounting._events import ComposedEvent, Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Case, choice_event
 from pate.mechanisms._exact_choice import smallest
-from pate.mechanisms._limited_domain import DomainMechanism, Listed
+from pate.mechanisms._limited_domain import DomainMechanism, TopItems
 from pate.mechanisms._ranking import REACH, ROWS, Ranked, distances, rank
 from pate.mechanisms._release import Release
 
 
-class Peeled(NamedTuple):
+class TopStableOutcome(NamedTuple):
     """What a `TopStable` released, and how it came about."""
 
-    listed: Listed
+    listed: TopItems
     """The set, in ascending order."""
     passed: BoolArray
     """``[]`` or ``[B]``: whether a gap passed the threshold, and so which branch was taken."""
@@ -92,7 +92,7 @@ class TopStable(DomainMechanism):
     def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
         """Describe the search for a gap and ``rounds`` rounds of peeling, for one row.
 
-        Reserve the event of k rounds (None); the actual `Peeled.rounds` may be settled after the
+        Reserve the event of k rounds (None); the actual `TopStableOutcome.rounds` may be settled after the
         release.
 
         Raises:
@@ -102,7 +102,7 @@ class TopStable(DomainMechanism):
         parts = self._parts(relation) if rounds != 0 else self._parts(relation)[:1]
         return ComposedEvent(events=(*parts, self._failure_event(relation)))
 
-    def peel(self, scores: ArrayLike, *, generator: np.random.Generator) -> Peeled:
+    def peel(self, scores: ArrayLike, *, generator: np.random.Generator) -> TopStableOutcome:
         """Choose from ``scores`` ``[d]`` or ``[B, d]`` as a call does, and tell how many rounds of peeling it took.
 
         Raises:
@@ -115,8 +115,8 @@ class TopStable(DomainMechanism):
             part = slice(start, start + ROWS)
             items[part], passed[part], rounds[part] = self._peel(rank(rows[part]), generator)
         if single:
-            return Peeled(Listed.of(items[0]), passed[0], rounds[0])
-        return Peeled(Listed.of(items), passed, rounds)
+            return TopStableOutcome(TopItems.of(items[0]), passed[0], rounds[0])
+        return TopStableOutcome(TopItems.of(items), passed, rounds)
 
     def tier_event(self, relation: NeighboringRelation, tier: int) -> Event:
         """Describe the cost of a row for which ``tier`` rounds of peeling were run, 0 or k."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import require, require_count
-from pate.mechanisms._ranking import Rows, as_rows, below_rank, distances, rank, require_within
+from pate.mechanisms._ranking import Rows, as_batch, below_rank, distances, rank, require_within
 
 
 class Grade(NamedTuple):
@@ -100,7 +100,7 @@ def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> Flo
     """
     if k is None:
         return _measured(scores, chosen, lambda lost, short: (short <= 0).mean(axis=1))
-    rows, single = as_rows(scores)
+    rows, single = as_batch(scores)
     num_items = rows.shape[1]
     require_count(1, k=k)
     require_within(num_items, k=k)
@@ -126,7 +126,7 @@ def _measured(
 
 def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[Rows, IntArray, bool]:
     """Return the scores in descending order ``[B, d]``, the ranks of the chosen, and whether it is one row."""
-    rows, single = as_rows(scores)
+    rows, single = as_batch(scores)
     picked = _require_indices(chosen, rows, single)
     order, ranked = rank(rows)
     place = np.empty_like(order)

@@ -17,8 +17,8 @@ from pate.mechanisms import (
     FixedTopKMechanism,
     GumbelPeeling,
     LimitedDomain,
-    Listed,
     StableTopKMechanism,
+    TopItems,
     TopStable,
 )
 
@@ -98,7 +98,7 @@ class Contest:
 
         def peeled(counts: IntArray, generator: np.random.Generator) -> BoolArray:
             items = peeling(counts, generator=generator)
-            return members_of(Listed(items, np.ones(items.shape, dtype=np.bool_)), self.num_items)
+            return members_of(TopItems(items, np.ones(items.shape, dtype=np.bool_)), self.num_items)
 
         return peeled
 
@@ -224,7 +224,7 @@ def advanced_share(epsilon: float, delta: float, releases: int) -> float:
     )
 
 
-def members_of(lists: Listed, num_items: int) -> BoolArray:
+def members_of(lists: TopItems, num_items: int) -> BoolArray:
     """Return lists of items ``[B, k]``, -1 where there is none, as members ``[B, d]``."""
     members = np.zeros((len(lists.items), num_items), dtype=np.bool_)
     row, place = np.nonzero(lists.listed)

@@ -65,7 +65,7 @@ def each(mechanisms: dict[str, Make]) -> pytest.MarkDecorator:
 
 def run(make: Make, scores: ArrayLike, *, k: int, scale: float = 1.0) -> NDArray[np.int64]:
     chosen = make(k, scale)(scores, generator=m.seeded_generator(0))
-    return chosen.items if isinstance(chosen, m.Listed) else np.asarray(chosen)
+    return chosen.items if isinstance(chosen, m.TopItems) else np.asarray(chosen)
 
 
 @each(ALL)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pate._typing import IntArray
 from pate.mechanisms import _exact_choice
 from pate.mechanisms._exact_choice import smallest
-from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._exact_normal import LazyReal
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._peeling import one_shot
 from tests.mechanisms.scripted import Scripted
@@ -62,7 +62,7 @@ def test_noise_lies_within_its_bounds_and_floats_err_within_the_margin(noise: No
     edge = 2.0**-20 * (1 + generator.random(20))
     tails = np.concatenate((generator.random(60), edge, 1 - edge))
     for tail, value in zip(tails.tolist(), quantile(tails, noise).tolist(), strict=True):
-        digits = Lazy(int(tail * 2**53), 53)
+        digits = LazyReal(int(tail * 2**53), 53)
         low, high = _exact_choice._quantile_of(digits, noise, generator)
         exact = [
             QUANTILES[noise](mpmath.mpf(end.numerator) / end.denominator) for end in digits.ends
@@ -70,7 +70,7 @@ def test_noise_lies_within_its_bounds_and_floats_err_within_the_margin(noise: No
         most, least = (Fraction(str(end)) for end in exact)
         assert least - slack < low < least < most < high < most + slack
         assert max(abs(value - end) for end in exact) < 2.0**-31
-    for extreme in (Lazy(0, 53), Lazy(2**53 - 1, 53), Lazy(2**52 - 1, 52)):
+    for extreme in (LazyReal(0, 53), LazyReal(2**53 - 1, 53), LazyReal(2**52 - 1, 52)):
         low, high = _exact_choice._quantile_of(extreme, noise, generator)
         assert low < high and extreme.length > 52
 
@@ -219,7 +219,7 @@ def test_numbers_whose_bounds_overlap_are_told_apart_by_further_digits() -> None
     """Whichever begins lower; no more is drawn for numbers that are clear of one another."""
     scales = dict.fromkeys(range(3), Fraction(1))
     for words, first in (((0, 2**63), 1), ((2**63, 0), 0)):
-        tails = {0: Lazy(1, 2), 1: Lazy(1, 2), 2: Lazy(1, 2)}
+        tails = {0: LazyReal(1, 2), 1: LazyReal(1, 2), 2: LazyReal(1, 2)}
         # the noise of either is within log(2) and log(1), and less of it at a larger tail
         values = {0: Fraction(0), 1: Fraction(1, 10), 2: Fraction(5)}
         order = _exact_choice._in_order(

@@ -9,7 +9,7 @@ from scipy.stats import kstest, laplace
 
 from pate.mechanisms import _exact_cube as cube
 from pate.mechanisms._exact_cube import add_cube
-from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._exact_normal import LazyReal
 from tests.mechanisms.scripted import Scripted
 
 
@@ -89,8 +89,11 @@ def test_what_floats_err_is_left_to_digits_and_no_more(
 
 
 def test_no_time_is_bounded_before_a_digit_is_drawn() -> None:
-    waits = [Lazy(0, 53), Lazy(2**52, 53)]
-    assert cube._rounded(Fraction(1, 4), Fraction(0), waits, Lazy(1, 1), Scripted(2**63, 0, 0)) == 0
+    waits = [LazyReal(0, 53), LazyReal(2**52, 53)]
+    assert (
+        cube._rounded(Fraction(1, 4), Fraction(0), waits, LazyReal(1, 1), Scripted(2**63, 0, 0))
+        == 0
+    )
     assert waits[0].digits == 2**63 and waits[1].length == 117
 
 
@@ -109,11 +112,11 @@ def test_digits_that_are_open_decide_as_often_as_they_should() -> None:
         Fraction("0.36787944117144232159552377016146086744581113103176") * 2**150
     )  # exp(-1): a radius of 1
 
-    def rounded(offset: Fraction, place: Lazy) -> int:
-        return cube._rounded(offset, Fraction(1), [Lazy(one, 150)], place, generator)
+    def rounded(offset: Fraction, place: LazyReal) -> int:
+        return cube._rounded(offset, Fraction(1), [LazyReal(one, 150)], place, generator)
 
-    assert {rounded(Fraction(1, 2), Lazy(0, 2)) for _ in range(20)} == {0}
+    assert {rounded(Fraction(1, 2), LazyReal(0, 2)) for _ in range(20)} == {0}
     assert (
-        abs(np.mean([rounded(Fraction(0), Lazy(1, 1)) for _ in range(draws)]) - 1 / 2)
+        abs(np.mean([rounded(Fraction(0), LazyReal(1, 1)) for _ in range(draws)]) - 1 / 2)
         < 4 * (1 / 4 / draws) ** 0.5
     )

@@ -18,7 +18,7 @@ from scipy.stats import chisquare, kstest, norm
 import pate
 from pate._typing import FloatArray, IntArray
 from pate.mechanisms import _exact_normal, add_gaussian, exceeds, private_generator
-from pate.mechanisms._exact_normal import Lazy, rounded_normal
+from pate.mechanisms._exact_normal import LazyReal, rounded_normal
 from tests.mechanisms.scripted import Scripted
 
 ROOT = Path(pate.__file__).parent
@@ -184,15 +184,18 @@ def test_the_tail_follows_its_law() -> None:
 
 def test_a_uniform_number_begins_with_the_digits_of_a_float() -> None:
     for uniform in (0.0, 0.5, 1 - 2.0**-53):
-        assert Lazy.of(uniform).ends == (Fraction(uniform), Fraction(uniform) + Fraction(1, 2**53))
+        assert LazyReal.of(uniform).ends == (
+            Fraction(uniform),
+            Fraction(uniform) + Fraction(1, 2**53),
+        )
 
 
 def test_a_lazy_number_is_extended_until_it_decides() -> None:
-    generator, close = np.random.default_rng(10), Lazy(2**53, 54)
-    for number, integer in ((close, {0, 1}), (Lazy(-(2**53) - 1, 54), {0, -1})):
+    generator, close = np.random.default_rng(10), LazyReal(2**53, 54)
+    for number, integer in ((close, {0, 1}), (LazyReal(-(2**53) - 1, 54), {0, -1})):
         assert number.rounded(Fraction(0), Fraction(1), generator) in integer
     assert close.length == 54 or close.digits.bit_length() > 54
-    below = [Lazy(3, 0).is_below_curve(Lazy(0, 0), generator) for _ in range(1000)]
+    below = [LazyReal(3, 0).is_below_curve(LazyReal(0, 0), generator) for _ in range(1000)]
     share = quad(lambda x: min(1.0, 401 * math.exp(-(x**2) / 2)), 3, 4)[0]
     assert np.mean(below) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 1000))
 
@@ -253,13 +256,13 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def watch(name: str) -> None:
-        decide = getattr(Lazy, name)
+        decide = getattr(LazyReal, name)
 
         def watched(*arguments: Any) -> Any:
             names.append(name)
             return decide(*arguments)
 
-        monkeypatch.setattr(Lazy, name, watched)
+        monkeypatch.setattr(LazyReal, name, watched)
 
     for name in ("rounded", "exceeds", "is_below_curve"):
         watch(name)
@@ -387,17 +390,17 @@ def test_the_tail_is_drawn_by_its_digits() -> None:
 
 def test_digits_are_drawn_only_where_bounds_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing, middle = Scripted(), Fraction(3, 2)
-    assert not Lazy(3, 2).exceeds(Fraction(1), Fraction(1), nothing)
-    assert Lazy(3, 2).exceeds(Fraction(1, 2), Fraction(1), nothing)
-    assert Lazy(3, 2).rounded(Fraction(-1, 4), Fraction(1), nothing) == 1
+    assert not LazyReal(3, 2).exceeds(Fraction(1), Fraction(1), nothing)
+    assert LazyReal(3, 2).exceeds(Fraction(1, 2), Fraction(1), nothing)
+    assert LazyReal(3, 2).rounded(Fraction(-1, 4), Fraction(1), nothing) == 1
 
     def bounds(_: Fraction, length: int) -> tuple[Fraction, Fraction]:
         return (Fraction(1), Fraction(2)) if length < 64 else (middle, middle)
 
     monkeypatch.setattr(_exact_normal, "_curve", bounds)
     # heights of 1/2 to 1, 2 to 3, and 1 to 2 of which more is drawn
-    assert Lazy(0, 0).is_below_curve(Lazy(1, 1), nothing) and not Lazy(0, 0).is_below_curve(
-        Lazy(2, 0), nothing
-    )
+    assert LazyReal(0, 0).is_below_curve(LazyReal(1, 1), nothing) and not LazyReal(
+        0, 0
+    ).is_below_curve(LazyReal(2, 0), nothing)
     for word in (2**62, 2**63):
-        assert Lazy(0, 0).is_below_curve(Lazy(1, 0), Scripted(0, word)) == (word < 2**63)
+        assert LazyReal(0, 0).is_below_curve(LazyReal(1, 0), Scripted(0, word)) == (word < 2**63)

@@ -15,7 +15,7 @@ from pate._typing import BoolArray, FloatArray, IntArray
 from pate.aggregators import Powerset
 from pate.mechanisms import _exact_race as race
 from pate.mechanisms._canonical import CanonicalLoss
-from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._exact_normal import LazyReal
 from pate.mechanisms._exact_race import Chance, Proposals
 from pate.mechanisms._intervals import Interval
 from pate.mechanisms._noise import ChoiceNoise
@@ -232,7 +232,7 @@ def test_bounds_that_enclose_a_coin_do_not_decide(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(race, "exp_of", exp_of)
     chance = Chance(Fraction(1), Fraction(1))
     for digits, word, expected in ((0, 2**63, True), (0, 2**64 - 1, False), (1, 0, False)):
-        assert race._happens(chance, Lazy(digits, 1), Scripted(word)) == expected
+        assert race._happens(chance, LazyReal(digits, 1), Scripted(word)) == expected
 
 
 @pytest.mark.parametrize("factor", [1, 1000])
@@ -243,13 +243,13 @@ def test_chances_beyond_the_digits_of_a_float_are_met(factor: int) -> None:
     chance = Chance(Fraction(factor, 3), Fraction(38), Fraction(39))
     exact = mpmath.mpf(factor) / 3 * (mpmath.exp(-38) - mpmath.exp(-39)) * 2**53
     digits = int(mpmath.floor(exact))
-    happened = [race._happens(chance, Lazy(digits, 53), generator) for _ in range(700)]
+    happened = [race._happens(chance, LazyReal(digits, 53), generator) for _ in range(700)]
     rest = float(exact - digits)
     assert 0.05 < rest < 0.95 and abs(np.mean(happened) - rest) < 4 * math.sqrt(
         rest * (1 - rest) / 700
     )
-    assert race._happens(chance, Lazy(digits - 1, 53), generator) or digits == 0
-    assert not race._happens(chance, Lazy(digits + 1, 53), generator)
+    assert race._happens(chance, LazyReal(digits - 1, 53), generator) or digits == 0
+    assert not race._happens(chance, LazyReal(digits + 1, 53), generator)
 
 
 def test_times_beyond_the_digits_of_a_float_are_told_apart() -> None:
@@ -258,7 +258,7 @@ def test_times_beyond_the_digits_of_a_float_are_told_apart() -> None:
     generator, coin, draws = np.random.default_rng(2), 0.85, 250
     loss, rate = Fraction(1, 2), Fraction(1, 4)
     taken = [
-        race._is_taken(loss, [Lazy(1, 1)], rate, Lazy(int(coin * 2**53), 53), generator)
+        race._is_taken(loss, [LazyReal(1, 1)], rate, LazyReal(int(coin * 2**53), 53), generator)
         for _ in range(draws)
     ]
     heads = math.exp(-0.5)
@@ -268,8 +268,8 @@ def test_times_beyond_the_digits_of_a_float_are_told_apart() -> None:
     assert 0.1 < passes < 0.9 and abs(np.mean(taken) - passes) < 4 * math.sqrt(
         passes * (1 - passes) / draws
     )
-    assert race._is_taken(Fraction(0), [Lazy(0, 53)], rate, Lazy(2**53 - 1, 53), generator)
-    assert not race._is_taken(loss, [Lazy(0, 300)], rate, Lazy(2**52, 53), generator)
+    assert race._is_taken(Fraction(0), [LazyReal(0, 53)], rate, LazyReal(2**53 - 1, 53), generator)
+    assert not race._is_taken(loss, [LazyReal(0, 300)], rate, LazyReal(2**52, 53), generator)
 
 
 def test_weights_are_integers_however_small_the_masses() -> None:

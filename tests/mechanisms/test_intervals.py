@@ -7,8 +7,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from pate.mechanisms._exact_normal import Lazy
-from pate.mechanisms._exact_race import total_wait
+from pate.mechanisms._exact_normal import LazyReal
+from pate.mechanisms._exact_race import sum_of_exponentials
 from pate.mechanisms._intervals import (
     Interval,
     around,
@@ -70,15 +70,17 @@ def test_contexts_have_24_digits_to_spare() -> None:
 
 def test_waits_are_bounded_by_those_of_the_ends_of_their_digits() -> None:
     tails = [
-        Lazy(int(digits), 20) for digits in np.random.default_rng(7).integers(1, 2**20 - 1, 40)
+        LazyReal(int(digits), 20) for digits in np.random.default_rng(7).integers(1, 2**20 - 1, 40)
     ]
     with localcontext(prec=20), mpmath.workdps(45):
         for one, other in zip(tails[::2], tails[1::2], strict=True):
             least, most = (-mpmath.log(mpmath.mpf(one.digits + i) / 2**20) for i in (1, 0))
-            assert is_tight(total_wait([one]), (least, most), digits=19)
+            assert is_tight(sum_of_exponentials([one]), (least, most), digits=19)
             low, high = (-mpmath.log(mpmath.mpf(other.digits + i) / 2**20) for i in (1, 0))
-            assert is_tight(total_wait([one, other]), (least + low, most + high), digits=19)
-        assert total_wait([tails[0], Lazy(0, 20)])[1] == Decimal("Infinity")
+            assert is_tight(
+                sum_of_exponentials([one, other]), (least + low, most + high), digits=19
+            )
+        assert sum_of_exponentials([tails[0], LazyReal(0, 20)])[1] == Decimal("Infinity")
         assert is_tight(
             tails[0].bounds,
             tuple(mpmath.mpf(tails[0].digits + i) / 2**20 for i in (0, 1)),

@@ -120,7 +120,7 @@ class TestLimitedDomainLeaky(TestLimitedDomain):
     delta = 0.4
 
 
-def run(scores: Any, **others: Any) -> m.Listed:
+def run(scores: Any, **others: Any) -> m.TopItems:
     return m.LimitedDomain(**GIVEN | others)(scores, generator=m.seeded_generator(0))
 
 

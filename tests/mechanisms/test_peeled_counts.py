@@ -108,8 +108,8 @@ def test_a_unit_changes_nothing() -> None:
 def test_a_split_of_the_noise_costs_what_it_says() -> None:
     relation = NeighboringRelation.REPLACE_RECORD
     for share in (0.1, 0.5, 0.9):
-        scale, sigma = m.split_noise(k=4, share=share)
-        assert m.split_noise(k=1, share=share) == (scale, sigma)
+        scale, sigma = m.split_budget(k=4, share=share)
+        assert m.split_budget(k=1, share=share) == (scale, sigma)
         # for much noise, where a bounded range is w^2 / 8
         mechanism = m.PeeledCounts(k=4, scale=1e3 * scale, sigma=1e3 * sigma)
         orders = np.array([2.0])
@@ -149,4 +149,4 @@ def test_lists_that_are_refused(chosen: Any, public: list[int], message: str) ->
 @pytest.mark.parametrize("share", [0, 1, -0.5, np.nan])
 def test_shares_that_are_refused(share: float) -> None:
     with pytest.raises(ValueError, match=r"^Expected share [<>] [01], got share="):
-        m.split_noise(k=2, share=share)
+        m.split_budget(k=2, share=share)

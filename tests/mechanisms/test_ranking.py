@@ -12,9 +12,9 @@ from pate.mechanisms import seeded_generator
 from pate.mechanisms._ranking import (
     NEAR,
     REACH,
-    are_near,
-    as_rows,
+    as_batch,
     below_rank,
+    has_near_ties,
     k_smallest,
     rank,
     require_within,
@@ -84,8 +84,8 @@ def test_ranks_leave_as_many_items_out_as_they_must() -> None:
 
 def test_scores_of_a_batch_are_near_one_another_up_to_a_bound() -> None:
     rows = np.array([[3, 4], [3 - 7 * int(NEAR), 0]])
-    assert are_near(rows[:1], 1e-3) and are_near(rows[:0], 1e-3)
-    assert not are_near(rows, 7.0) and are_near(rows - [[1, 2], [0, 0]], 7.0)
+    assert has_near_ties(rows[:1], 1e-3) and has_near_ties(rows[:0], 1e-3)
+    assert not has_near_ties(rows, 7.0) and has_near_ties(rows - [[1, 2], [0, 0]], 7.0)
 
 
 @pytest.mark.parametrize("window", [1, 2])
@@ -137,8 +137,8 @@ def test_smallest_come_in_order() -> None:
 
 
 def test_one_row_differs_in_shape_from_a_batch_of_one() -> None:
-    assert as_rows([1, 2])[1] and as_rows([1, 2])[0].shape == (1, 2)
-    assert not as_rows([[1, 2]])[1]
+    assert as_batch([1, 2])[1] and as_batch([1, 2])[0].shape == (1, 2)
+    assert not as_batch([[1, 2]])[1]
 
 
 @pytest.mark.parametrize(
@@ -161,5 +161,5 @@ def test_one_row_differs_in_shape_from_a_batch_of_one() -> None:
 )
 def test_scores_that_are_refused(scores: ArrayLike, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        as_rows(scores)
+        as_batch(scores)
     assert str(caught.value) == message

@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
-from pate.mechanisms import Peeled
+from pate.mechanisms import TopStableOutcome
 from pate.mechanisms._top_stable import chance_to_exceed
 from pate.testing import MechanismContract
 from pate.testing._mechanisms import Grid
@@ -156,7 +156,7 @@ def test_a_fallback_that_is_not_paid_is_refuted(relation: NeighboringRelation) -
         Unpaid().test_divergence_between_all_neighbors_is_within_the_curve(relation)
 
 
-def run(scores: Any, **others: Any) -> m.Listed:
+def run(scores: Any, **others: Any) -> m.TopItems:
     return m.TopStable(**GIVEN | others)(scores, generator=m.seeded_generator(0))
 
 
@@ -225,7 +225,7 @@ def test_no_threshold_is_exceeded_by_half_or_more(probability: float) -> None:
         m.unstable_threshold(probability, scale_threshold=1.0, scale_gap=1.0)
 
 
-def peel(scores: Any, **others: Any) -> Peeled:
+def peel(scores: Any, **others: Any) -> TopStableOutcome:
     return m.TopStable(**GIVEN | others).peel(scores, generator=m.seeded_generator(0))
 
 

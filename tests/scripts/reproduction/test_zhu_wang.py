@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate.mechanisms import GumbelPeeling, Listed
+from pate.mechanisms import GumbelPeeling, TopItems
 from pate.mechanisms._ranking import Rows
 from scripts.reproduction import Effort, Verdict, zhu_wang_figures
 from scripts.reproduction.__main__ import main
@@ -38,7 +38,7 @@ def test_recall_and_share_by_hand() -> None:
 
 
 def test_lists_become_members() -> None:
-    found = Listed(np.array([[2, 0, -1]]), np.array([[True, True, False]]))
+    found = TopItems(np.array([[2, 0, -1]]), np.array([[True, True, False]]))
     assert members_of(found, 4).tolist() == [[True, False, True, False]]
 
 
