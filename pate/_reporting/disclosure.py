@@ -101,7 +101,7 @@ class Disclosure:
 
 
 def write_disclosure(root: Path, *, output: Path | None = None) -> Path:
-    """Write the disclosure of the run in ``root``; return its folder, ``public/disclosure`` unless named.
+    """Write the disclosure of the run in ``root``; return its folder.
 
     Raises:
         ValueError: as `read_findings` does, or if nothing was released, or from a fixed seed.
