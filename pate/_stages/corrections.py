@@ -68,7 +68,7 @@ def fit_corrections(
     files = [beginning.folder / name for name in ("start.npy", "corrections.npy")]
     require_disk(size, beginning.folder, "teachers")
     with atomic_write(files[0]) as file:
-        np.save(file, start.answers(data.load(Role.PUBLIC).features[:]))
+        np.save(file, start.answers(data.load(Role.PUBLIC).features[np.arange(len(public))]))
     penalty = float((public.astype(np.float64) ** 2).sum(axis=1).mean())
     partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=beginning.key)
     raw, feature_map = data.load(Role.PRIVATE), data.feature_map
@@ -136,7 +136,7 @@ def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role
     assert plan.start_from is not None
     samples = _with_constant(data, role)
     start = Start.of(run, plan.start_from, data)
-    answers = start.answers(data.load(role).features[:])
+    answers = start.answers(data.load(role).features[np.arange(len(samples))])
     counts: IntArray = np.zeros(answers.shape, dtype=np.int64)
     for correction in _corrections(run.root / TEACHERS_FIT.outputs[0]):
         counts += _ballot(samples, answers, correction)
