@@ -1,8 +1,7 @@
 """The command `pate`, also as `python -m pate`: Ctrl-C is one line while what it needs is still imported, too.
 
 Up to the first line nothing is imported but ``sys``, which is built in: for ``python -m`` Python
-    looks for all else in
-the working directory first.
+looks for all else in the working directory first.
 """
 
 import sys

@@ -54,11 +54,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     nothing else of the private records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
-        drawn between
-    ``bounds``. Nothing protects them. Nor is anything protected of which a pipeline's earlier steps
-    were fitted to private records: scale by public ones, or leave it to this estimator, which does
-    so by itself. Each fit costs anew: cross-validation and a search over parameters are as many
-    releases, and the choice between them is one more thing that the records decide.
+    drawn between ``bounds``. Nothing protects them. Nor is anything protected of which a pipeline's
+    earlier steps were fitted to private records: scale by public ones, or leave it to this
+    estimator, which does so by itself. Each fit costs anew: cross-validation and a search over
+    parameters are as many releases, and the choice between them is one more thing that the records
+    decide.
 
     Args:
         epsilon: what one fit may cost at most, under REPLACE_RECORD.
@@ -312,9 +312,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         tags.target_tags.multi_output = True
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = self.classes is not None
-        tags.classifier_tags.poor_score = (
-            True  # how good it is depends on epsilon and the number of records
-        )
+        # how good it is depends on epsilon and the number of records
+        tags.classifier_tags.poor_score = True
         tags.non_deterministic = self.noise_seed is None
         return tags
 
@@ -361,9 +360,8 @@ def _ballot(
         return int(labels[0])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # a warning would say something of this teacher's records
+            # a warning would say something of this teacher's records
+            warnings.simplefilter("ignore")
             fitted = _fitted(classifier, X, labels, seed)
             if not hasattr(fitted, "predict_proba"):
                 return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)

@@ -1,8 +1,7 @@
 """Public names that are imported on their first use (PEP 562).
 
 It imports nothing itself: the command `pate` begins with it, and cannot answer Ctrl-C in one line
-    until it is read.
-As `python -m pate` it would import from the working directory, too.
+until it is read. As `python -m pate` it would import from the working directory, too.
 """
 
 import sys

@@ -1,9 +1,8 @@
 """The closed-form student: one linear model per label, from noisy shares or labels of public samples alone.
 
 Nothing is left to set: how strongly a label's weights are shrunk follows from the likelihood of
-    what was released. All
-labels rank by their model; one decides by it only if the release itself shows that this is better
-than the constant answer.
+what was released. All labels rank by their model; one decides by it only if the release itself
+shows that this is better than the constant answer.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ from scipy.special import expit, gammaln, logit
 from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate._validation import require, require_positive
 
-_RATIOS = np.concatenate(
-    ([0.0], np.geomspace(1e-3, 1e5, 33))
-)  # of a signal to its noise along the widest direction
+# of a signal to its noise along the widest direction
+_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e5, 33)))
 _STEPS = 40  # of accelerated gradient descent
-_RIDGE = (
-    1e-4  # of the logistic link, relative to the widest direction: keeps separable labels finite
-)
+# of the logistic link, relative to the widest direction: keeps separable labels finite
+_RIDGE = 1e-4
 _SAMPLES = 10  # for each direction, that a logistic model of exact labels needs
 _NEWTON = 40  # steps of the two-number link
 _STEEPEST = 6.0  # logits for each standard deviation of an answer over the samples
@@ -385,9 +382,8 @@ def match_logistic_moments(means: FloatArray, fitted: FloatArray) -> tuple[Float
     rare = 0.5 / len(fitted)
     means = means.clip(rare, 1 - rare)
     spread = fitted.std(axis=0)
-    scale = np.where(
-        spread > np.finfo(np.float64).eps, spread, np.inf
-    )  # what does not vary has no slope
+    # what does not vary has no slope
+    scale = np.where(spread > np.finfo(np.float64).eps, spread, np.inf)
     unit = fitted / scale
     level, slope = np.asarray(logit(means)), np.zeros(len(means))
     # Newton's method on both moments; steps are clipped, because separable labels have no finite

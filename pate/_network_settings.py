@@ -50,8 +50,8 @@ def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> 
     """Return the network of ``settings``, its class path and arguments as a configuration has them.
 
     Classes of `_ROOMS` are called with the arguments as they are: a text among them stays a text.
-        Anything else that
-    settings name is code from elsewhere, which is neither imported nor called unless it is trusted.
+    Anything else that settings name is code from elsewhere, which is neither imported nor called
+    unless it is trusted.
 
     Args:
         settings: a class path with arguments, or the path alone.

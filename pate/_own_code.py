@@ -1,9 +1,8 @@
 """Code of a user's own that lies in the working directory: where a class path names it, it is found there.
 
 The working directory is nowhere in the path of Python while a command runs: a ``json.py`` that a
-    stranger left there
-would run for that of Python. Its modules are found by a finder that answers two kinds of imports
-alone.
+stranger left there would run for that of Python. Its modules are found by a finder that answers two
+kinds of imports alone.
 """
 
 from __future__ import annotations

@@ -62,9 +62,8 @@ class Pipeline:
     """The stages of one run, from private records to a student.
 
     Each method is a stage of `pate run` and leaves the same files, so that either continues what
-        the other began: a
-    finished stage is skipped, a killed one continues where it stopped, and one whose settings
-    changed is refused unless ``overwrite`` is set.
+    the other began: a finished stage is skipped, a killed one continues where it stopped, and one
+    whose settings changed is refused unless ``overwrite`` is set.
 
     Args:
         folder: the run's folder, made if it is missing.

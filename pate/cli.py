@@ -216,8 +216,7 @@ def _signal_handling() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end what runs inside; further ones of SIGTERM do not disturb the cleanup.
 
     Python drops an interrupt that meets a finalizer, and libraries drop some that meet their
-        imports: it is raised
-    again, until the command ends or cleans up.
+    imports: it is raised again, until the command ends or cleans up.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -41,9 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         np.savez(folder / "data.npz", **make_table(100))  # type: ignore[arg-type]
-        seconds_of_stages(
-            folder, "nothing", pate.ClosedFormPlan(num_teachers=10)
-        )  # which imports its modules
+        # which imports its modules
+        seconds_of_stages(folder, "nothing", pate.ClosedFormPlan(num_teachers=10))
         arrays = make_table(num_private)
         np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
         loop = options.teachers * seconds_of_a_loop(arrays, options.loop, options.records)

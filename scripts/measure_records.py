@@ -3,8 +3,7 @@
 python scripts/measure_records.py [--gigabytes 1] [--teachers 64]
 
 The records are made up: one array in an `.npz`, of which a tenth is public and a tenth for tests,
-    first stored as it is
-and then compressed.
+first stored as it is and then compressed.
 """
 
 import argparse

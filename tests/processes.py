@@ -94,9 +94,10 @@ def _run_up_to(words: list[str], folder: Path, number: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         os.dup2(output, stream.fileno())
     random = secrets.token_bytes
+    # one key
     secrets.token_bytes = lambda nbytes=None: (
         bytes(KEY_BYTES) if nbytes == KEY_BYTES else random(nbytes)
-    )  # one key
+    )
     changes = 0
 
     def count(event: str, arguments: tuple[Any, ...]) -> None:

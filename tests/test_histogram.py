@@ -49,12 +49,8 @@ def test_at_most_so_many_items_of_a_user_count_each_as_often(tmp_path: Path) -> 
     }
     observed = np.zeros(6)
     for scores in drawn:
-        left = np.array(scores) - [
-            1,
-            1,
-            0,
-            0,
-        ]  # what the second user, who has no more than two, adds
+        # what the second user, who has no more than two, adds
+        left = np.array(scores) - [1, 1, 0, 0]
         assert left.sum() == 2
         observed[outcomes[tuple(np.flatnonzero(left).tolist())]] += 1
     assert chi_square_p_value(observed, np.full(6, 200.0)) > 1e-4

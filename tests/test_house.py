@@ -34,12 +34,13 @@ GUARDED = (
     *("pate/accounting/", "pate/aggregators/", "pate/mechanisms/", "pate/_release/"),
     *("pate/_linear.py", "pate/_votes/voters.py", "pate/teachers/_partitions.py"),
 )
+# in a base, in a subclass, under another name
 ARRAYS_ELSEWHERE = {
     "GroupedVoters",
     "StatedLabels",
     "Voters",
     "_Losses",
-}  # in a base, in a subclass, under another name
+}
 TAKEN_BY_PLACE = {
     *(
         "LedgerSnapshot",

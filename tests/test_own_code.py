@@ -371,9 +371,8 @@ def test_nothing_but_class_paths_names_modules_that_lie_there(
             decode(FeatureMap, "json.Thing")
         sent = pickle.dumps((finder_in_use(), features))
         network = sys.modules["mine"].Net((2,), 3)
-        assert (
-            network(torch.ones(1, 2)).shape == (1, 3) and "late" in sys.modules
-        )  # what it imports, it may import late
+        # what it imports, it may import late
+        assert network(torch.ones(1, 2)).shape == (1, 3) and "late" in sys.modules
     for name in ("mine", "agreed", "late"):
         sys.modules.pop(name)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])

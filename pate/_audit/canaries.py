@@ -126,9 +126,8 @@ class CanaryRecords(DataSource):
         num = np.arange(self._num)
         codes = 1.0 - 2.0 * (np.bitwise_count(num[:, None] & num[None]) % 2)
         ours = _REACH * spread * codes
-        lift = spread * np.sqrt(
-            (len(public) + 2 * self._num) / 2
-        )  # the columns then have the variance of all others
+        # the columns then have the variance of all others
+        lift = spread * np.sqrt((len(public) + 2 * self._num) / 2)
         far = np.concatenate((lift * np.eye(self._num), -lift * np.eye(self._num)))
         center = public.mean(axis=0)
         return Canaries(

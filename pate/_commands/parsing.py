@@ -35,9 +35,9 @@ class Preset:
         """Return the preset as options, to be put before all others.
 
         Files and options have one order of precedence on a command line only: in
-            ``default_config_files`` jsonargparse
-        does not know short names of classes, `parse_object` refuses what a later option would
-        complete, and LightningCLI takes its subcommand from the command line.
+        ``default_config_files`` jsonargparse does not know short names of classes, `parse_object`
+        refuses what a later option would complete, and LightningCLI takes its subcommand from the
+        command line.
         """
         files = [word for file in self.files for word in ("--config", str(file))]
         run = [] if self.run is None else ["--run", str(self.run)]
@@ -146,7 +146,7 @@ def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
     """Return ``preset`` with the run's ``data.yaml`` placed before its own files, unless options or files name data.
 
     Data named there are taken as they are: settings they leave out have their defaults, not the
-        values of the run.
+    values of the run.
     """
     named = named_before("data", args, preset) is not None
     return preset if named else with_saved(args, preset, Path("data.yaml"))

@@ -1,8 +1,7 @@
 """The commands `pate teachers fit` and `pate teachers vote`.
 
 A stage is imported only after its command line is parsed: it needs Lightning, which takes seconds
-    to import and which
-``--help`` does not need.
+to import and which ``--help`` does not need.
 """
 
 from __future__ import annotations

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from pate._validation import require, require_known
 
 _BLOCK = 1 << 22  # bytes read at once
-_LOCAL_HEADER = Struct(
-    "<26xHH"
-)  # of a zip's member, with the lengths of the name and of the extra fields after it
+# of a zip's member, with the lengths of the name and of the extra fields after it
+_LOCAL_HEADER = Struct("<26xHH")
 _Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
 
 

@@ -46,8 +46,7 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
     """Keep other processes from writing the run in ``root`` until `release_locks`, or until this process ends.
 
     A process that holds the lock may take it again: `pate run` holds it through all stages. The
-        operating system
-    releases it when the process is killed.
+    operating system releases it when the process is killed.
 
     Args:
         root: the run's folder, created if it is missing.

@@ -43,7 +43,7 @@ def explain_shortage(error: BaseException) -> str | None:
     """Return the line on a full disk or short memory; None if ``error`` tells of neither.
 
     It is also found behind an error that was raised while it was handled: it explains a file that
-        seems to be damaged.
+    seems to be damaged.
     """
     for cause in _chain(error):
         if (

@@ -130,11 +130,10 @@ def references(task: Task[Counts], *, student: bool, cutoff: float) -> dict[str,
     """Return the figures of what aggregators are compared with, by name.
 
     The ``constant answer`` gives each label its more common value: that of the noiseless majority
-        for released labels,
-    that of the true test labels for a student. It is what a student must be better than, and the
-    most that anyone could reach without looking at a sample. The ``noiseless majority`` releases
-    the majority of the teachers' votes, the ``noiseless counts`` their exact numbers; both would
-    cost an infinite epsilon.
+    for released labels, that of the true test labels for a student. It is what a student must be
+    better than, and the most that anyone could reach without looking at a sample. The ``noiseless
+    majority`` releases the majority of the teachers' votes, the ``noiseless counts`` their exact
+    numbers; both would cost an infinite epsilon.
     """
     votes, majority = task.votes, majority_of(task.votes)
     all_answered = np.ones(majority.shape, dtype=np.bool_)

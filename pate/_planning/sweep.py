@@ -201,9 +201,8 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
     """Simulate ensembles of each size, release their votes at each epsilon, and judge the students.
 
     Votes are simulated, but the release is not: it is that of `pate label`. A simulated ensemble
-        may be smaller than
-    the real one (see `ensemble_votes`); its noise is scaled down with it, so that shares are as
-    noisy as they would be.
+    may be smaller than the real one (see `ensemble_votes`); its noise is scaled down with it, so
+    that shares are as noisy as they would be.
 
     Raises:
         ValueError: on facts or settings that do not fit, or a target that no noise meets.

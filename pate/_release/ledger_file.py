@@ -98,8 +98,7 @@ def ledger_setting(run: Run) -> str | None:
     """Return the place of the ledger among the settings of a run's first stage.
 
     It affects nothing that the stage makes, and the ledger may have been moved since the stage was
-        begun: as long as
-    the run keeps its ledger, it is the place that was recorded then.
+    begun: as long as the run keeps its ledger, it is the place that was recorded then.
     """
     begun = run.state(first_stage(run))
     if begun is not None and run.ledger == load_ledger(run.root):

@@ -168,7 +168,7 @@ class _TopK(Releasable):
         """Return the statement of this very release where nothing is left to be done, or None.
 
         Its ledger says what was asked for, and nothing of private files: none of these may be newer
-            than the list.
+        than the list.
         """
         made = (self.statement_file, self.statement_file.with_suffix(".txt"), self.file)
         begun = pending_release(self.seeds, self.request_digest(), draw_key()).file.is_file()

@@ -1,7 +1,7 @@
 """The one way in which anything private is published: prepared, reserved, drawn, settled, stated.
 
 A release that is killed at any step goes on when the same is asked for again: it pays once and
-    draws the same noise.
+draws the same noise.
 """
 
 from __future__ import annotations

@@ -23,10 +23,9 @@ def make_references(run: Run, plan: Any) -> None:
     """Evaluate, on the test set, a student of the true labels and what the teachers say without noise. PRIVATE.
 
     Neither is private: on data that may be looked at, they show the price of privacy. The student
-        of the true labels is
-    trained like the private one, on all samples that were queried. Teachers say what their majority
-    does; those in closed form what follows from the sums of their moments, neither clipped nor
-    noisy.
+    of the true labels is trained like the private one, on all samples that were queried. Teachers
+    say what their majority does; those in closed form what follows from the sums of their moments,
+    neither clipped nor noisy.
 
     Args:
         run: the run, whose student is trained.

@@ -48,10 +48,8 @@ from pate.student._data import StudentData
 from pate.student._decisions import DECISION_METRICS, Metric
 from pate.student._module import Student
 
-_LAST, _BEST = (
-    "last",
-    "best",
-)  # checkpoints: to go on from, and of the lowest loss on held-out samples
+# checkpoints: to go on from, and of the lowest loss on held-out samples
+_LAST, _BEST = "last", "best"
 _PATIENCE = 10  # evaluations without a lower loss
 # warnings of Lightning about what is intended here
 _KNOWN = (

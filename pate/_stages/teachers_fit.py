@@ -74,9 +74,8 @@ def fit_teachers(
     data.require_distinct()
     require_pictures(plan.augment, data.input_shape)
     private.units(plan.unit)  # raises if there are none
-    make_networks(
-        plan, data.input_shape, data.num_labels, teachers=range(1)
-    )  # raises if they cannot be made
+    # raises if they cannot be made
+    make_networks(plan, data.input_shape, data.num_labels, teachers=range(1))
     if dry_run:
         sizes = PartitionedRecords.by_key(
             private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)

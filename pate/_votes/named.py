@@ -440,9 +440,8 @@ def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.flo
     """Return scores ``[N, T, C]`` as float16."""
     array = _by_teacher("scores", scores, shape)
     require(array.dtype.kind == "f", "scores that are floats in [0, 1]", dtype=str(array.dtype))
-    low, high = (
-        float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax)
-    )  # NaN aside
+    # NaN aside
+    low, high = (float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax))
     require(not (low < 0 or high > 1), "scores in [0, 1]", minimum=low, maximum=high)
     # teacher by teacher, for there may be many
     absent = [np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])]

@@ -47,9 +47,8 @@ class VoterStore:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}
             arrays["groups"] = np.unique(groups[order], return_inverse=True)[1]
-        (self.folder / "groups.npy").unlink(
-            missing_ok=True
-        )  # of an earlier plan, which was broken off
+        # of an earlier plan, which was broken off
+        (self.folder / "groups.npy").unlink(missing_ok=True)
         geometry_file, coordinates_file = (
             self.folder / "public.npz",
             self.folder / "coordinates.npy",

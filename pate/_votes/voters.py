@@ -26,9 +26,8 @@ from pate._validation import MOST_VOTERS, require, require_count
 Int32Array = NDArray[np.int32]
 
 _DIRECTIONS = 1 << 12  # of the features, the widest ones
-_COORDINATE = (
-    20  # bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
-)
+# bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
+_COORDINATE = 20
 _SPARE = 4  # a coordinate may be so many times as large as the largest public one
 _BASIS = 12  # fractional bits of an entry of the basis, whose norm is about 2
 _MAX_FEATURE_NORM = 2.0  # the norm to which coordinates are clipped; the mean square is 1
@@ -407,9 +406,8 @@ class ScoreVoters(GroupedVoters):
             scores = np.asarray(part).swapaxes(0, 1)
             differences = (scores - 1.0) / SCORE_STEPS - ours[:, None]
             residuals = np.where(scores, np.rint(differences * (1 << _RESIDUAL)), 0)
-            products = basis @ residuals.reshape(
-                len(samples), -1
-            )  # one for all is faster than one for each
+            # one for all is faster than one for each
+            products = basis @ residuals.reshape(len(samples), -1)
             yield from ((total, len(samples)) for total in np.split(products, len(part), axis=1))
 
 

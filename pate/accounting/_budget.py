@@ -94,9 +94,8 @@ class Budget:
             )
         for name in ("max_epsilon", "delta", "max_delta0"):
             value = getattr(self, name)
-            object.__setattr__(
-                self, name, None if value is None else float(value)
-            )  # JSON has no numpy scalars
+            # JSON has no numpy scalars
+            object.__setattr__(self, name, None if value is None else float(value))
         object.__setattr__(self, "max_teachers_per_unit", int(self.max_teachers_per_unit))
 
     def to_dict(self) -> dict[str, Any]:

@@ -131,9 +131,8 @@ def plain_charges(charges: Sequence[Charge]) -> list[dict[str, Any]]:
 
 def name_of(described: dict[str, Any]) -> str:
     """Return the JSON text of plain events; equal events in the same order give equal texts."""
-    return _name(
-        marshal.dumps(described, 2)
-    )  # a tenth of the time, and this version knows no references
+    # a tenth of the time, and this version knows no references
+    return _name(marshal.dumps(described, 2))
 
 
 @lru_cache(maxsize=4096)

@@ -39,10 +39,11 @@ from pate.accounting._log import LedgerHead
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._totals import Totals, as_cost
 
+# of a release, in a statement
 _LISTED = (
     *("release", "at", "run", "description", "events"),
     *("count", "max_teachers_per_unit", "seeded", "settled", "realised", "published"),
-)  # of a release, in a statement
+)
 _KINDS = ("budget", "home", "reserve", "settle", "state")
 _DECODER = json.JSONDecoder(object_pairs_hook=distinct_keys)
 
@@ -452,9 +453,8 @@ def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
 def _settled(
     entry: LedgerEntry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None
 ) -> LedgerEntry:
-    settled = object.__new__(
-        LedgerEntry
-    )  # `replace` takes five times as long, and a ledger has a hundred thousand
+    # `replace` takes five times as long, and a ledger has a hundred thousand
+    settled = object.__new__(LedgerEntry)
     vars(settled).update(vars(entry), settled=True, realised=charges, published=published)
     vars(settled).update(max_teachers_per_unit=_reach(entry, published))
     return settled

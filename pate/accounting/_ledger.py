@@ -196,9 +196,8 @@ class Ledger:
                 the reservation at some order, or if the release was settled for another cost, or as
                 another file, before. Nothing is written then.
         """
-        listed = realised is None or isinstance(
-            realised, list | tuple
-        )  # a spent iterator would cost nothing
+        # a spent iterator would cost nothing
+        listed = realised is None or isinstance(realised, list | tuple)
         require(listed, "a list of charges or None", realised=realised)
         for charge in realised or ():
             require(

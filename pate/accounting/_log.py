@@ -18,10 +18,8 @@ from pate._files.writing import draft_of
 from pate._validation import one_line as escaped, require
 
 _APPLICATION, _VERSION = 0x70617465, 2  # "pate"
-_READ = (
-    1,
-    _VERSION,
-)  # rows of version 1 do not say how many teachers a unit reaches: readers of that one overlook it
+# rows of version 1 do not say how many teachers a unit reaches: readers of that one overlook it
+_READ = 1, _VERSION
 _TABLE = "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest TEXT NOT NULL)"
 _FINAL = tuple(
     f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is final'); END"

@@ -20,9 +20,8 @@ UNDERFLOW = 1e-60
 """Above the loss where a probability is too small for a float."""
 _MAX_GAPS = 2**52  # beyond, floats cannot tell one gap from the next: the Gaussian bound is used
 _PARTS = 8  # of a block of gaps that is split
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(
-    10
-)  # of an integral over a rise of width 1 at most
+# of an integral over a rise of width 1 at most
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 _MAX_BLOCKS = 400_000  # beyond, bounds on blocks replace their gaps: a larger value, less memory
 
 
@@ -66,9 +65,8 @@ def stability_test_rdp(
             1 / (2 * sigma),
             window / sigma,
         )
-        return np.where(
-            np.isnan(largest), np.inf, largest
-        )  # beyond the range of floats: the Gaussian bound is used
+        # beyond the range of floats: the Gaussian bound is used
+        return np.where(np.isnan(largest), np.inf, largest)
 
     # ends of blocks, and the order that each is there for
     start = np.zeros(alpha.size, dtype=np.int64)

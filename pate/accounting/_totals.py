@@ -27,9 +27,8 @@ from pate.accounting._relation import NeighboringRelation
 BESIDE = 3 + WIDTHS.size
 """The number of values that follow the curve."""
 _DIGITS = 26  # bits of one factor: a product of two fits into the 53 bits of a float
-_INFINITE = (
-    1e250  # counted as infinite: 2**53 times any smaller value is within the range of floats
-)
+# counted as infinite: 2**53 times any smaller value is within the range of floats
+_INFINITE = 1e250
 # A sum below this part of its largest partial sum is computed afresh: it has lost 30 of 104 bits.
 _LOST = 2.0**-30
 

@@ -76,13 +76,12 @@ class Aggregator(ABC):
     changes.
 
     A field without a default may be None where a target is to suggest it. Until then it is
-        `missing`: fields are not
-    checked against each other, and nothing is stated, scaled or released.
+    `missing`: fields are not checked against each other, and nothing is stated, scaled or released.
 
     The number of teachers is nominal: a public constant under both relations, never measured. A
-        teacher that takes no
-    part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are therefore ballots ``[T, C]``
-    and the same ballots with one row set to zero, and nothing that depends on ``T`` changes.
+    teacher that takes no part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are
+    therefore ballots ``[T, C]`` and the same ballots with one row set to zero, and nothing that
+    depends on ``T`` changes.
 
     Args:
         neighboring_relation: the relation that the mechanism is run for.

@@ -25,9 +25,8 @@ MEDIAN_SPARE = 1.2  # of the clip over the median, so that few ballots are clipp
 # half
 MEDIAN_ERRORS = 6.0
 MEDIAN_SHARE = 0.25  # the share of the budget above which the search is not worth it
-_BITS = (
-    20  # of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
-)
+# of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
+_BITS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,26 +34,25 @@ class ClippedVotes(Aggregator):
     """Add Gaussian noise to the counts of a whole release, as large as what one teacher may say over all its queries.
 
     Choose it before `NoisyVotes` wherever ballots are at hand: a teacher gives few of all labels,
-        or differs in few
-    from a student, and the noise follows their number, whatever the number of labels. How many they
-    are is learnt from the teachers, privately: no setting depends on the data.
+    or differs in few from a student, and the noise follows their number, whatever the number of
+    labels. How many they are is learnt from the teachers, privately: no setting depends on the
+    data.
 
     A ballot is what a teacher says on all queries of a batch: the labels that it gives, or those in
-        which it differs
-    from predictions. Ballots of more than a clip of entries are scaled down to its square root in
-    norm. The clip is 1.2 times the median number of entries, found by bisection among powers of
-    ``2^(1/4)``, each step of which compares a noisy number of teachers with a half. What the
-    bisection costs is a public function of the number of teachers, queries and labels; if it took
-    over a quarter of the budget, nothing is clipped.
+    which it differs from predictions. Ballots of more than a clip of entries are scaled down to its
+    square root in norm. The clip is 1.2 times the median number of entries, found by bisection
+    among powers of ``2^(1/4)``, each step of which compares a noisy number of teachers with a half.
+    What the bisection costs is a public function of the number of teachers, queries and labels; if
+    it took over a quarter of the budget, nothing is clipped.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
-        whose squared inverse
-    multipliers add up to ``num_queries / multiplier_clipped^2`` for a batch of any size, so that a
-    batch costs what its queries cost one by one. Under REPLACE_RECORD and ADD_REMOVE_TEACHER alike
-    a teacher moves each comparison by one at most, and the sum by at most ``sqrt(2 clip)``: two
-    clipped ballots have no negative entry, so that their squared distance is at most the sum of
-    their squared norms. No entry moves by more than one, which bounds it by ``sqrt(num_queries
-    num_labels)`` too. Sums are exact: ballots are scaled by multiples of ``2^-20``, rounded down.
+    whose squared inverse multipliers add up to ``num_queries / multiplier_clipped^2`` for a batch
+    of any size, so that a batch costs what its queries cost one by one. Under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike a teacher moves each comparison by one at most, and the sum by at most
+    ``sqrt(2 clip)``: two clipped ballots have no negative entry, so that their squared distance is
+    at most the sum of their squared norms. No entry moves by more than one, which bounds it by
+    ``sqrt(num_queries num_labels)`` too. Sums are exact: ballots are scaled by multiples of
+    ``2^-20``, rounded down.
 
     >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
     >>> aggregator = ClippedVotes(multiplier_clipped=1.0)

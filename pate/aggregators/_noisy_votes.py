@@ -31,13 +31,11 @@ class NoisyVotes(Aggregator):
     one.
 
     Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD
-        and
-    ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels,
-        withheld ones and soft
-    counts cost the same: all follow from the noisy counts and the number of teachers, which is
-        public (Dziedzic et al.
-    (2023), Binary voting; with a ``min_lead`` the Gaussian mechanism of GNMax of Papernot et al.
-    (2018) with a public threshold in place of the maximum).
+    and ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels,
+    withheld ones and soft counts cost the same: all follow from the noisy counts and the number of
+    teachers, which is public (Dziedzic et al. (2023), Binary voting; with a ``min_lead`` the
+    Gaussian mechanism of GNMax of Papernot et al. (2018) with a public threshold in place of the
+    maximum).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = NoisyVotes(sigma_votes=5.0)

@@ -35,10 +35,9 @@ class Powerset(Aggregator):
     ballot. Every query is answered, possibly by a set that nobody voted for.
 
     Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote
-        that another gains,
-    so the counts of the sets move within a window of 2 votes under REPLACE_RECORD, and under
-    ADD_REMOVE_TEACHER too, as a teacher that takes no part counts for the empty set (Dziedzic et
-    al. (2023), Powerset voting, with Gumbel in place of Gaussian noise).
+    that another gains, so the counts of the sets move within a window of 2 votes under
+    REPLACE_RECORD, and under ADD_REMOVE_TEACHER too, as a teacher that takes no part counts for the
+    empty set (Dziedzic et al. (2023), Powerset voting, with Gumbel in place of Gaussian noise).
 
     >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
     >>> aggregator = Powerset(scale_powerset=2.0)

@@ -27,19 +27,18 @@ class Rounds(Aggregator):
     """Release the same queries in rounds: each round sees the predictions of a student of the rounds before it.
 
     Choose it wherever the queries have features: a student of a cheap first round is right on most
-        entries, and a
-    mechanism that pays only for what differs from it makes the rest of the budget go further. With
-    ``--target_epsilon`` and nothing else this is what `pate label` does: `ClippedVotes` for a
-    quarter of the budget, then `ClippedVotes` around the student of these for the rest.
+    entries, and a mechanism that pays only for what differs from it makes the rest of the budget go
+    further. With ``--target_epsilon`` and nothing else this is what `pate label` does:
+    `ClippedVotes` for a quarter of the budget, then `ClippedVotes` around the student of these for
+    the rest.
 
     Noisy counts of all rounds are averaged by the inverse of their variances. A round that releases
     no counts, or not all entries, or answers of a linear model, stands for itself.
 
     Privacy: the adaptive composition of all rounds, under REPLACE_RECORD and ADD_REMOVE_TEACHER as
-        each of them says,
-    which is reserved before the first. A student is made of what was released and of public
-    features alone, so that it costs nothing (Dwork & Roth (2014), Proposition 2.1); a later round
-    that is asked around its predictions may choose them as it likes.
+    each of them says, which is reserved before the first. A student is made of what was released
+    and of public features alone, so that it costs nothing (Dwork & Roth (2014), Proposition 2.1); a
+    later round that is asked around its predictions may choose them as it likes.
 
     Args:
         rounds: the aggregators in their order, for the same relation. Those after the first may
@@ -147,9 +146,8 @@ def combined(earlier: Release, release: Release, num_teachers: int) -> Release:
     """Return a release combined with an earlier one of the same queries: counts averaged by their noise.
 
     The later one stands alone unless both have noisy counts of all entries. One of several tiers
-        never has: a screen
-    that confirms a student writes the student's opinion beside the counts. Nor has a linear model,
-    whose answers have no noise of their own.
+    never has: a screen that confirms a student writes the student's opinion beside the counts. Nor
+    has a linear model, whose answers have no noise of their own.
     """
     before, after = _all_counts(earlier), _all_counts(release)
     if before is None or after is None:

@@ -21,17 +21,13 @@ from pate.aggregators._base import Aggregator, Release, features_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
 from pate.mechanisms._exact_normal import add_gaussian
 
-_DOUBLINGS, _CANDIDATES = (
-    4,
-    48,
-)  # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
-_COUNT_SHARE = (
-    0.02  # of the budget, which the number of voters takes: later rounds hardly depend on it
-)
+# for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
+_DOUBLINGS, _CANDIDATES = 4, 48
+# of the budget, which the number of voters takes: later rounds hardly depend on it
+_COUNT_SHARE = 0.02
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
-_RATIOS = np.concatenate(
-    ([0.0], np.geomspace(1e-3, 1e7, 41))
-)  # of a slope's prior variance to the least noise
+# of a slope's prior variance to the least noise
+_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
 _NOISELESS_ROUNDS = 8
 _SIGNIFICANT = 3.0  # standard deviations: hardly ever worse than a constant, whichever of many labels and releases
@@ -63,14 +59,13 @@ class ScoreVotes(Aggregator):
     expected to be three posterior standard deviations.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
-        whose squared inverse
-    multipliers add up to ``num_queries / multiplier_scores^2`` for a batch of any size. Under
-    REPLACE_RECORD one voter changes its ballot, which moves a comparison by one and the clipped sum
-    by at most twice the clip; sums are exact. Under ADD_REMOVE_TEACHER an absent voter counts as
-    zero after the centring, so that the sum moves by the clip alone; the dearer figure is charged
-    for both. The number of voters, where it is private, is counted first, with noise: one voter
-    moves it by one. Sums are divided by this count, and all else is computed from noisy sums and
-    public features (Dwork & Roth (2014), Proposition 2.1).
+    whose squared inverse multipliers add up to ``num_queries / multiplier_scores^2`` for a batch of
+    any size. Under REPLACE_RECORD one voter changes its ballot, which moves a comparison by one and
+    the clipped sum by at most twice the clip; sums are exact. Under ADD_REMOVE_TEACHER an absent
+    voter counts as zero after the centring, so that the sum moves by the clip alone; the dearer
+    figure is charged for both. The number of voters, where it is private, is counted first, with
+    noise: one voter moves it by one. Sums are divided by this count, and all else is computed from
+    noisy sums and public features (Dwork & Roth (2014), Proposition 2.1).
 
     Args:
         multiplier_scores: noise multiplier of one query. That of a release of ``n`` queries is
@@ -134,10 +129,8 @@ def released(
         aggregator.multiplier_scores / math.sqrt(num_queries),
         float(voters.num_voters),
     )
-    left, num_independent = (
-        1.0,
-        math.inf,
-    )  # of models: what is learnt is their mean, whatever they rest on
+    # of models: what is learnt is their mean, whatever they rest on
+    left, num_independent = 1.0, math.inf
     if voters.num_private is not None:
         count = noisy_count(
             voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator
@@ -184,7 +177,7 @@ def noisy_count(num_private: int, noise_multiplier: float, generator: np.random.
     """Return a noisy number of voters, which one of them moves by one, and at least twice the deviation of its noise.
 
     A sum is divided by it: if noise may be all that was counted, a smaller number would make much
-        of noise.
+    of noise.
     """
     noisy = add_gaussian(
         np.array([float(num_private)]), sigma=noise_multiplier, generator=generator

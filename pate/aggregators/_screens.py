@@ -99,12 +99,12 @@ class ConfidentScreen(Screen):
     """Pass on to ``answers`` only the queries on which the teachers are confident.
 
     Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused
-        costs the screen alone.
+    costs the screen alone.
 
     Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of
-        sensitivity 1 under
-    REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on
-    (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released bit).
+    sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then that of ``answers`` if the
+    query is passed on (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released
+    bit).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = ConfidentScreen(
@@ -158,12 +158,10 @@ class InteractiveScreen(Screen):
     """Pass on to ``answers`` only the queries on which the teachers contradict a student; confirm it on the others.
 
     Choose it to improve a student that was trained on an earlier release: if the teachers agree
-        with it, its own
-    confident predictions become labels, at the price of the screen alone.
+    with it, its own confident predictions become labels, at the price of the screen alone.
 
     Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the
-        distances
-    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
+    distances ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
     ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on (Papernot et al.
     (2018), Interactive-GNMax, at the exact cost of its released bit).
 
@@ -208,9 +206,8 @@ class InteractiveScreen(Screen):
 
     def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         predictions = predictions_of(votes)
-        expected = (
-            np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20
-        )  # distances and their sums are exact
+        # distances and their sums are exact
+        expected = np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20
         distances = np.abs(votes.counts - expected)
         mean = self.over == "mean"
         contradicted, num = (

@@ -21,8 +21,7 @@ class SiloVotes(Aggregator):
     """Release noisy counts of all labels, where each silo adds a share of the noise to the counts of its teachers.
 
     Choose it if no party may see the votes of all silos: it releases what `NoisyVotes` does, from
-        masked counts that
-    `pate silo` sends and `pate label --silos` adds up.
+    masked counts that `pate silo` sends and `pate label --silos` adds up.
 
     Each silo knows the share that it drew, and subtracts it from the sum. So there are two figures.
     The cost, which targets and budgets are met by, is the cost to ``colluding`` silos that put
@@ -31,8 +30,7 @@ class SiloVotes(Aggregator):
     times as wide.
 
     Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD
-        and
-    ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and silo
+    and ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and silo
     (docs/privacy.md, "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians
     instead).
 

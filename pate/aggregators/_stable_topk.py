@@ -21,15 +21,13 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     """Release the exact set of the k most voted labels, k chosen by the widest noisy gap, if that gap is stable.
 
     Choose it if samples have many labels and the teachers agree: the cost of a query does not grow
-        with the number of
-    labels. A query whose gap is narrow is not answered, unless most teachers give none or all of
-    the labels.
+    with the number of labels. A query whose gap is narrow is not answered, unless most teachers
+    give none or all of the labels.
 
     Privacy: an ``eta``-bounded-range choice (Gumbel noise on gaps that move within a window of 2
-        votes under
-    ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed with a
-    Gaussian propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the exact
-    cost of its released bit). Majorities for none and for all move as gaps do; made for
+    votes under ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed
+    with a Gaussian propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the
+    exact cost of its released bit). Majorities for none and for all move as gaps do; made for
     REPLACE_RECORD, they move by 2 under both relations, and so the cost is that of REPLACE_RECORD
     under both. Other noise costs what `pate.mechanisms.GapChoice` and
     `pate.mechanisms.LaplaceStabilityTest` say. With Gaussian noise in the choice, as in the
@@ -141,11 +139,10 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
     `Canonical` has no test that could fail.
 
     Privacy: the choice of a gap and the test of `StableTopK`, then one bounded-range choice (counts
-        that move within a
-    window of 1 vote under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD) for every label that is
-    peeled, k at most: a query costs the rounds that it took (Zhu & Wang (2022), Algorithm 3). With
-    ``fallback`` a query that fails the test is answered by k rounds of peeling (line 5 there):
-    every query is answered.
+    that move within a window of 1 vote under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD) for every
+    label that is peeled, k at most: a query costs the rounds that it took (Zhu & Wang (2022),
+    Algorithm 3). With ``fallback`` a query that fails the test is answered by k rounds of peeling
+    (line 5 there): every query is answered.
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = FixedStableTopK(
@@ -187,14 +184,13 @@ class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
     """Release the majority of every label if the least certain of them is far from a tie.
 
     Choose it if teachers agree on all labels of a sample: a query costs a single test, however many
-        labels there are,
-    about half of `StableTopK`. If one label is in doubt, the query is not answered.
+    labels there are, about half of `StableTopK`. If one label is in doubt, the query is not
+    answered.
 
     Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the
-        least of the distances
-    ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. A
-    majority may turn only within that distance. The test works on distances in votes, multiples of
-    1/2 up to ``T / 2``.
+    least of the distances ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike. A majority may turn only within that distance. The test works on
+    distances in votes, multiples of 1/2 up to ``T / 2``.
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = StableMajority(sigma_majority=2.0, delta_majority=1e-6)

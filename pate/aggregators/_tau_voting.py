@@ -21,9 +21,8 @@ from pate.mechanisms._exact_normal import add_gaussian
 
 Norm = Literal["l2", "l1"]
 
-_BITS = (
-    30  # of the factors by which ballots are scaled: sums over 2^23 teachers are exact in float64
-)
+# of the factors by which ballots are scaled: sums over 2^23 teachers are exact in float64
+_BITS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +34,11 @@ class TauVoting(Aggregator):
     scaled down, so the soft counts are too low.
 
     Privacy: a Gaussian mechanism on the clipped sums. Its L2 sensitivity is the largest norm of a
-        clipped ballot under
-    ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD, taken exactly over all
-        ballots: at most
-    ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2 norm (Dziedzic et al. (2023), tau voting).
-    Around predictions it is that of REPLACE_RECORD under both: a teacher that takes no part differs
-    from the student in every label that the student gives, so that any two clipped ballots may be
-    neighbors.
+    clipped ballot under ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD,
+    taken exactly over all ballots: at most ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2
+    norm (Dziedzic et al. (2023), tau voting). Around predictions it is that of REPLACE_RECORD under
+    both: a teacher that takes no part differs from the student in every label that the student
+    gives, so that any two clipped ballots may be neighbors.
 
     >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
     >>> aggregator = TauVoting(tau=2.0, sigma_tau=3.0, threshold_tau=50.0)

@@ -25,11 +25,9 @@ class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
     logarithm of the number of sets (``gap_needed``; `Peeling` compares).
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_canonical`` with a window of 1
-        vote under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for both losses of
-        `pate.mechanisms.CanonicalMechanism`: ours, which
-    credits the k most voted labels with their lead over the next one, and that of Shekelyan &
-    Loukides (2022).
+    vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for both losses of
+    `pate.mechanisms.CanonicalMechanism`: ours, which credits the k most voted labels with their
+    lead over the next one, and that of Shekelyan & Loukides (2022).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = Canonical(k=2, scale_canonical=2.0)
@@ -58,15 +56,13 @@ class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     """Release the k labels of the largest noisy counts.
 
     Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of
-        k, but the gap that
-    it needs grows with the logarithm of the number of labels alone. With 40 labels `Canonical`
-    needs a smaller gap for k of 18 and more, with 80 labels from 53 on, and up to 25 labels for any
-    k (``gap_needed``).
+    k, but the gap that it needs grows with the logarithm of the number of labels alone. With 40
+    labels `Canonical` needs a smaller gap for k of 18 and more, with 80 labels from 53 on, and up
+    to 25 labels for any k (``gap_needed``).
 
     Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_peel`` with a window of 1 vote
-        under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2). Any other
-    noise is drawn once, and the set costs pure ``k eta`` (Shekelyan & Loukides (2022)).
+    under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2). Any
+    other noise is drawn once, and the set costs pure ``k eta`` (Shekelyan & Loukides (2022)).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = Peeling(k=2, scale_peel=2.0)
@@ -89,12 +85,11 @@ class Joint(MechanismAggregator[JointMechanism], tag="joint"):
     """Release the labels of a sequence of k, chosen among all sequences at the cost of a single choice, as a set.
 
     Choose it to compare with the paper: `Canonical` makes a single choice too, on scores that move
-        half as far.
+    half as far.
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_joint`` with a window of 2
-        votes under
-    ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD, half of that for k = 1 (Gillenwater et al.
-    (2022)).
+    votes under ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD, half of that for k = 1 (Gillenwater
+    et al. (2022)).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = Joint(k=2, scale_joint=2.0)
@@ -118,12 +113,10 @@ class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
     """Release a set of k labels, one after another by permute-and-flip.
 
     Choose it for a few queries of which a single pure epsilon counts: at the same pure epsilon it
-        errs less often than
-    `Peeling`. For many queries a bounded range composes better.
+    errs less often than `Peeling`. For many queries a bounded range composes better.
 
     Privacy: k pure choices of ``window / scale_flip``, with a window of 1 vote under
-        ADD_REMOVE_TEACHER and 2 under
-    REPLACE_RECORD (McKenna & Sheldon (2020)).
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (McKenna & Sheldon (2020)).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = PermuteAndFlip(k=2, scale_flip=2.0)
@@ -145,13 +138,11 @@ class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
     """Release at most k of the kbar most voted labels, by peeling that ends at a noisy threshold.
 
     Choose it if the labels themselves are not public, such as words or places: those of rank beyond
-        ``kbar + 1`` have
-    no influence. A list that ends early answers a query for its own labels alone.
+    ``kbar + 1`` have no influence. A list that ends early answers a query for its own labels alone.
 
     Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_domain`` with a window of 1
-        vote under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, except with probability ``delta_domain`` (Durfee
-    & Rogers (2019), Algorithm 1).
+    vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, except with probability
+    ``delta_domain`` (Durfee & Rogers (2019), Algorithm 1).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = LimitedDomainTopK(k=2, kbar=3, scale_domain=1.0, delta_domain=1e-6)
@@ -179,10 +170,9 @@ class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
     Choose it to compare with the papers: `FixedStableTopK` finds a gap at less cost.
 
     Privacy: the sparse vector technique on gaps that move by 1 vote under ADD_REMOVE_TEACHER and 2
-        under
-    REPLACE_RECORD, k bounded-range choices of counts with the same window where labels are peeled,
-    and the probability ``delta_stable``: a query costs the rounds that it took (Carvalho et al.
-    (2020); `pate.mechanisms.TopStable`).
+    under REPLACE_RECORD, k bounded-range choices of counts with the same window where labels are
+    peeled, and the probability ``delta_stable``: a query costs the rounds that it took (Carvalho et
+    al. (2020); `pate.mechanisms.TopStable`).
 
     Args:
         k: largest number of labels of a sample.
@@ -206,15 +196,13 @@ class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
     """Choose k labels by peeling, then count the votes of these alone, with noise.
 
     Choose it if samples have up to k of many labels: a label is given if it is chosen and more than
-        half of the
-    teachers seem to vote for it, and all others are denied. So k bounds the number of labels of a
-    sample, where `Peeling` gives each sample k labels, and a query costs what k labels cost, where
-    `NoisyVotes` pays for all.
+    half of the teachers seem to vote for it, and all others are denied. So k bounds the number of
+    labels of a sample, where `Peeling` gives each sample k labels, and a query costs what k labels
+    cost, where `NoisyVotes` pays for all.
 
     Privacy: k bounded-range choices of ``window / scale_chosen``, with a window of 1 vote under
-        ADD_REMOVE_TEACHER and
-    2 under REPLACE_RECORD, and Gaussian noise of ``sigma_chosen`` on k counts that move by 1 vote
-    under both (`pate.mechanisms.PeeledCounts`).
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, and Gaussian noise of ``sigma_chosen`` on k
+    counts that move by 1 vote under both (`pate.mechanisms.PeeledCounts`).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=2.0)

@@ -31,13 +31,11 @@ class Arrays(TableSource):
     """An ``.npz`` file with ``X`` ``[N, ...]``, ``Y`` ``[N, C]`` (0/1 or -1/1) and ``ids`` ``[N]``.
 
     An id names a record for good: it is assigned once, when the records are collected, and stays
-        when others come and
-    go. Row numbers do not: removing a record would renumber all later ones and so affect all
-        teachers.
+    when others come and go. Row numbers do not: removing a record would renumber all later ones and
+    so affect all teachers.
 
     Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (the person
-        to whom a record
-    belongs), ``label_names`` ``[C]``.
+    to whom a record belongs), ``label_names`` ``[C]``.
 
     Args:
         path: the file.

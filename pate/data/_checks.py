@@ -16,7 +16,7 @@ def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
     """Return ids, groups or names ``[N]`` as strings, as wide as the longest of them.
 
     Raises ``ValueError`` unless all are texts or all are integers: 7 and 7.0 would be two ids of
-        one record.
+    one record.
     """
     array = np.asarray(values)
     require(array.ndim == 1, f"{name} of shape [N]", shape=array.shape)

@@ -27,10 +27,8 @@ Key = int | str
 """A position in a tuple, a key of a mapping, or the name of a column of the data set."""
 
 
-_SPLITS = (
-    ("private", "public", "test"),
-    ("train", "validation", "test"),
-)  # in the order of the roles
+# in the order of the roles
+_SPLITS = ("private", "public", "test"), ("train", "validation", "test")
 
 
 class Items(Protocol):
@@ -232,7 +230,7 @@ class TorchDatasets(_Datasets):
     """Map-style data sets of torch, one for each role, with tuples or mappings as items.
 
     An item must be the same whenever it is read: transforms that draw something belong to training
-        (``augment``).
+    (``augment``).
 
     Args:
         private: the records to be protected.
@@ -264,7 +262,7 @@ class HuggingFace(_Datasets):
     """Data sets of Hugging Face, such as splits from ``load_dataset`` or ``load_from_disk``.
 
     Nothing of that package is imported: whatever has ``column_names``, a length and items by number
-        will do.
+    will do.
 
     Args:
         splits: the data set of each role, ``private``, ``public`` and ``test``; or ``train``,

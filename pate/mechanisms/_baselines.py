@@ -25,9 +25,9 @@ class OneShotLaplace(TopKMechanism):
     """Release the k largest scores with Laplace noise, in order (Qiao, Su & Zhang (2021), Algorithm 1).
 
     Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under
-        REPLACE_RECORD. Relative
-    to the largest noisy score that is left out, each of the k moves by at most w, which changes the
-    density of its noise by at most a factor of ``exp(w / scale)``: this covers the order too.
+    REPLACE_RECORD. Relative to the largest noisy score that is left out, each of the k moves by at
+    most w, which changes the density of its noise by at most a factor of ``exp(w / scale)``: this
+    covers the order too.
 
     >>> mechanism = OneShotLaplace(k=2, scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
@@ -77,7 +77,7 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
     The law is that of real numbers, rounded to a public grid of at least ``scale / 2^20``.
 
     Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more
-        than one vote.
+    than one vote.
 
     >>> mechanism = LaplaceCounts(num_items=4, scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0)).shape
@@ -131,7 +131,7 @@ class GammaCounts(ScoreMechanism[FloatArray]):
     of real numbers, rounded to a public grid of at least ``scale / 2^20``.
 
     Privacy: pure DP of ``1 / scale`` under both relations for any d, because no count moves by more
-        than one vote.
+    than one vote.
 
     Args:
         scale: scale of the noise, in votes.

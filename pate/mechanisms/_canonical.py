@@ -39,9 +39,9 @@ from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, distances, ran
 Sampler = tuple[Callable[[IntArray], Proposals], float]
 CanonicalLoss = Literal["lead", "published"]
 
-_TABLE = (
-    1 << 16
-)  # largest table of classes that is evaluated in full for every row of a batch: none has e^352 subsets
+# largest table of classes that is evaluated in full for every row of a batch: none has e^352
+# subsets
+_TABLE = 1 << 16
 _GRID = 13  # points of the first envelope
 
 
@@ -60,12 +60,11 @@ class CanonicalMechanism(TopKMechanism):
     ``loss="lead"`` is ours.
 
     Privacy: for any k, gamma and loss a single choice of ``w / scale``, bounded range with Gumbel
-        noise and pure DP
-    with exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. All
-    scores move within a window of width w, and with them the smallest score of a subset, the
-    largest left out, and the k-th largest. So the utilities of all subsets move together within
-    ``gamma`` times that window minus ``1 - gamma`` times it, which has width w (the argument of
-    Shekelyan & Loukides (2022), which holds for both losses).
+    noise and pure DP with exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under
+    REPLACE_RECORD. All scores move within a window of width w, and with them the smallest score of
+    a subset, the largest left out, and the k-th largest. So the utilities of all subsets move
+    together within ``gamma`` times that window minus ``1 - gamma`` times it, which has width w (the
+    argument of Shekelyan & Loukides (2022), which holds for both losses).
 
     >>> mechanism = CanonicalMechanism(k=2, scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
@@ -309,9 +308,8 @@ class CanonicalMechanism(TopKMechanism):
         grid = np.unique(np.rint(np.geomspace(1, num_items - k, _GRID)).astype(np.int64)) + k
         values = coupling(grid)
         while True:
-            log_masses = np.append(
-                0.0, tail_terms + np.interp(tails, grid, values)
-            )  # the top-k has log mass 0
+            # the top-k has log mass 0
+            log_masses = np.append(0.0, tail_terms + np.interp(tails, grid, values))
             largest = float(log_masses.max())
             masses = np.exp(log_masses - largest)
             # halve the stretches that matter, unless no chord lies well above the curve there

@@ -39,9 +39,8 @@ _HEIGHT = 401  # of the curve at 0, in cells: the largest for which there are at
 _STRIPS = 136  # of width 2^-5: the curve is below 2^-4 cells where they end, at 4.25, and more than halves in a quarter
 _CELL_BITS, _OFFSET_BITS = 14, 49  # of a word of 64, after the sign
 _DIGITS = _OFFSET_BITS + 5  # binary digits after the point of what a word says
-_MARGIN = (
-    2.0**-36
-)  # cells: the curve errs by less than 2^-38 (rounding 2^-47 of 401), the other side by 2^-44
+# cells: the curve errs by less than 2^-38 (rounding 2^-47 of 401), the other side by 2^-44
+_MARGIN = 2.0**-36
 _BLOCK = 1 << 15  # draws worked on at once, so that the intermediate arrays stay in cache
 _GRID_BITS = 20
 _LOW_BITS = 53  # of integers, which float64 has
@@ -259,9 +258,8 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
     table = _cells()
     random = generator.integers(-(2**63), 2**63, size=num, dtype=np.int64)
     cells = random >> _OFFSET_BITS & (1 << _CELL_BITS) - 1
-    sign = (
-        random >> 63
-    )  # 0 or -1: the complement of digits mirrors the interval in which a number lies
+    # 0 or -1: the complement of digits mirrors the interval in which a number lies
+    sign = random >> 63
     words = (random & (1 << _OFFSET_BITS) - 1 | table.strips[cells]) ^ sign
     lazy: dict[int, LazyReal] = {}
     others = np.flatnonzero(cells >= table.num_inside)

@@ -40,9 +40,9 @@ from pate.mechanisms._noise import ChoiceNoise, require_noise
 
 SLACK = 2.0**-10
 """By what the logarithm of a rate is lifted."""
-_MARGIN = (
-    2.0**-14
-)  # by more than logarithms of chances err: their terms are below 2^25, and err by less than 2^-42 each
+# by more than logarithms of chances err: their terms are below 2^25, and err by less than 2^-42
+# each
+_MARGIN = 2.0**-14
 _TIME_MARGIN = 2.0**-28  # as for choices by noisy scores
 _FAR = 13.0  # a uniform number that is below `EXTREME` has a logarithm below -13.8, whatever its digits
 _WEIGHTS = 2.0**50

@@ -99,13 +99,10 @@ class GapChoice(ScoreMechanism[IntArray]):
     """Choose a rank k by report-noisy-max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
 
     Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap
-        moves by its width at
-    most in either direction: within a window ``w`` of 2 votes (or sensitivities) under
-        ADD_REMOVE_TEACHER and 4 under
-    REPLACE_RECORD. A distance from ``upper / 2`` moves by its weight: with weight 2 the window is 4
-        under both
-    relations. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the
-        `GaussianNoisyMaxEvent` of
+    moves by its width at most in either direction: within a window ``w`` of 2 votes (or
+    sensitivities) under ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD. A distance from ``upper /
+    2`` moves by its weight: with weight 2 the window is 4 under both relations. Gumbel noise: one
+    bounded-range choice of ``w / scale``. Gaussian noise: the `GaussianNoisyMaxEvent` of
     `num_candidates` noisy gaps, half of whose window is rounded up to the grid of the noise. Any
     other noise: pure DP of ``w / scale``.
 

@@ -42,12 +42,10 @@ from pate.mechanisms._ranking import REACH, Rows, distances, has_near_ties, rank
 _BLOCKS = 13  # blocks of the first envelope
 _LEVEL_BLOCKS = 32  # blocks of the losses of a batch at first: more take longer to bound, fewer reject more candidates
 _PARTS = 8  # into which a block is split
-_REJECTED = (
-    0.9  # share of candidates that may be rejected: one costs as much as a bound at one more loss
-)
-_TABLE = (
-    1 << 16
-)  # largest number of losses times k that is tabulated for every row of a batch of counts
+# share of candidates that may be rejected: one costs as much as a bound at one more loss
+_REJECTED = 0.9
+# largest number of losses times k that is tabulated for every row of a batch of counts
+_TABLE = 1 << 16
 _CHUNK = 1 << 18  # entries of the tables worked on at once
 
 
@@ -56,13 +54,11 @@ class JointMechanism(TopKMechanism):
     """Choose one ordered sequence of k distinct items among all of them.
 
     Gumbel noise: with probability proportional to ``exp(-L(s) / scale)`` (Gillenwater et al.
-        (2022), Algorithm 1,
-    without its tie-breaking terms, which a draw of v does not need). Exponential noise: by
-    permute-and-flip over all sequences.
+    (2022), Algorithm 1, without its tie-breaking terms, which a draw of v does not need).
+    Exponential noise: by permute-and-flip over all sequences.
 
     Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with
-        exponential noise, where
-    ``w`` is that of `joint_window`.
+    exponential noise, where ``w`` is that of `joint_window`.
 
     >>> mechanism = JointMechanism(k=2, scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
@@ -151,7 +147,7 @@ class _Losses:
     """What the items of one row lose in each of k places, given its descending scores ``[d]``.
 
     No loss is larger than `REACH` scales: a clip of the losses, which moves none of them farther
-        than it was moved.
+    than it was moved.
     """
 
     scores: Rows

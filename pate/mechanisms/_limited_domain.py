@@ -52,7 +52,7 @@ class DomainMechanism(ScoreMechanism[TopItems]):
     """List at most k of the kbar largest items, with a threshold that is set for one relation.
 
     The cost is known under both: a threshold for a narrower window fails more often, one for a
-        wider window less often.
+    wider window less often.
 
     Args:
         k: largest length of the list, 1..kbar.
@@ -178,15 +178,14 @@ class LimitedDomain(DomainMechanism):
     choice.
 
     Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Sorted
-        scores move within the
-    window of the scores. So an item that a neighbor has not in its domain scores at most
-    ``h_(kbar+1) + w``, and comes before the threshold with probability ``delta / kbar`` at most;
-    ties may be broken in any way. Items that enter the domain of a neighbor can be paired with
-    those that leave it so that each pair moves within the window, as the threshold does, and the
-    choices among the paired are k bounded ranges apart. If every such item is counted as the end of
-    the list, that is still so, and a list is at most ``1 + delta`` times as likely as before. Under
-    the other relation, whose window is wider by v (of either sign), the threshold is that of
-    ``delta exp(v / scale)``.
+    scores move within the window of the scores. So an item that a neighbor has not in its domain
+    scores at most ``h_(kbar+1) + w``, and comes before the threshold with probability ``delta /
+    kbar`` at most; ties may be broken in any way. Items that enter the domain of a neighbor can be
+    paired with those that leave it so that each pair moves within the window, as the threshold
+    does, and the choices among the paired are k bounded ranges apart. If every such item is counted
+    as the end of the list, that is still so, and a list is at most ``1 + delta`` times as likely as
+    before. Under the other relation, whose window is wider by v (of either sign), the threshold is
+    that of ``delta exp(v / scale)``.
 
     >>> mechanism = LimitedDomain(
     ...     k=2, kbar=3, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD, scale=1.0
@@ -214,14 +213,13 @@ class LimitedDomain(DomainMechanism):
         """Choose among items without a public list: only items with a positive count exist.
 
         Privacy: that of a call. Think of all items that there could be, of count 0 where nobody
-            counts for them, and of
-        ``kbar + 1`` blanks more, of count 0 whatever the data: their counts are at most a
-        sensitivity away from those of a neighbor, too. Where items of count 0 come after the
-        blanks, none of them is ever among the ``kbar + 1`` largest, so that a call on the items
-        that exist and the blanks is a call on all. Blanks are left out of the list that it returns,
-        which is a function of that list. The length of the list is therefore paid for, and however
-        few items exist, one that a neighbor could not name is named with probability `failure` at
-        most.
+        counts for them, and of ``kbar + 1`` blanks more, of count 0 whatever the data: their counts
+        are at most a sensitivity away from those of a neighbor, too. Where items of count 0 come
+        after the blanks, none of them is ever among the ``kbar + 1`` largest, so that a call on the
+        items that exist and the blanks is a call on all. Blanks are left out of the list that it
+        returns, which is a function of that list. The length of the list is therefore paid for, and
+        however few items exist, one that a neighbor could not name is named with probability
+        `failure` at most.
 
         Args:
             counts: ``[n]`` of the items that exist, n >= 0; items of count 0 are never chosen.

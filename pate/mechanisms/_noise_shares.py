@@ -19,9 +19,8 @@ from pate.mechanisms._exact_normal import rounded_normal
 
 UInt64Array = NDArray[np.uint64]
 
-_FINE_BITS = (
-    30  # a share has 2^30 steps of its grid in a standard deviation, or up to twice as many
-)
+# a share has 2^30 steps of its grid in a standard deviation, or up to twice as many
+_FINE_BITS = 30
 _COARSE_BITS = 20  # as released counts have
 _ROOM = 2.0**62  # of steps, which the noise of 2^20 silos does not fill
 
@@ -40,9 +39,8 @@ def share_grid(sigma: float) -> float:
 
 def failure(num_shares: int) -> float:
     """Return a bound on the probability that a sum of shares is none of the rounded normal law."""
-    return num_shares * 2.0 ** -(
-        2 * _FINE_BITS + 4
-    )  # (n - 1) / (24 * 2^60), and what two thousand digits do not show
+    # (n - 1) / (24 * 2^60), and what two thousand digits do not show
+    return num_shares * 2.0 ** -(2 * _FINE_BITS + 4)
 
 
 def require_room(num_teachers: int, *, sigma: float) -> None:

@@ -34,9 +34,8 @@ class NoisyTopK(TopKMechanism):
     ``exp(w / scale)``. The order of the noisy scores is not released: this proof is for the set.
 
     Privacy: with Gumbel noise, k bounded-range choices of ``w / scale`` (the set of
-        `GumbelPeeling`); with any other
-    noise, pure DP of ``k w / scale`` (Shekelyan & Loukides (2022)). ``w`` is 1 vote under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+    `GumbelPeeling`); with any other noise, pure DP of ``k w / scale`` (Shekelyan & Loukides
+    (2022)). ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
     >>> mechanism = NoisyTopK(k=2, scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
@@ -93,8 +92,7 @@ class NoisyMax(ScoreMechanism[IntArray]):
     report-noisy-max (Dwork & Roth (2014), Claim 3.9).
 
     Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with any
-        other. ``w`` is 1 vote
-    under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+    other. ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
     >>> mechanism = NoisyMax(scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))

@@ -39,10 +39,9 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
     noise here is fresh, so that they are unbiased.
 
     Privacy: adaptive composition of the k choices with one Gaussian release of k numbers, none of
-        which moves by more
-    than the sensitivity under either relation: an L2 sensitivity of ``sqrt(k)`` times that. Given
-        the items, which were
-    released before, it does not matter which scores they are.
+    which moves by more than the sensitivity under either relation: an L2 sensitivity of ``sqrt(k)``
+    times that. Given the items, which were released before, it does not matter which scores they
+    are.
 
     >>> mechanism = PeeledCounts(k=2, scale=2.0, sigma=1.0)
     >>> found = mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))

@@ -32,8 +32,7 @@ class GumbelPeeling(TopKMechanism):
     Both have the same law (Durfee & Rogers (2019), Lemma 4.2).
 
     Privacy: k bounded-range choices of ``w / scale`` for the ordered output (Dong, Durfee & Rogers
-        (2020)); ``w`` is 1
-    vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+    (2020)); ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
     >>> mechanism = GumbelPeeling(k=2, scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
@@ -67,8 +66,7 @@ class PermuteAndFlipPeeling(TopKMechanism):
     """Peel k items by permute-and-flip, each round with fresh noise (McKenna & Sheldon (2020)).
 
     Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under
-        ADD_REMOVE_TEACHER and 2
-    under REPLACE_RECORD.
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
     >>> mechanism = PermuteAndFlipPeeling(k=2, scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
@@ -114,9 +112,8 @@ class PermuteAndFlipPeeling(TopKMechanism):
         """Return ranks ``[1, k]`` like `_peel`, from one row ``[1, d]`` of which most items are hardly looked at.
 
         No item comes before the best one unless its noise reaches that far: unless its uniform
-            number is at most
-        ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all; the others draw
-        what follows.
+        number is at most ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all;
+        the others draw what follows.
         """
         items, reach = scores[0], REACH * self.scale
         ranks, taken, best = (

@@ -110,12 +110,10 @@ class StabilityTest(_GapTest):
     - delta_test)``.
 
     Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of
-        whole scores. Of real
-    scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and a `FailureEvent`:
-        where the set is the
-    same on both neighbors, what is told is whether ``max(shift, q)``, a statistic of sensitivity w,
-    exceeds a threshold with its noise; where it is not, both gaps are w at most, and pass with the
-    probability of failure at most.
+    whole scores. Of real scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and
+    a `FailureEvent`: where the set is the same on both neighbors, what is told is whether
+    ``max(shift, q)``, a statistic of sensitivity w, exceeds a threshold with its noise; where it is
+    not, both gaps are w at most, and pass with the probability of failure at most.
 
     >>> test = StabilityTest(delta_test=1e-6, shift=2, num_teachers=100, sigma=2.0)
     >>> test(np.array([60, 1]), generator=seeded_generator(0))
@@ -212,11 +210,10 @@ class LaplaceStabilityTest(_GapTest):
     """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile, on ``max(shift, q)``).
 
     Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves (unless given, one
-        sensitivity under
-    ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain probability:
-    ``delta_test``, or the probability of passing a gap of w if a test with a smaller ``shift`` is
-    accounted under another relation. This covers the outcome together with the exact set above the
-    gap, of whole scores and of real ones.
+    sensitivity under ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain
+    probability: ``delta_test``, or the probability of passing a gap of w if a test with a smaller
+    ``shift`` is accounted under another relation. This covers the outcome together with the exact
+    set above the gap, of whole scores and of real ones.
 
     Parameters beside the scale are those of `StabilityTest`.
 

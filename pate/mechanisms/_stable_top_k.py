@@ -157,8 +157,8 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     sensitivities, which the shift covers.
 
     Privacy: a `GapChoice` composed with a `StabilityTest` or a `LaplaceStabilityTest` (the
-        composition of Zhu & Wang
-    (2022), Theorem 11, at the curves of both parts: what the theorem makes of a curve is not used).
+    composition of Zhu & Wang (2022), Theorem 11, at the curves of both parts: what the theorem
+    makes of a curve is not used).
 
     Args:
         num_teachers: the nominal number of teachers, which is the largest possible count; of other
@@ -335,13 +335,12 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     exponential mechanism).
 
     Privacy: a `GapChoice` composed with a test of it, then one bounded-range choice for every round
-        of peeling, k at
-    most, by adaptive composition: what was chosen and whether it passed, which the first two pay
-        for, say how many
-    rounds there are, and of what. A choice has the range ``w / scale_peel``; ``w`` is 1 vote (or
-    sensitivity) under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. With ``peel_by_root``, r
-    rounds have noise of ``scale_peel sqrt(r / k)``, so that they cost about what k rounds do and
-    never more: the curve of an eta-bounded range is ``eta^2 max_c of the integral of T(x) l(eta (x
+    of peeling, k at most, by adaptive composition: what was chosen and whether it passed, which the
+    first two pay for, say how many rounds there are, and of what. A choice has the range ``w /
+    scale_peel``; ``w`` is 1 vote (or sensitivity) under ADD_REMOVE_TEACHER and 2 under
+    REPLACE_RECORD. With ``peel_by_root``, r rounds have noise of ``scale_peel sqrt(r / k)``, so
+    that they cost about what k rounds do and never more: the curve of an eta-bounded range is
+    ``eta^2 max_c of the integral of T(x) l(eta (x
     - c)) dx / (alpha - 1)``, with a fixed triangle T and the logistic density l, which falls with
     the distance from 0; so it falls against ``eta^2`` as eta grows.
 

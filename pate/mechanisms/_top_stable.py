@@ -49,17 +49,17 @@ class TopStable(DomainMechanism):
     only the ``kbar + 1`` largest scores have any influence.
 
     Privacy: the sparse vector technique, k rounds of Gumbel peeling (bounded range of ``w /
-        scale_peel`` each), and the
-    probability ``delta``. Sorted scores move within the window of the scores, whole numbers or not,
-    so a gap moves by w at most; the first passing rank, or that there is none, is pure ``w /
-    scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem 3.23, with the budget split
-    as Lyu, Su & Li (2017) do). It says how many rounds there are, and of what. A set that is
-    another one on a neighbor lies above a gap of w at most, on both: its ``max(q - w, 0)`` is 0.
-    That no such gap beats the threshold has the same probability on both, ``1 - delta`` or more,
-    and makes the threshold stochastically larger only: its density, given that, still falls by a
-    factor of ``exp(w / scale_threshold)`` at most where the threshold rises by w, which is all that
-    the theorem needs of it. Under a relation whose window is wider by v, ``max(q - w, 0)`` of such
-    a gap is v at most, and passes with probability at most that the noise exceeds ``t - v``.
+    scale_peel`` each), and the probability ``delta``. Sorted scores move within the window of the
+    scores, whole numbers or not, so a gap moves by w at most; the first passing rank, or that there
+    is none, is pure ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem
+    3.23, with the budget split as Lyu, Su & Li (2017) do). It says how many rounds there are, and
+    of what. A set that is another one on a neighbor lies above a gap of w at most, on both: its
+    ``max(q - w, 0)`` is 0. That no such gap beats the threshold has the same probability on both,
+    ``1 - delta`` or more, and makes the threshold stochastically larger only: its density, given
+    that, still falls by a factor of ``exp(w / scale_threshold)`` at most where the threshold rises
+    by w, which is all that the theorem needs of it. Under a relation whose window is wider by v,
+    ``max(q - w, 0)`` of such a gap is v at most, and passes with probability at most that the noise
+    exceeds ``t - v``.
 
     Args:
         k: largest size of the set, 1..kbar.

@@ -32,10 +32,9 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
     """Write a student as a program that needs neither ``pate`` nor the class of its network.
 
     Its input is called as `ExportedStudent.input` says: ``pictures``, uint8 ``[N, 3, size, size]``
-        that are cut and
-    resized already, or ``features``, float32 ``[N, ...]``; N is any number. Its outputs are
-    ``probabilities``, float32 ``[N, C]``, and ``labels``, bool ``[N, C]``. The metadata `METADATA`
-    say so, with the names of the labels and the privacy statement.
+    that are cut and resized already, or ``features``, float32 ``[N, ...]``; N is any number. Its
+    outputs are ``probabilities``, float32 ``[N, C]``, and ``labels``, bool ``[N, C]``. The metadata
+    `METADATA` say so, with the names of the labels and the privacy statement.
 
     Args:
         student: the student, on the processor.

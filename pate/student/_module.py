@@ -44,8 +44,7 @@ class Student(pl.LightningModule):
     shrinks with the number of samples, and weight decay limits it.
 
     A student can learn from entries that were not released, too: with ``pseudo_confidence``, a
-        running average of the
-    network labels those of which it is certain.
+    running average of the network labels those of which it is certain.
 
     Args:
         network: makes the network for an input shape and a number of labels.

@@ -1,9 +1,9 @@
 """The contract of aggregators that answer the queries of a batch together, such as with one clip for all of them.
 
 The law of one query says little of them: what a teacher tells of all queries is what a whole batch
-    costs. So there is
-the law of a batch too. Draws of batches of two queries are compared with it, and the laws of all
-neighbors on two queries with twice the event, in place of the independence of queries.
+costs. So there is the law of a batch too. Draws of batches of two queries are compared with it, and
+the laws of all neighbors on two queries with twice the event, in place of the independence of
+queries.
 """
 
 from __future__ import annotations

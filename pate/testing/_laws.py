@@ -75,9 +75,8 @@ def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass (a hair less, for rounding)."""
     low, high = np.zeros(len(p)), np.full(len(p), 1e150)
     for _ in range(100):
-        middle = np.sqrt(
-            np.maximum(low, 1e-6) * high
-        )  # c spans 150 orders of magnitude: bisect its logarithm
+        # c spans 150 orders of magnitude: bisect its logarithm
+        middle = np.sqrt(np.maximum(low, 1e-6) * high)
         taken = np.maximum(p - middle[:, None] * q, 0).sum(axis=1)
         low, high = np.where(taken > delta0, middle, low), np.where(taken > delta0, high, middle)
     return np.minimum(p, high[:, None] * q)
@@ -184,8 +183,7 @@ def chi_square_p_value(
     """Return the p-value of a chi-square test, the rarest outcomes pooled until 5 are expected of them.
 
     All that are expected less than ``rare`` times are among them: a sum over many such outcomes is
-        no chi-square.
-    It is 0 where an outcome was seen that is next to impossible.
+    no chi-square. It is 0 where an outcome was seen that is next to impossible.
     """
     if observed[expected < 1e-6].sum() > 0:
         return 0.0

@@ -1,11 +1,9 @@
 """The data-dependent cost of noisy votes, and its release by smooth sensitivity.
 
 When teachers agree, a label by noisy votes costs less than its event says: Papernot et al. (2018),
-    Theorem 6, bounds
-its curve by the probability that the noise overturns the majority. That bound is a function of the
-    votes: it is
-PRIVATE, must not be shown as a guarantee, and may be published only through `release_rdp`, which
-has its own cost.
+Theorem 6, bounds its curve by the probability that the noise overturns the majority. That bound is
+a function of the votes: it is PRIVATE, must not be shown as a guarantee, and may be published only
+through `release_rdp`, which has its own cost.
 
 One label is released as ``h + N(0, sigma^2) > T / 2``. The proofs use only that ``h`` moves by at
 most one vote and stays in ``0..T``. So they hold under REPLACE_RECORD, and under ADD_REMOVE_TEACHER

@@ -72,7 +72,7 @@ def powerset_event(sigma: float, relation: NeighboringRelation) -> Event:
     """Return the cost of one query of powerset voting with normal noise of ``sigma`` on the votes for each set.
 
     One set loses the vote that another gains, under both relations: who takes no part counts for
-        the empty set.
+    the empty set.
     """
     return GaussianEvent(noise_multiplier=sigma / math.sqrt(2), neighboring_relation=relation)
 

@@ -174,7 +174,7 @@ def one_shot_pairs(scores: Sequence[float], scale: float) -> dict[tuple[int, int
     """Return the law of the two largest of scores with Gumbel noise added once, in their order, by integrals.
 
     A first and b second: the integral over the noisy score y of b of its density, times the
-        probability that the score of a is above y and all others are below.
+    probability that the score of a is above y and all others are below.
     """
 
     def chance(first: int, second: int) -> float:

@@ -15,14 +15,12 @@ from pate._typing import FloatArray
 from pate._validation import require, require_count, require_positive
 from pate.mechanisms._noise import Noise, log_survival, require_noise
 
-_REACH = (
-    45.0  # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
-)
+# scales from the k-th score beyond which nothing has a probability that float64 adds to 1
+_REACH = 45.0
 _STEP = 0.1  # scales between the points of the integral
 _LOST = -23.0  # log of a probability that is taken for 0
-_ROUNDED = (
-    1e-13  # smaller values are rounding error of the convolutions, which differs between machines
-)
+# smaller values are rounding error of the convolutions, which differs between machines
+_ROUNDED = 1e-13
 _SURE = 1e-12  # chance of a coin that is taken for 0, or for 1 on the other side
 
 

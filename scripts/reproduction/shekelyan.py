@@ -40,10 +40,8 @@ GRADES: tuple[GradeName, ...] = get_args(GradeName)
 
 _WIDEST = (1e-7, 1e7)  # epsilons between which everything happens
 _TIED = 1e3  # times the lowest epsilon: the end of a curve of grades that are never certain
-_ENDS = (
-    0.005,
-    0.9995,
-)  # probabilities of the good and of the exact top-k between which a curve is drawn
+# probabilities of the good and of the exact top-k between which a curve is drawn
+_ENDS = 0.005, 0.9995
 
 
 @dataclass(frozen=True)

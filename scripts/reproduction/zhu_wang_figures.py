@@ -32,10 +32,8 @@ _UPPER = 10**7  # no count exceeds it: a public number
 _STATES, _DAYS, _COVID_EPSILON = 15, 10, 0.1
 _BINS, _BINS_EPSILON, _BIN = 15_000, 0.15, 700
 _DELTA = 1e-6
-_FIXED_K, _ON_BINS = (
-    (PEELING, DOMAIN, TOP_STABLE, FIXED),
-    (PEELING, TOP_STABLE, ADAPTIVE, FIXED),
-)  # in the figures
+# in the figures
+_FIXED_K, _ON_BINS = (PEELING, DOMAIN, TOP_STABLE, FIXED), (PEELING, TOP_STABLE, ADAPTIVE, FIXED)
 _EPSILONS, _SIZES = (0.4, 0.8, 1.0), (3, 10, 50)
 _TABLE_1: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "BrightKite": {

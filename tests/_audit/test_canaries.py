@@ -33,9 +33,8 @@ def test_poisons_take_over_a_share_of_the_records() -> None:
     rows = (honest.features[:] != poisoned.features[:]).any(axis=1)
     assert rows.sum() == 240 and not rows[-32:].any()
     assert np.array_equal(honest.labels[~rows], poisoned.labels[~rows])
-    assert (
-        np.ptp(poisoned.features[:][rows], axis=0).max() == 0
-    )  # all alike, so that usual ballots are small
+    # all alike, so that usual ballots are small
+    assert np.ptp(poisoned.features[:][rows], axis=0).max() == 0
     assert abs(poisoned.labels[rows].mean() - 0.5) < 4 * 0.5 / np.sqrt(240 * LABELS)
 
 

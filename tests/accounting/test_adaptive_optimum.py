@@ -431,7 +431,7 @@ def attack(rounds: Sequence[FloatArray], count: int, epsilon: float, step: float
     """A strategy that is good at ``epsilon``, played out: below the optimum, up to roundings.
 
     It sees every choice and every bit, which StableTopK does not show: it is an attack on their
-        curves alone.
+    curves alone.
 
     Values and slopes at nodes; in between, the better of two tangents, which lie below a convex
     function.

@@ -381,10 +381,8 @@ def curves(laws: tuple[FloatArray, FloatArray]) -> Events:
 # little but that outcome, a low one little but the other: whoever has the high order after the one
 # and the low order after the other spends delta nearly twice.
 FIRST = rare_loss(math.exp(-7), 0.25)
-AIMED = (
-    rare_loss(0.51132827, 0.77075175),
-    rare_loss(1.3977926e-4, 1.0718074),
-)  # for orders near 49 and 14
+# for orders near 49 and 14
+AIMED = rare_loss(0.51132827, 0.77075175), rare_loss(1.3977926e-4, 1.0718074)
 WHOLE = Budget(max_epsilon=1.0, delta=1e-5, neighboring_relation=REPLACE, max_delta0=0.0)
 
 

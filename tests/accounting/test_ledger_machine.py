@@ -34,9 +34,8 @@ BUDGET = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE)
 OTHER = Budget(max_epsilon=3.0, delta=1e-6, neighboring_relation=REPLACE)
 NOISES = (30.0, 45.0, 90.0)
 counts = st.sampled_from([1, 7, 60, 150, 400])
-shares = st.sampled_from(
-    [None, 0.0, 0.3, 1.0, 1.2]
-)  # of what was reserved; None to settle without a word
+# of what was reserved; None to settle without a word
+shares = st.sampled_from([None, 0.0, 0.3, 1.0, 1.2])
 ONE_LINE = r"^Expected [^\n]*$"
 
 

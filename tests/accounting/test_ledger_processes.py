@@ -93,9 +93,8 @@ def kill_at_random_moments(folder: Path, times: int) -> int:
         process = start(folder, f"run{i}", rounds=10_000, batch=1 + i % 3)
         try:
             go(process)
-            time.sleep(
-                chance.uniform(0, 0.4)
-            )  # the first curve takes longer than all reservations that follow
+            # the first curve takes longer than all reservations that follow
+            time.sleep(chance.uniform(0, 0.4))
         finally:
             process.send_signal(signal.SIGKILL)
             process.communicate()

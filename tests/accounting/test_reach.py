@@ -193,9 +193,8 @@ def test_a_budget_is_for_units_that_it_names(path: Path) -> None:
         match=r"^Expected epsilon <= 1.5 at delta = 1e-05[^\n]*: \d such queries can be paid$",
     ):
         reserve(path, once, 10)
-    reserve(
-        path.with_name("alone.sqlite"), once, 10, budget=ALONE
-    )  # for units of one teacher they fit
+    # for units of one teacher they fit
+    reserve(path.with_name("alone.sqlite"), once, 10, budget=ALONE)
 
 
 def test_a_budget_covers_what_was_released_before_it(path: Path) -> None:

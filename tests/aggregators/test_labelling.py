@@ -152,9 +152,8 @@ def test_a_student_is_asked_before_the_teachers(
     predictions = run.parent / "predictions.npz"
     with np.load(run / "public" / "student" / "predictions.npz") as archive:
         says = {name: archive[name] for name in archive.files}
-    says["probabilities"][::2] = np.where(
-        says["probabilities"][::2] > 0.5, 0.01, 0.99
-    )  # what no teacher says
+    # what no teacher says
+    says["probabilities"][::2] = np.where(says["probabilities"][::2] > 0.5, 0.01, 0.99)
     np.savez(predictions, **says)
     assert relabel(run, interactive, f"--predictions={predictions}") == 0
     released = ReleasedLabels.load(run)

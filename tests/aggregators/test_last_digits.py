@@ -1,7 +1,7 @@
 """The last digits of what is released tell nothing of the counts: the attack of Mironov (2012) on every such path.
 
 A float that is a count plus float noise need not be one for another count: there may be no float
-    that adds up to it.
+that adds up to it.
 """
 
 import math

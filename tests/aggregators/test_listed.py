@@ -198,7 +198,7 @@ class _SettlesNoFailure(TopStableTopK):
     """Settles the rounds that were run, and forgets with them that an unstable set may have passed.
 
     They are run where none passed: their outcomes are those that may be told in its place, and have
-        to pay for it.
+    to pay for it.
     """
 
     def event(

@@ -269,9 +269,8 @@ def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
     p))."""
     drawn = np.random.default_rng(0).normal(size=(4000, 3)) * math.sqrt(prior + 1)
     shrinkage, evidence = score_votes._shrinkage(drawn, np.ones(drawn.shape))
-    np.testing.assert_allclose(
-        shrinkage, prior / (prior + 1), atol=0.07
-    )  # priors are a factor of 1.8 apart
+    # priors are a factor of 1.8 apart
+    np.testing.assert_allclose(shrinkage, prior / (prior + 1), atol=0.07)
     np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
 
 
@@ -320,9 +319,8 @@ def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) ->
             level_precisions @ levels / level_precisions.sum(),
             np.full(num_labels, 1 / level_precisions.sum()),
         )
-        plain_levels = plain_levels.clip(
-            0.5 / len(PUBLIC), 1 - 0.5 / len(PUBLIC)
-        )  # no less than half a sample
+        # no less than half a sample
+        plain_levels = plain_levels.clip(0.5 / len(PUBLIC), 1 - 0.5 / len(PUBLIC))
         noise = (
             1 / precisions.sum(axis=0)
             + plain_levels * (1 - plain_levels) / num / variances[:, None]
@@ -333,9 +331,8 @@ def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) ->
         kept = prior / (prior + noise)
         question = learner.question()
         np.testing.assert_allclose(question.levels, plain_levels, rtol=1e-5)
-        np.testing.assert_allclose(
-            question.slopes, estimates * kept, rtol=1e-3, atol=1e-6
-        )  # samples are on a grid
+        # samples are on a grid
+        np.testing.assert_allclose(question.slopes, estimates * kept, rtol=1e-3, atol=1e-6)
         np.testing.assert_allclose(learner._errors, kept * noise, rtol=1e-5)
         wanted = kept.mean(axis=1) + ridge / ridge.sum()
         np.testing.assert_allclose(question.shares, wanted / wanted.sum(), rtol=1e-5)

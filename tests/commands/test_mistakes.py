@@ -181,12 +181,8 @@ def test_no_command_takes_a_setting_that_an_option_does_not_have(
         getattr(import_module(f"pate._commands.{module}"), function), ["--help"]
     )
     assert isinstance(parser, CommandParser)
-    general = (
-        "--help",
-        "--config",
-        "--print_config",
-        "--parameters",
-    )  # the last holds any setting of submitit
+    # the last holds any setting of submitit
+    general = "--help", "--config", "--print_config", "--parameters"
     options = {option for action in parser.shown._actions for option in action.option_strings}
     named = sorted(
         option

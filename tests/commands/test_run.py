@@ -184,9 +184,8 @@ def test_a_finished_run_is_skipped(
         "ledger.sqlite",
     ):
         assert words in table
-    assert (
-        table.count("Made with pate") == 1
-    )  # one statement, below figures that fit into a terminal
+    # one statement, below figures that fit into a terminal
+    assert table.count("Made with pate") == 1
     assert (
         max(map(len, table[table.index("Test set") : table.index("* PRIVATE:")].splitlines()))
         <= 100

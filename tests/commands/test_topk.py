@@ -349,9 +349,8 @@ def test_what_is_released_follows_the_law(mechanism: Any) -> None:
     histogram = Histogram(("a", "b", "c", "d"), np.array([6, 4, 2, 0]), 2.0, "")
     settings = TopKSettings(k=2, mechanism=mechanism, target_epsilon=2.0)
     made: Any = settings.mechanism_for(histogram)
-    assert made.event(settings.relation).cost().rdp[-1] >= 2 * (
-        1 - 1e-6
-    )  # a pure epsilon is not below the one at delta
+    # a pure epsilon is not below the one at delta
+    assert made.event(settings.relation).cost().rdp[-1] >= 2 * (1 - 1e-6)
     scaled = tuple((histogram.scores / made.scale).tolist())
     assert isinstance(made, TopKMechanism)
     if mechanism == "canonical":
@@ -669,9 +668,8 @@ def test_one_outlying_count_leaves_the_noise_of_the_others(
                 str(seed),
                 *options,
             ]
-            arguments.append(
-                f"--ledger={vote}_{seed}.sqlite"
-            )  # one ledger has no delta left after the first
+            # one ledger has no delta left after the first
+            arguments.append(f"--ledger={vote}_{seed}.sqlite")
             assert (
                 cli.main(
                     ["topk", "--counts", "counts.csv", "--k", "2", "--output", output, *arguments]

@@ -142,9 +142,8 @@ def test_row_numbers_are_refused_unless_they_are_permanent(
     with pytest.raises(ValueError, match="ids that stay when another record is removed") as raised:
         source(tmp_path, ids).require_distinct()
     assert "permanent_ids" in str(raised.value) and "\n" not in str(raised.value)
-    assert str(ROWS) not in str(raised.value) and str(ROWS // 3) not in str(
-        raised.value
-    )  # how many there are is private
+    # how many there are is private
+    assert str(ROWS) not in str(raised.value) and str(ROWS // 3) not in str(raised.value)
     source(tmp_path, ids, permanent_ids=True).require_distinct()
 
 

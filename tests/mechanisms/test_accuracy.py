@@ -252,9 +252,8 @@ def test_stable_top_k_answers_by_choice_and_test() -> None:
     mechanism = m.StableTopKMechanism(
         num_teachers=200, num_labels=3, scale_gap=10.0, sigma_test=8.0, delta_test=1e-3, shift=2
     )
-    counts = np.tile(
-        [150, 140, 20], (40_000, 1)
-    )  # gaps 50 (sentinel), 10, 120, 20: the widest below rank 2
+    # gaps 50 (sentinel), 10, 120, 20: the widest below rank 2
+    counts = np.tile([150, 140, 20], (40_000, 1))
     members, released = mechanism(counts, generator=m.seeded_generator(0))
     right = (released & (members == [True, True, False]).all(axis=1)).mean()
     promised = mechanism.accuracy(gap=120, widest_other=50)

@@ -20,9 +20,8 @@ def test_what_floats_decide_is_what_digits_decide(monkeypatch: pytest.MonkeyPatc
         return add_cube(values, scale=0.7, generator=np.random.default_rng(1))
 
     expected = drawn()
-    monkeypatch.setattr(
-        np, "abs", lambda numbers: numbers * np.nan
-    )  # whatever floats err is too much
+    # whatever floats err is too much
+    monkeypatch.setattr(np, "abs", lambda numbers: numbers * np.nan)
     np.testing.assert_array_equal(drawn(), expected)
 
 
@@ -108,9 +107,8 @@ def test_digits_that_are_open_decide_as_often_as_they_should() -> None:
     """Half of the places that begin with one digit lie beyond three quarters, where the product is
     above a half."""
     generator, draws = np.random.default_rng(3), 200
-    one = int(
-        Fraction("0.36787944117144232159552377016146086744581113103176") * 2**150
-    )  # exp(-1): a radius of 1
+    # exp(-1): a radius of 1
+    one = int(Fraction("0.36787944117144232159552377016146086744581113103176") * 2**150)
 
     def rounded(offset: Fraction, place: LazyReal) -> int:
         return cube._rounded(offset, Fraction(1), [LazyReal(one, 150)], place, generator)

@@ -131,9 +131,8 @@ def test_what_is_stated_of_the_grid_in_use() -> None:
 @pytest.mark.parametrize(("sigma", "num"), [(5.0, 1), (2.0, 9), (1e-3, 40), (2.0**20, 2)])
 def test_sums_are_rounded_as_noise_of_one_party_is(sigma: float, num: int) -> None:
     grid = split(np.zeros(1), sigma * math.sqrt(num))[2]
-    steps = (
-        np.array([1, 5, -3, 7]) * round(grid / share_grid(sigma)) // 2 + 1
-    )  # just beyond the middle of steps
+    # just beyond the middle of steps
+    steps = np.array([1, 5, -3, 7]) * round(grid / share_grid(sigma)) // 2 + 1
     decoded = decode(steps.astype(np.int64).view(np.uint64), sigma, num)
     np.testing.assert_array_equal(decoded, np.array([1, 3, -1, 4]) * grid)
 

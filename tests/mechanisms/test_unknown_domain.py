@@ -243,9 +243,8 @@ def test_lists_of_pairs_follow_the_law(
 
 
 def test_counts_of_nothing_change_nothing() -> None:
-    mechanism = m.LimitedDomain(
-        k=2, kbar=5, scale=4.0, delta=0.9, relation=ADD
-    )  # blanks are drawn, too
+    # blanks are drawn, too
+    mechanism = m.LimitedDomain(k=2, kbar=5, scale=4.0, delta=0.9, relation=ADD)
     few, many = (
         [
             mechanism.choose_unknown(counts, generator=m.seeded_generator(seed)).tolist()

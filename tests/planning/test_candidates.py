@@ -150,9 +150,8 @@ def test_a_comparison_shows_the_forms() -> None:
     ]
     assert [point.aggregator for point in found.points] == names
     assert found.families == dict.fromkeys(names, "Peeling")
-    assert (
-        len({point.parameters for point in found.points}) == 2
-    )  # all but Gumbel noise cost pure epsilon
+    # all but Gumbel noise cost pure epsilon
+    assert len({point.parameters for point in found.points}) == 2
     assert np.allclose([point.epsilon for point in found.points], 8, rtol=2e-3)
     plain = frontier(task, replace(comparison, variants=False), [peeling])
     assert plain.points == found.points[:1] and not plain.families

@@ -264,9 +264,8 @@ def test_nobody_guesses_better(epsilon: float, delta: float) -> None:
     worse."""
     stated = _percent(format_guess({"epsilon": epsilon, "delta": delta}))
     share = (1 - delta) / (1 + np.exp(epsilon))
-    first = np.array(
-        [delta, np.exp(epsilon) * share, share, 0.0]
-    )  # says which, leans to it, leans away, never
+    # says which, leans to it, leans away, never
+    first = np.array([delta, np.exp(epsilon) * share, share, 0.0])
     best = max(
         (first[list(rows)].sum() + 1 - first[::-1][list(rows)].sum()) / 2
         for rows in [(0,), (0, 1), (0, 1, 2)]

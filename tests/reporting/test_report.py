@@ -390,18 +390,15 @@ def test_pictures_are_in_the_page(of_faces: Path, faces: Path) -> None:
         pixels = np.asarray(Image.open(BytesIO(content))).transpose(2, 0, 1)
         assert np.array_equal(pixels, read_image(faces / "img_align_celeba" / name, 32))
         assert image["alt"] == f"the sample {name}"
-    assert (
-        page.sections["samples"].count("student") == 21
-    )  # each has the student's labels, and a line says so
+    # each has the student's labels, and a line says so
+    assert page.sections["samples"].count("student") == 21
 
 
 def test_curves_are_drawn(of_faces: Path) -> None:
     page = read(of_faces)
     lines = page.of("polyline")
-    assert [len(str(line["points"]).split()) for line in lines] == [
-        3,
-        3,
-    ]  # losses of training and of validation
+    # losses of training and of validation
+    assert [len(str(line["points"]).split()) for line in lines] == [3, 3]
     assert "train_loss" in page.sections["curves"]
     assert "val_loss" in page.sections["curves"]
 

@@ -69,9 +69,8 @@ def test_the_server_sees_the_sum_alone(tmp_path: Path) -> None:
     assert len(sent) == 1 + 3 * 3
     for vector, counts in zip(masked, hospitals.counts.values(), strict=True):
         differences = (vector - counts[::-1].ravel().astype(np.uint64)).view(np.int64)
-        assert (
-            np.abs(differences * share_grid(hospitals.terms.mechanism.share_sigma)).min() > 1e6
-        )  # of votes, and the noise has 3
+        # of votes, and the noise has 3
+        assert np.abs(differences * share_grid(hospitals.terms.mechanism.share_sigma)).min() > 1e6
 
 
 CASES = [

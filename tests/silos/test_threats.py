@@ -32,9 +32,8 @@ def test_the_page_has_what_is_measured(tmp_path: Path) -> None:
     assert [party for party, *_ in rows] == [*PARTIES]
     for party, noise, epsilon in rows:
         assert measured[PARTIES[party]] == pytest.approx((float(noise), float(epsilon)), rel=0.04)
-    assert measured["2 silos together"][0] == pytest.approx(
-        1, rel=0.04
-    )  # all that is stated, and no more
+    # all that is stated, and no more
+    assert measured["2 silos together"][0] == pytest.approx(1, rel=0.04)
 
 
 def accepted(silos: int, colluding: int, dropouts: int) -> bool:

@@ -238,9 +238,8 @@ def test_a_file_that_changed_is_refused(name: str, tmp_path: Path, capsys: Captu
 
 
 def refused(capsys: Captured, message: str) -> None:
-    *_, line = (
-        capsys.readouterr().err.splitlines()
-    )  # behind the note that others are protected alone
+    # behind the note that others are protected alone
+    *_, line = capsys.readouterr().err.splitlines()
     assert message in line
 
 

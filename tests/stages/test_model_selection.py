@@ -78,9 +78,8 @@ def test_most_teachers_count_for_the_better_one(
     ledger = read_ledger(copied / "ledger.sqlite")
     statement.verify(ledger=copied / "ledger.sqlite", released=tmp_path / "choice.json")
     mechanism = GumbelPeeling(k=1, scale=statement["mechanism"]["scale"], sensitivity=1.0)
-    assert (
-        len(ledger.entries) == 2 and statement["ledger"]["counts"] == "run"
-    )  # the ledger of this run
+    # the ledger of this run
+    assert len(ledger.entries) == 2 and statement["ledger"]["counts"] == "run"
     for relation in NeighboringRelation:
         assert ledger.entries[1].events[relation] == mechanism.event(relation)
         guarantee = statement["guarantees"][relation.value]

@@ -408,9 +408,8 @@ def test_damaged_teachers_are_noticed_and_made_again(
     one_line(capsys, "private/teachers/teachers_00004.pt", "`pate teachers fit` makes it again")
     again = ["--config", str(root / "private" / "teachers_fit.yaml")]
     path.unlink(missing_ok=True)
-    draft = path.with_name(
-        f".{path.name}.0123456789abcdef"
-    )  # of a worker that was killed while it wrote
+    # of a worker that was killed while it wrote
+    draft = path.with_name(f".{path.name}.0123456789abcdef")
     draft.write_bytes(b"half")
     assert fit(again, root) == 0
     assert contents(root) == before and not draft.exists()

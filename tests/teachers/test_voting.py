@@ -206,9 +206,8 @@ def test_quantile_bits_are_as_many_as_a_teacher_s_own_records_say(
         assert before[teacher].sum(axis=0).tolist() == taken.tolist()
         for label, number in enumerate(taken.tolist()):
             best = set(np.argsort(-logits[teacher, :, label])[:number].tolist())
-            assert (
-                len(best ^ set(np.flatnonzero(before[teacher, :, label]).tolist())) <= 2
-            )  # near ties of float32
+            # near ties of float32
+            assert len(best ^ set(np.flatnonzero(before[teacher, :, label]).tolist())) <= 2
     assert not before[0, :, 2].any() and before[1, :, 2].any()
 
 

@@ -381,10 +381,8 @@ def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
     generator = np.random.default_rng(9)
     public = generator.normal(size=(12, num_features))
     geometry = Geometry.of(public)
-    most, largest = (
-        2 ** round(math.log2(np.linalg.norm(geometry.axes[:, 0]))),
-        2**20,
-    )  # axes have length 1
+    # axes have length 1
+    most, largest = 2 ** round(math.log2(np.linalg.norm(geometry.axes[:, 0]))), 2**20
     # as fine as leaves two bits to spare, whatever the signs; features may be four times as large
     # as any public one
     places = 2 ** math.ceil(math.log2(num_features))

@@ -13,13 +13,10 @@ from pate._typing import Float32Array, FloatArray
 from pate._validation import require
 from pate.data._records import FeatureMap, Features, blocks_of
 
-_HELD_BYTES = (
-    1 << 28
-)  # of public samples while the map is fitted: of more, as many at equal distances
-_ALIKE, _MOST = (
-    10.0,
-    0.9,
-)  # a table is of one unit if most columns' units differ from the middle one by less
+# of public samples while the map is fitted: of more, as many at equal distances
+_HELD_BYTES = 1 << 28
+# a table is of one unit if most columns' units differ from the middle one by less
+_ALIKE, _MOST = 10.0, 0.9
 _FARTHEST = 10.0  # units
 _ROWS = 4096
 _COLUMNS = 64  # sorted at once

@@ -190,9 +190,8 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
     recipe = tmp_path / "recipe"
     shutil.copytree("configs/celeba_features", recipe)
     shipped = (recipe / "data.yaml").read_text()
-    (recipe / "data.yaml").write_text(
-        shipped.replace("weights: DEFAULT", "weights: null")
-    )  # nothing is downloaded
+    # nothing is downloaded
+    (recipe / "data.yaml").write_text(shipped.replace("weights: DEFAULT", "weights: null"))
     words = [
         *("run", str(recipe), "--run", str(tmp_path / "run")),
         *(f"--data.init_args.root={faces}", "--data.init_args.size=16"),

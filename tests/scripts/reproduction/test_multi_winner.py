@@ -84,9 +84,8 @@ def test_curves_are_sums_over_labels() -> None:
 def test_union_bound_of_powerset_by_hand() -> None:
     ballots = np.array([[1, 0]] * 6 + [[1, 1]] * 3 + [[0, 0]], dtype=np.uint8)
     sd = 2.0 * math.sqrt(2)
-    expected = (
-        norm.sf(3 / sd) + norm.sf(5 / sd) + norm.sf(6 / sd)
-    )  # one set of the four got no vote
+    # one set of the four got no vote
+    expected = norm.sf(3 / sd) + norm.sf(5 / sd) + norm.sf(6 / sd)
     assert w.powerset_log_q(ballots, 2.0) == pytest.approx(math.log(expected))
     assert w.powerset_log_q(ballots, 1e6) == pytest.approx(math.log(3 / 4))
     assert (w.powerset_curves(ballots[None], 2.0) <= w.ORDERS / 4 * (1 + 1e-12)).all()

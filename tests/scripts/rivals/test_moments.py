@@ -182,9 +182,8 @@ def test_units_are_told_apart_by_name() -> None:
 
 def test_the_coding_of_labels_is_the_shortest_and_costs_a_twentieth() -> None:
     generator = np.random.default_rng(3)
-    labels = np.repeat(np.tri(12, 12)[[0, 1, 7]], [100, 250, 50], axis=0).astype(
-        np.float32
-    )  # of 1, 2 and 8 labels
+    # of 1, 2 and 8 labels
+    labels = np.repeat(np.tri(12, 12)[[0, 1, 7]], [100, 250, 50], axis=0).astype(np.float32)
     private = Contributions(
         features=np.ones((400, 1), dtype=np.float32), labels=labels, starts=np.arange(400)
     )
