@@ -56,7 +56,5 @@ def test_teachers_are_never_elsewhere(write_arrays: Write, tmp_path: Path) -> No
 
 def test_published_files_name_no_place(finished: Path) -> None:
     files = [path for path in (finished / "public").rglob("*") if path.is_file()]
-    assert {"last.ckpt", "label.yaml", "hparams.yaml", "model.json"} <= {
-        path.name for path in files
-    }
+    assert {"linear.safetensors", "label.yaml", "model.json"} <= {path.name for path in files}
     assert not [path for path in files if str(finished.parent).encode() in path.read_bytes()]

@@ -190,10 +190,10 @@ def test_a_top_k_is_told_as_it_was_chosen(num_items: int | None, kbar: int | Non
     lines = _published_top_k(content)
     items = "the items that users have," if num_items is None else "12,345 items"
     assert lines[0] == f"The top 2 of {items} " + (
-        "in order, by" if kbar is None else "as a set, or fewer, by"
+        "in order, or nothing, by" if kbar is None else "as a set, or fewer, or nothing, by"
     )
     assert lines[1] == f"    Choice(k=2, delta=1e-07{'' if kbar is None else ', kbar=7'})."
-    assert len(lines) == (4 if kbar is None else 5)
+    assert len(lines) == 5 and "if it fails, nothing is listed" in lines[3]
     assert ("with probability 1e-07 at most" in lines[-1]) == (num_items is None)
 
 

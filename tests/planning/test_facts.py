@@ -43,7 +43,7 @@ def test_each_teacher_has_five_records_and_a_group() -> None:
         ({"label_density": [0.2]}, "20 shares, one for each label"),
         ({"unit": "person"}, "unit in record, group"),
         ({"records_per_group": 0.5}, "records_per_group >= 1"),
-        ({"records_per_group": 4}, "--unit group"),
+        ({"records_per_group": 4}, "`unit` group"),
         ({"curve": {}}, "at least one point"),
         ({"curve": {0: 0.8}}, "curve: records >= 1"),
         ({"curve": {10: 0.4}}, "an accuracy between 0.5 and 1 at 10 records"),

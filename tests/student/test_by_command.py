@@ -70,6 +70,13 @@ def network(descended: Path, tmp_path: Path) -> Path:
     return copy_run(descended, tmp_path / "network")
 
 
+def test_files_of_a_network_name_no_place(descended: Path, finished: Path) -> None:
+    files = [path for path in (descended / "public").rglob("*") if path.is_file()]
+    assert {"last.ckpt", "hparams.yaml", "model.json"} <= {path.name for path in files}
+    places = [str(root.parent).encode() for root in (descended, finished)]
+    assert not [path for path in files if any(place in path.read_bytes() for place in places)]
+
+
 def rows(root: Path) -> list[dict[str, str]]:
     with (root / "public" / "student" / "logs" / "version_0" / "metrics.csv").open(
         newline=""
