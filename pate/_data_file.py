@@ -13,8 +13,7 @@ from pate._files.json import Json
 from pate._runs import VOTES_IMPORT, Run, first_stage
 from pate._settings import SettingsParser, encode
 from pate._validation import require, require_known
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Role
 from pate.data.features import FeatureMap
 
 
@@ -26,7 +25,7 @@ def load_data(run: Run) -> DataSource:
     """
     require_data_config(run)
     if first_stage(run) is VOTES_IMPORT:
-        described = run.begun(VOTES_IMPORT).settings.get("data") is not None
+        described = run.inputs_of(VOTES_IMPORT).settings.get("data") is not None
         give = "the run's public and test records; the same `pate label --votes`, with a data.yaml, adds them"
         require(described, give, run=str(run.root))
     parser = _parser()
@@ -93,7 +92,7 @@ def require_data_config(run: Run) -> None:
         return
     again = f"The same `pate {first.name}` puts it back"
     require(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
-    same = content is not None and content["data"] == begun.begun.settings.get("data")
+    same = content is not None and content["data"] == begun.inputs.settings.get("data")
     other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
     expected = (
         f"the data that `pate {first.name}` was begun with. {again}, or {other} with `overwrite`"

@@ -21,10 +21,9 @@ from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import as_float32, require, require_count, require_positive
 from pate._votes import VoteShape, highest, rows_of
 from pate._votes.named import NamedVotes
-from pate.data._arrays import Arrays
+from pate.data import ArrayFeatures, Arrays
 from pate.data._checks import as_text
 from pate.data._partition import assign_teachers
-from pate.data._records import ArrayFeatures
 from pate.data.features import PublicScaling
 
 try:

@@ -148,7 +148,7 @@ class Pipeline:
 
         chosen_execution = execution or Execution()
         with self._opened(shared=chosen_execution.shared) as run, _own_threads():
-            run.require(TEACHERS_FIT)
+            run.require_finished(TEACHERS_FIT)
             plan, data = load_plan(run), self.data or load_data(run)
             if isinstance(plan, ClosedFormPlan):
                 nowhere = chosen_execution == Execution()
@@ -312,7 +312,7 @@ class Pipeline:
             trained = first_stage(run) is TEACHERS_FIT
             wanted = "a run whose teachers were trained here, which references measure"
             require(trained, wanted, imported_votes=str(run.root))
-            run.require(TEACHERS_FIT)
+            run.require_finished(TEACHERS_FIT)
             make_references(run, load_plan(run))
             figures: Json = read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())
             return figures

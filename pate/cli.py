@@ -178,7 +178,7 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
         line = "Expected settings and files that are nested less deeply"
     if line is None:
         return None, None
-    from pate._commands.mistakes import with_options
+    from pate._commands.suggestions import with_options
     from pate._validation import one_line
 
     return one_line(with_options(line)), 2

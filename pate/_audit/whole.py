@@ -164,7 +164,7 @@ def audit(folder: Path, *, releases: int) -> AuditResult:
     )
     exact: Exact | str = "no canary can be turned in votes of this kind"
     repeated = None
-    settings = decode_fields(LabelSettings, run.begun(LABEL).settings)
+    settings = decode_fields(LabelSettings, run.inputs_of(LABEL).settings)
     world = canary_votes(run, data, settings)
     if world is not None:
         events = settings.mechanism.events(released.shape)
@@ -213,7 +213,7 @@ def canary_votes(run: Run, data: CanaryRecords, settings: LabelSettings) -> Cana
     votes = load_votes(run, store, queries.ids, needs, predictions=settings.predictions)
     place = dict(zip(private.ids.tolist(), range(len(private)), strict=True))
     rows = np.array([[place[name] for name in copy] for copy in data.ids.tolist()])
-    plan = run.begun(TEACHERS_FIT).settings
+    plan = run.inputs_of(TEACHERS_FIT).settings
     units = private.groups if plan["unit"] == "group" else private.ids
     key = read_key(run)
     assert units is not None and key is not None, "teachers were fitted"

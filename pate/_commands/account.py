@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from pate._commands.parsing import call
+from pate._commands.parsing import run_command
 from pate._planning.costs import EPSILONS, costs_of
 from pate._planning.plots import draw_epsilons
 from pate._planning.tables import text_table
@@ -67,4 +67,4 @@ def account(
     return costs
 
 
-main = partial(call, "account", account, grouped={"shape": VoteShape})
+main = partial(run_command, "account", account, grouped={"shape": VoteShape})

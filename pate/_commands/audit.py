@@ -12,9 +12,9 @@ import yaml
 
 from pate._audit.canaries import CanaryRecords, Kind
 from pate._audit.whole import audit
-from pate._commands.mistakes import CommandParser
 from pate._commands.recipes import find_recipe
 from pate._commands.run import by_part, data_of, main as run_recipe
+from pate._commands.suggestions import CommandParser
 from pate._files.locks import locked
 from pate._files.writing import write_json, write_text
 from pate._runs import TEACHERS_FIT, Run, StageChangedError

@@ -9,15 +9,14 @@ from typing import Any
 
 import yaml
 
-from pate._commands.parsing import call
+from pate._commands.parsing import run_command
 from pate._planning.completion import complete_aggregator, scale_to_target
 from pate._release.promise import require_promise
 from pate._settings import import_path
 from pate._validation import require, require_in_open_unit_interval
 from pate._votes import VoteShape
-from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.accounting._formatting import format_epsilon, format_exact
-from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, StableTopK, registered
 
 
@@ -146,4 +145,4 @@ def _written(value: Any) -> Any:
     return value.name if isinstance(value, Enum) else value
 
 
-main = partial(call, "calibrate", calibrate, grouped={"shape": VoteShape})
+main = partial(run_command, "calibrate", calibrate, grouped={"shape": VoteShape})

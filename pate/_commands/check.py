@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pate._commands.mistakes import with_options
 from pate._commands.parsing import new_parser
 from pate._commands.run_check import check_run
+from pate._commands.suggestions import with_options
 from pate._release.packing import pack as write_archive
 from pate._validation import one_line
 

@@ -10,7 +10,7 @@ from typing import Any
 import shtab
 from jsonargparse import capture_parser
 
-from pate._commands.mistakes import CommandParser
+from pate._commands.suggestions import CommandParser
 from pate.aggregators import registered
 
 # of `pate run`: the options of these commands, behind the name of a part of the recipe

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from pate._commands.parsing import call
+from pate._commands.parsing import run_command
 from pate.data.faces import write_celeba_folder
 
-main = partial(call, "faces", write_celeba_folder)
+main = partial(run_command, "faces", write_celeba_folder)

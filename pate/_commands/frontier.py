@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from pate._commands.parsing import call
+from pate._commands.parsing import run_command
 from pate._files.writing import write_text
 from pate._planning.comparison import Comparison, Frontier, frontier_rows, frontier_table
 from pate._planning.evaluation import frontier
@@ -81,4 +81,4 @@ def compare(
     return result
 
 
-main = partial(call, "frontier", compare, grouped={"comparison": Comparison})
+main = partial(run_command, "frontier", compare, grouped={"comparison": Comparison})

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pate._commands.mistakes import CommandParser
+from pate._commands.suggestions import CommandParser
 from pate._files.writing import remove_drafts, write_text
 from pate._validation import require
 

@@ -7,9 +7,8 @@ from dataclasses import fields
 
 from jsonargparse import Namespace
 
-from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import (
-    ALONE,
+    NO_PRESET,
     Preset,
     make_parser,
     parse,
@@ -17,6 +16,7 @@ from pate._commands.parsing import (
     shows_help,
     with_saved_data,
 )
+from pate._commands.suggestions import CommandParser
 from pate._commands.votes import HELP, add_votes, votes_from_where
 from pate._files.json import Json
 from pate._pipeline import Pipeline
@@ -28,7 +28,7 @@ from pate._release.stating import StatedLabels
 from pate._validation import AwaitedError, require
 
 
-def main(args: Sequence[str], preset: Preset = ALONE) -> None:
+def main(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate label`."""
     try:
         released = _release(args, preset)
@@ -38,7 +38,7 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
         print(f"Waiting for {error}. Nothing is lost: the same command goes on from here.")
 
 
-def release(args: Sequence[str], preset: Preset = ALONE) -> None:
+def release(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Release the labels of `pate label`, and print nothing but what would help if none was answered."""
     _print_unanswered(_release(args, preset))
 

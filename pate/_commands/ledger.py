@@ -6,21 +6,18 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pate._commands.parsing import call
+from pate._commands.parsing import run_command
 from pate._release.stating import verify_published
 from pate._validation import require, require_in_open_unit_interval
+from pate.accounting import LedgerSnapshot, NeighboringRelation, read_ledger, verify_ledger
 from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._formatting import format_epsilon, format_exact
-from pate.accounting._history import LedgerSnapshot
-from pate.accounting._ledger import read_ledger
-from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement_words import (
     FIXED_BEFOREHAND,
     WORLD,
     describe_budget,
     describe_reach,
 )
-from pate.accounting._verification import verify_ledger
 
 
 def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
@@ -121,5 +118,5 @@ def _delta_of(book: LedgerSnapshot) -> float:
     return deltas[-1] if deltas else 1e-6
 
 
-show = partial(call, "ledger show", ledger_show)
-verify = partial(call, "ledger verify", ledger_verify)
+show = partial(run_command, "ledger show", ledger_show)
+verify = partial(run_command, "ledger verify", ledger_verify)

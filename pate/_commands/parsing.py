@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 
-from pate._commands.mistakes import CommandParser
+from pate._commands.suggestions import CommandParser
 from pate.aggregators import load_plugins
 from pate.data._source import DataSource
 
@@ -44,11 +44,11 @@ class Preset:
         return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
 
 
-ALONE = Preset()
+NO_PRESET = Preset()
 """The preset of a command with nothing but its options."""
 
 
-def call(
+def run_command(
     name: str,
     function: Callable[..., Any],
     args: Sequence[str],
@@ -193,7 +193,7 @@ def add_data(parser: ArgumentParser) -> None:
     )
 
 
-def shows(args: Sequence[str]) -> bool:
+def prints_and_exits(args: Sequence[str]) -> bool:
     """Return whether arguments ask for help or for settings in place of work."""
     return shows_help(args) or any(word.startswith("--print_config") for word in args)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from pate._commands.parsing import call
+from pate._commands.parsing import run_command
 from pate._files.writing import write_text
 from pate._planning.facts import Facts
 from pate._planning.recipe import draw_sweep, sweep_text, write_recipe, write_sweep
@@ -50,4 +50,4 @@ def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult
     return result
 
 
-main = partial(call, "plan", plan, grouped={"facts": Facts, "sweep": Sweep})
+main = partial(run_command, "plan", plan, grouped={"facts": Facts, "sweep": Sweep})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pate._commands.parsing import ALONE, Preset, add_run, new_parser, parse
+from pate._commands.parsing import NO_PRESET, Preset, add_run, new_parser, parse
 from pate._pipeline import Pipeline
 
 _SUMMARY = (
@@ -14,7 +14,7 @@ _SUMMARY = (
 )
 
 
-def main(args: Sequence[str], preset: Preset = ALONE) -> None:
+def main(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate references`."""
     parser = new_parser("references", _SUMMARY)
     add_run(parser)

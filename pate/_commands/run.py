@@ -11,9 +11,9 @@ import yaml
 
 from pate._closed_form_plan import FIRST, ClosedFormPlan
 from pate._commands import label, references, student, teachers
-from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
+from pate._commands.suggestions import CommandParser
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger
 from pate._files.json import Json
@@ -33,8 +33,7 @@ from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Role
 
 _PARTS = ("data", "teachers", "label", "student")
 
@@ -81,7 +80,7 @@ def main(args: Sequence[str]) -> None:
         return
     data, voting = fit.options.data, parsed.votes
     if voting is None and not isinstance(fit.plan, ClosedFormPlan):
-        voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
+        voting = Run(root).inputs_of(TEACHERS_VOTE).settings.get("votes")
     asked, plan = label.settings_for(label_words, label_preset), fit.plan
     first = _first_release(plan, data, asked)
     if plan.start_from is not None and plan.num_teachers is None:

@@ -105,13 +105,13 @@ def _require_intact(run: Run, stage: Stage) -> None:
     """Raise ``ValueError`` unless what a stage left is unchanged and follows from what the stages before it left."""
     left = (
         run.state(stage) is None
-        and not stage.marked
+        and not stage.self_describing
         and any((run.root / path).exists() for path in stage.outputs)
     )
     if stage is STUDENT and run.is_finished(STUDENT):
         require_student(run)
     elif run.is_finished(stage) or left:
-        run.require(stage)
+        run.require_finished(stage)
 
 
 def _require_closed(private: Path) -> None:
@@ -132,7 +132,7 @@ def _next_command(run: Run) -> str:
     place = shlex.quote(str(run.root))
     for stage in _stages(run):
         without_records = (
-            stage is STUDENT and run.begun(first_stage(run)).settings.get("data") is None
+            stage is STUDENT and run.inputs_of(first_stage(run)).settings.get("data") is None
         )
         if (
             run.is_finished(stage)

@@ -9,8 +9,7 @@ from pathlib import Path
 from pate._commands.parsing import new_parser
 from pate._release.promise import require_promise
 from pate._validation import require
-from pate.accounting._budget import Budget
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Budget, NeighboringRelation
 
 
 def main(args: Sequence[str]) -> None:

@@ -50,7 +50,7 @@ def _progress(run: Run, stage: Stage) -> str:
     folder, size = run.root / stage.outputs[0], run.private / "teachers" / "chunk_size.json"
     if stage not in _CHUNKS or not size.is_file():
         return "begun"
-    num_teachers = run.begun(TEACHERS_FIT).settings["num_teachers"]
+    num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
     num_chunks = -(-num_teachers // read_json(size.read_text())["chunk_size"])
     return f"{len(list(folder.glob(_CHUNKS[stage])))} of {num_chunks} chunks"
 

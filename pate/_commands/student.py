@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
-from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import (
-    ALONE,
+    NO_PRESET,
     Preset,
     add_run,
     named_before,
     new_parser,
     parse,
+    prints_and_exits,
     run_folder,
     settings_of,
-    shows,
     with_saved,
 )
+from pate._commands.suggestions import CommandParser
 from pate._files.json import Json
 from pate._files.locks import lock_run
 from pate._networks import LINEAR, is_linear
@@ -44,10 +44,10 @@ DESCRIPTIONS = {
 }
 
 
-def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
+def main(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate student` with one of Lightning's commands."""
     root = run_folder(args) or preset.run
-    if root is not None and not shows(args):
+    if root is not None and not prints_and_exits(args):
         if command != "validate":  # which writes nothing
             lock_run(root)
         if command != "fit":

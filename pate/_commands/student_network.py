@@ -8,9 +8,9 @@ from typing import Any
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from pate._commands.help import BriefHelp, example
-from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import Preset
 from pate._commands.student import DESCRIPTIONS
+from pate._commands.suggestions import CommandParser
 from pate._files.json import Json
 from pate._stages.student import StudentCLI, StudentSettings
 

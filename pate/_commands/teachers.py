@@ -13,9 +13,8 @@ from typing import Any, Literal
 from jsonargparse import ArgumentParser, Namespace
 
 from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan
-from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import (
-    ALONE,
+    NO_PRESET,
     Preset,
     add_data,
     add_run,
@@ -25,6 +24,7 @@ from pate._commands.parsing import (
     settings_of,
     with_saved_data,
 )
+from pate._commands.suggestions import CommandParser
 from pate._pipeline import Pipeline
 from pate._registry import find
 from pate._votes import Voting
@@ -46,7 +46,7 @@ class TeacherFit:
     content: dict[str, Any]
 
 
-def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
+def fit(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate teachers fit`."""
     read = read_fit(args, preset)
     options, plan = read.options, read.plan
@@ -60,7 +60,7 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     pipeline.fit_teachers(plan, execution, logger=options.logger, dry_run=options.dry_run)
 
 
-def read_fit(args: Sequence[str], preset: Preset = ALONE) -> TeacherFit:
+def read_fit(args: Sequence[str], preset: Preset = NO_PRESET) -> TeacherFit:
     """Return the settings of `pate teachers fit`. Ends with status 2 on a wrong option."""
     in_closed_form = named_before("fit", args, preset) == CLOSED_FORM
     parser = _fit_parser(in_closed_form)
@@ -70,7 +70,7 @@ def read_fit(args: Sequence[str], preset: Preset = ALONE) -> TeacherFit:
     return TeacherFit(options, _from_options(kind, options), settings_of(parser, parsed))
 
 
-def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
+def vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate teachers vote`."""
     parser = new_parser(
         "teachers vote",

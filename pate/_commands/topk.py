@@ -6,7 +6,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from pate._commands.parsing import call
+from pate._commands.parsing import run_command
 from pate._histogram import HistogramFiles
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
@@ -52,4 +52,6 @@ def _is_empty(output: Path) -> bool:
     return not json.loads(text)["items"] if output.suffix == ".json" else text.count("\n") == 1
 
 
-main = partial(call, "topk", topk, grouped={"source": HistogramFiles, "settings": TopKSettings})
+main = partial(
+    run_command, "topk", topk, grouped={"source": HistogramFiles, "settings": TopKSettings}
+)

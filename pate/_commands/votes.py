@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import Preset, named_before
+from pate._commands.suggestions import CommandParser
 from pate._validation import require
 from pate.data._source import DataSource
 

@@ -11,8 +11,7 @@ from pate._runs import LABEL, Run
 from pate._settings import encode_fields
 from pate._votes import VoteShape, drawn_rows
 from pate._votes.loading import read_predictions
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Role
 
 
 def require_possible(run: Run, settings: LabelSettings, shape: VoteShape, data: DataSource) -> None:
@@ -55,5 +54,5 @@ def _is_paid(run: Run, settings: LabelSettings) -> bool:
     seeds = run.private / "label"
     if seeds.is_dir() and any(seeds.iterdir()):
         return True
-    changed = run.overwrite and run.begun(LABEL).settings != encode_fields(settings)
+    changed = run.overwrite and run.inputs_of(LABEL).settings != encode_fields(settings)
     return run.is_finished(LABEL) and not changed

@@ -12,7 +12,7 @@ import numpy as np
 from pate._data_file import load_data, public_digest
 from pate._files.hashing import code_version, digest
 from pate._release.label_settings import LabelSettings
-from pate._runs import Inputs, Run, first_stage
+from pate._runs import Run, StageInputs, first_stage
 from pate._runs.released import Queries
 from pate._settings import encode, encode_fields
 from pate._validation import require
@@ -23,7 +23,7 @@ from pate._votes.voter_store import fingerprint_of_voters
 from pate.aggregators._base import Aggregator
 
 
-def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
+def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> StageInputs:
     """Return everything that determines labels, except the noise. PRIVATE.
 
     The manifest holds the digests of all votes, which were compared with their files. Raises
@@ -39,12 +39,12 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
         require_predictions(settings.predictions)
         digests["predictions"] = digest(settings.predictions)
     if "features" in settings.mechanism.needs and not store.has_features():
-        described = run.begun(first_stage(run)).settings.get("data")
+        described = run.inputs_of(first_stage(run)).settings.get("data")
         name = type(settings.mechanism).__name__
         require_features(described, name, manifest.kind, len(manifest.ids))
         if described is not None:
             digests["public"] = public_digest(load_data(run))
-    return Inputs(encode_fields(settings), digests)
+    return StageInputs(encode_fields(settings), digests)
 
 
 def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
@@ -59,7 +59,7 @@ def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
     )
 
 
-def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:
+def digest_of(aggregator: Aggregator, inputs: StageInputs, votes: Votes) -> str:
     """Return a digest of all that determines the answers but the noise, and of the budget. PRIVATE.
 
     Other code may turn the same noise into other answers, so it makes another release. Voters

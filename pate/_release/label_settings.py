@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pate._release.promise import require_promise
 from pate._validation import require, require_count
+from pate.accounting import NeighboringRelation
 from pate.accounting._budget import Budget, FilterName
-from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator
 
 

@@ -55,7 +55,7 @@ def label(
     run.needs(LABEL, labels.inputs)  # raises on labels of other settings
     released = (
         None
-        if run.overwrite and run.changes(LABEL, labels.inputs)
+        if run.overwrite and run.input_changes(LABEL, labels.inputs)
         else _find_labels(run, labels.queries)
     )
     # others may have released since: labels that are there are stated on all that the ledger holds

@@ -15,8 +15,8 @@ from pate._validation import require
 from pate.accounting._ledger import Ledger
 from pate.accounting._place import is_ledger_of, one_ledger
 from pate.accounting._statement_words import AUDIT
-from pate.data._records import Role
-from pate.data._source import DataSource, located
+from pate.data import Role
+from pate.data._source import DataSource, expand_path
 
 _CANARIES = "pate._audit.canaries.CanaryRecords"
 
@@ -73,7 +73,8 @@ def choose_ledger_of(
     ledger_of_run = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
     same = (
-        requested is None or located(requested).resolve() == (recorded or ledger_of_run).resolve()
+        requested is None
+        or expand_path(requested).resolve() == (recorded or ledger_of_run).resolve()
     )
     if begun and (same or not overwrite):
         require(
@@ -86,12 +87,12 @@ def choose_ledger_of(
         if overwrite and state is not None and _ledger_beside(source) != recorded:
             # releases from others belong into another ledger as well
             require(
-                source.same(dict(state.begun.digests)),
+                source.same(dict(state.inputs.digests)),
                 f"the {source.what} that {root} was begun with, whose releases {recorded or ledger_of_run} counts."
                 " Choose another run folder with `run`, or name the ledger of these by `ledger`",
             )
         return recorded
-    return _ledger_beside(source) if requested is None else located(requested).absolute()
+    return _ledger_beside(source) if requested is None else expand_path(requested).absolute()
 
 
 def ledger_setting(run: Run) -> str | None:
@@ -102,7 +103,7 @@ def ledger_setting(run: Run) -> str | None:
     """
     begun = run.state(first_stage(run))
     if begun is not None and run.ledger == load_ledger(run.root):
-        recorded: str | None = begun.begun.settings.get("ledger")
+        recorded: str | None = begun.inputs.settings.get("ledger")
         return recorded
     return None if run.ledger is None else str(run.ledger)
 
@@ -154,7 +155,7 @@ def require_ledger(run: Run) -> None:
     spent = labels_file(run).exists() or run.state(LABEL) is not None
     first = first_stage(run)
     # a run that was begun with the ledger of its data does not switch to one of its own
-    shared = run.begun(first).settings.get("ledger") is not None
+    shared = run.inputs_of(first).settings.get("ledger") is not None
     finished = run.is_finished(first) and load_ledger(run.root) == run.ledger
     expected = (spent or shared) if run.ledger is None else finished
     moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
@@ -169,7 +170,7 @@ def ledger_scope(run: Run) -> str:
     it. With canaries among the records it is that of an audit, wherever it lies.
     """
     first = first_stage(run)
-    data = run.begun(first).settings.get("data")
+    data = run.inputs_of(first).settings.get("data")
     if data is not None and data["class_path"] == _CANARIES:
         return AUDIT
     if run.ledger is None:

@@ -30,7 +30,7 @@ def pack(root: Path, output: Path) -> None:
     inside = output.resolve().is_relative_to(run.public.resolve())
     require(not inside, f"an archive outside of {run.public}, which it holds", output=str(output))
     with locked(root):
-        run.require(LABEL)
+        run.require_finished(LABEL)
         require_data_config(run)  # it names the ledger that the statement is compared with
         require_stated(run)
         for problem in unexpected_public_files(run):

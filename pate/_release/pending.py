@@ -20,8 +20,7 @@ from pathlib import Path
 from pate._files.json import read_json
 from pate._files.writing import atomic_write
 from pate._validation import require
-from pate.accounting._ledger import read_ledger
-from pate.accounting._log import LedgerHead
+from pate.accounting import LedgerHead, read_ledger
 from pate.mechanisms._noise import KEY_BITS
 
 _TOKEN_BYTES = 16

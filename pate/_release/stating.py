@@ -54,7 +54,7 @@ def settlement_of_labels(
         "neighboring_relation": aggregator.neighboring_relation.value,
         "max_teachers_per_unit": settings.max_teachers_per_unit,
         "kind": "labels",
-        "unit": str(run.begun(first_stage(run)).settings.get("unit", "record")),
+        "unit": str(run.inputs_of(first_stage(run)).settings.get("unit", "record")),
         "ledger": settled.get("ledger") or ledger_scope(run),
         **{
             name: value

@@ -24,12 +24,8 @@ from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Releasable, ReleaseOutcome, ReservationRequest, release
 from pate._validation import require
 from pate._version import __version__
-from pate.accounting._history import LedgerEntry
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._statement import Statement
-from pate.mechanisms._base import Mechanism
-from pate.mechanisms._law import NotStatedError
-from pate.mechanisms._limited_domain import LimitedDomain
+from pate.accounting import Ledger, LedgerEntry, Statement, read_ledger
+from pate.mechanisms import LimitedDomain, Mechanism, NotStatedError
 from pate.mechanisms._noise import draw_key, private_generator
 
 _LIKELY = 0.9  # the probability for which the gap of a top k is told

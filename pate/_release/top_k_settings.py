@@ -9,9 +9,8 @@ from typing import Any, Literal, get_args
 from pate._histogram import Histogram
 from pate._release.promise import require_promise
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate.accounting import NeighboringRelation, Target, calibrate_scale
 from pate.accounting._budget import Budget, FilterName
-from pate.accounting._calibration import Target, calibrate_scale
-from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Mechanism
 from pate.mechanisms._choices import choice
 

@@ -18,13 +18,12 @@ import numpy as np
 from pate._files.writing import output_errors, write_json, write_text
 from pate._progress import step_bar
 from pate._release.pending import PendingRelease, delete_other_seeds, destroy, pending_release
+from pate.accounting import NeighboringRelation, Statement
 from pate.accounting._budget import Budget, BudgetExceededError
 from pate.accounting._charges import Charge, Events, for_group_size, require_delta_beyond_tests
 from pate.accounting._filters import affordable
 from pate.accounting._history import History, LedgerEntry, LedgerSnapshot
 from pate.accounting._ledger import Ledger, read_ledger, require_payable
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement
 from pate.mechanisms._noise import draw_key, private_generator, seeded_generator
 
 

@@ -18,7 +18,7 @@ from pate._runs.stage import (
     TEACHERS_FIT as TEACHERS_FIT,
     TEACHERS_VOTE as TEACHERS_VOTE,
     VOTES_IMPORT as VOTES_IMPORT,
-    Inputs as Inputs,
     Stage as Stage,
+    StageInputs as StageInputs,
     StageState as StageState,
 )

@@ -230,7 +230,7 @@ def sealing_key(run: Run) -> bytes:
     assert key is not None
     first = first_stage(run)
     begun = run.state(first)
-    same = begun is None or begun.begun.digests.get("partition") == digest(key)
+    same = begun is None or begun.inputs.digests.get("partition") == digest(key)
     did = "partitioned" if first is TEACHERS_FIT else "began"
     require(same, f"the key that `pate {first.name}` {did} with. Put it back", changed=path)
     return key
@@ -246,10 +246,10 @@ def _seal(arrays: Mapping[str, NDArray[Any]], key: bytes) -> str:
 
 def require_student(run: Run) -> None:
     """Raise ``ValueError`` unless a run's student is finished, and learned from the labels that are there now."""
-    run.require(STUDENT)
+    run.require_finished(STUDENT)
     # labels that are gone or damaged say so themselves
     ReleasedLabels.load(run.root)
-    learned = run.begun(STUDENT).digests.get("labels") == digest(labels_file(run))
+    learned = run.inputs_of(STUDENT).digests.get("labels") == digest(labels_file(run))
     again = "`pate student fit` with `overwrite` trains one of these"
     require(
         learned,

@@ -20,8 +20,8 @@ from pate._runs.stage import (
     REPORT,
     TEACHERS_FIT,
     VOTES_IMPORT,
-    Inputs,
     Stage,
+    StageInputs,
     StageState,
 )
 from pate._validation import require
@@ -71,7 +71,7 @@ class Run:
         """The resolved configuration of the data."""
         return self.root / "data.yaml"
 
-    def needs(self, stage: Stage, inputs: Inputs) -> bool:
+    def needs(self, stage: Stage, inputs: StageInputs) -> bool:
         """Return whether ``stage`` still has work to do on ``inputs``.
 
         Args:
@@ -86,7 +86,7 @@ class Run:
         state = self.state(stage)
         if state is None:
             return True
-        changes = self.changes(stage, inputs)
+        changes = self.input_changes(stage, inputs)
         if changes and not self.overwrite:
             raise StageChangedError(
                 f"Expected the settings that `pate {stage.name}` of {self.root} was begun with,"
@@ -96,8 +96,8 @@ class Run:
             return True
         lost = self.missing_outputs(stage)
         # what is left would be used again, and a change in it would go unnoticed later
-        damaged = self._damaged(stage, contents=bool(stage.paid or lost))
-        bought = sorted(set(lost) & {path.as_posix() for path in stage.paid})
+        damaged = self._damaged(stage, contents=bool(stage.paid_outputs or lost))
+        bought = sorted(set(lost) & {path.as_posix() for path in stage.paid_outputs})
         if (bought or damaged) and not self.overwrite:
             raise StageChangedError(
                 self._describe_damage(stage, [f"{path} missing" for path in bought] + damaged)
@@ -107,7 +107,7 @@ class Run:
     def begin(
         self,
         stage: Stage,
-        inputs: Inputs,
+        inputs: StageInputs,
         *,
         foreign: Sequence[str] = (),
         release: int | None = None,
@@ -130,9 +130,9 @@ class Run:
         if not self.needs(stage, inputs):
             self._write_data_config(stage, inputs)
             return False
-        new = self.state(stage) is None and not stage.marked
+        new = self.state(stage) is None and not stage.self_describing
         damaged = self.overwrite and self._damaged(stage, contents=True)
-        if new or damaged or self.changes(stage, inputs):
+        if new or damaged or self.input_changes(stage, inputs):
             self.clear(stage)
         elif foreign:
             if not self.overwrite:
@@ -147,13 +147,15 @@ class Run:
         self._empty_trash(stage)
         write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))
         before = self.state(stage) or StageState(inputs)
-        self.record(stage, replace(before, begun=inputs, finished=False, files={}, release=release))
+        self.record(
+            stage, replace(before, inputs=inputs, finished=False, files={}, release=release)
+        )
         # after the state, which says what the first stage was: data.yaml alone would be that of
         # teachers
         self._write_data_config(stage, inputs)
         return True
 
-    def _write_data_config(self, stage: Stage, inputs: Inputs) -> None:
+    def _write_data_config(self, stage: Stage, inputs: StageInputs) -> None:
         if stage in (TEACHERS_FIT, VOTES_IMPORT):
             # all later stages read their data and their ledger from it
             source = {
@@ -164,10 +166,10 @@ class Run:
             if not self.data_config.is_file() or self.data_config.read_text() != text:
                 write_text(self.data_config, text)
 
-    def changes(self, stage: Stage, inputs: Inputs) -> list[str]:
+    def input_changes(self, stage: Stage, inputs: StageInputs) -> list[str]:
         """Return how inputs differ from those that ``stage`` was begun with; empty if it was not begun."""
         state = self.state(stage)
-        return [] if state is None else state.begun.differences(inputs)
+        return [] if state is None else state.inputs.differences(inputs)
 
     def finish(
         self,
@@ -201,11 +203,11 @@ class Run:
         state = self.state(stage)
         return state is not None and state.finished
 
-    def require(self, stage: Stage) -> None:
+    def require_finished(self, stage: Stage) -> None:
         """Raise ``ValueError`` unless ``stage`` is finished and all its files exist unchanged."""
         state = self.state(stage)
         if state is None or not state.finished:
-            lost = state is None and not stage.marked
+            lost = state is None and not stage.self_describing
             left = [
                 output.as_posix()
                 for output in stage.outputs
@@ -224,10 +226,10 @@ class Run:
         if wrong:
             raise StageChangedError(self._describe_damage(stage, wrong))
 
-    def begun(self, stage: Stage) -> Inputs:
+    def inputs_of(self, stage: Stage) -> StageInputs:
         """Return what a stage was begun with; no settings and no digests if it was not."""
         state = self.state(stage)
-        return Inputs() if state is None else state.begun
+        return StageInputs() if state is None else state.inputs
 
     def record(self, stage: Stage, state: StageState) -> None:
         """Write how far a stage is."""
@@ -239,7 +241,7 @@ class Run:
         if not path.is_file():
             return None
         again = f"Delete it, and `pate {stage.name}` makes it again"
-        if stage.paid:
+        if stage.paid_outputs:
             again = "Put it back, or delete it and do it again with `overwrite`, which is a new release and costs again"
         try:
             content = read_json(path.read_text())
@@ -315,7 +317,7 @@ class Run:
     def _describe_damage(self, stage: Stage, wrong: Sequence[str]) -> str:
         lost = all(problem.endswith(" missing") for problem in wrong)
         again = f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
-        if stage.paid:
+        if stage.paid_outputs:
             again = "Put it back, or do it again with `overwrite`, which is a new release and costs again"
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         return f"Expected what `pate {stage.name}` left in {self.root}, got {', '.join(wrong[:3])}{more}. {again}"

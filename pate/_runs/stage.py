@@ -22,9 +22,8 @@ class Stage:
         state: the file that records the progress of the stage.
         config: the resolved configuration, a file for ``--config``.
         outputs: files and folders that the stage writes, moved aside when it is overwritten.
-        paid: the outputs that cost privacy; if they are lost, they are not made again unless asked
-            for.
-        marked: whether each output records what it was made from, so that it can be trusted without
+        paid_outputs: the outputs that cost privacy, which are made again only on request
+        self_describing: whether each output records what it was made from, so that it can be trusted without
             the state.
     """
 
@@ -32,22 +31,28 @@ class Stage:
     state: Path
     config: Path
     outputs: tuple[Path, ...]
-    paid: tuple[Path, ...] = ()
-    marked: bool = False
+    paid_outputs: tuple[Path, ...] = ()
+    self_describing: bool = False
 
 
 def _stage(
-    name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), marked: bool = False
+    name: str,
+    place: str,
+    *outputs: str,
+    paid_outputs: tuple[str, ...] = (),
+    self_describing: bool = False,
 ) -> Stage:
     file = name.replace(" ", "_")
     # private even for public stages: the state holds hashes of PRIVATE inputs
     state = Path("private") / f"{file}.json"
-    made, bought = (tuple(Path(place) / path for path in paths) for paths in (outputs, paid))
-    return Stage(name, state, Path(place) / f"{file}.yaml", made, bought, marked)
+    made, bought = (
+        tuple(Path(place) / path for path in paths) for paths in (outputs, paid_outputs)
+    )
+    return Stage(name, state, Path(place) / f"{file}.yaml", made, bought, self_describing)
 
 
-TEACHERS_FIT = _stage("teachers fit", "private", "teachers", marked=True)
-TEACHERS_VOTE = _stage("teachers vote", "private", "votes", marked=True)
+TEACHERS_FIT = _stage("teachers fit", "private", "teachers", self_describing=True)
+TEACHERS_VOTE = _stage("teachers vote", "private", "votes", self_describing=True)
 VOTES_IMPORT = Stage(
     "label --votes",
     Path("private/votes_import.json"),
@@ -55,7 +60,9 @@ VOTES_IMPORT = Stage(
     (Path("private/votes"),),
 )
 """The import of votes that were cast elsewhere, in place of both stages of teachers."""
-LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", paid=("labels.npz",))
+LABEL = _stage(
+    "label", "public", "labels.npz", "privacy.json", "privacy.txt", paid_outputs=("labels.npz",)
+)
 STUDENT = _stage("student fit", "public", "student")
 REFERENCES = _stage("references", "private", "references")
 
@@ -87,7 +94,7 @@ MODEL = "model"
 
 
 @dataclass(frozen=True)
-class Inputs:
+class StageInputs:
     """Everything that determines the outputs of a stage: if any of it has changed, they are out of date.
 
     Attributes:
@@ -98,7 +105,7 @@ class Inputs:
     settings: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
 
-    def differences(self, now: Inputs) -> list[str]:
+    def differences(self, now: StageInputs) -> list[str]:
         """Return in words in what the inputs ``now`` differ from these."""
         return _differences(self.settings, now.settings) + _other_inputs(self.digests, now.digests)
 
@@ -113,7 +120,7 @@ class StageState:
     """How far a stage is: the content of its file in the run's private folder.
 
     Attributes:
-        begun: what it was begun with.
+        inputs: the inputs that it began with.
         finished: whether it has ended.
         files: what it left: the bytes and the digest of each file, by its name in the run's folder.
         release: the number of the release that it wrote; None for a stage that releases nothing.
@@ -122,7 +129,7 @@ class StageState:
             by their names.
     """
 
-    begun: Inputs
+    inputs: StageInputs
     finished: bool = False
     files: Mapping[str, Json] = field(default_factory=dict)
     release: int | None = None
@@ -138,13 +145,13 @@ class StageState:
             )
         files = state.get("files", {})
         require(isinstance(files, dict), "the state of a stage", files=files)
-        begun = Inputs(state["config"], state["inputs"])
+        begun = StageInputs(state["config"], state["inputs"])
         more = state.get("release"), state.get("beside"), state.get("again", {})
         return cls(begun, state["finished"], files, *more)
 
     def to_dict(self) -> Json:
         """Return plain JSON types."""
-        begun = {"config": dict(self.begun.settings), "inputs": dict(self.begun.digests)}
+        begun = {"config": dict(self.inputs.settings), "inputs": dict(self.inputs.digests)}
         more = {
             "files": dict(self.files),
             "release": self.release,

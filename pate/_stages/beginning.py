@@ -15,7 +15,7 @@ from pate._files.json import read_json
 from pate._files.writing import make_folder
 from pate._registry import find
 from pate._release.ledger_file import ledger_setting, open_ledger
-from pate._runs import TEACHERS_FIT, Inputs, Run, ensure_key
+from pate._runs import TEACHERS_FIT, Run, StageInputs, ensure_key
 from pate._settings import decode_fields, encode_fields
 from pate._stages.starting import start_digest
 from pate._validation import require
@@ -67,7 +67,7 @@ def begin_fit(
     key = ensure_key(run, TEACHERS_FIT)
     digests = training_inputs(data, plan) | {"partition": digest(key)}
     digests |= start_digest(run, getattr(plan, "start_from", None))
-    inputs = Inputs({**settings, "ledger": ledger_setting(run)}, digests)
+    inputs = StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
     made_from = origin_of(inputs)
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):
@@ -78,9 +78,9 @@ def begin_fit(
     return FitContext(folder, key, made_from)
 
 
-def origin_of(inputs: Inputs) -> str:
+def origin_of(inputs: StageInputs) -> str:
     """Return the digest that marks teachers which were made from ``inputs``, wherever their releases are counted."""
-    return Inputs(
+    return StageInputs(
         {name: value for name, value in inputs.settings.items() if name != "ledger"}, inputs.digests
     ).digest
 
@@ -94,7 +94,7 @@ def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
 
 def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
     """Raise ``ValueError`` unless teachers are asked about the data that they were made of."""
-    trained = run.begun(TEACHERS_FIT).digests
+    trained = run.inputs_of(TEACHERS_FIT).digests
     changed = [
         f"other {name} records"
         for name, now in training_inputs(data, plan).items()
@@ -112,11 +112,11 @@ def load_plan(run: Run) -> Any:
     Raises ``ValueError`` if a class that it names cannot be imported.
     """
     # read from the state, because the file for readers may have been edited
-    settings = run.begun(TEACHERS_FIT).settings
+    settings = run.inputs_of(TEACHERS_FIT).settings
     if settings.get("fit") == CLOSED_FORM:
         return decode_fields(ClosedFormPlan, settings)
     plan = decode_fields(find("TeacherPlan"), settings)
     path = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
     if not path.is_file():
-        run.require(TEACHERS_FIT)
+        run.require_finished(TEACHERS_FIT)
     return replace(plan, **read_json(path.read_text()))

@@ -13,7 +13,7 @@ import numpy as np
 from pate._closed_form_plan import ClosedFormPlan
 from pate._files.hashing import code_version
 from pate._linear import flat, linear_student_of
-from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import begin_fit, require_same_data
 from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import MOST_VOTERS, require
@@ -112,7 +112,7 @@ def seal_closed_form(
     made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
     require_same_data(run, data, plan)
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
-    if not run.begin(TEACHERS_VOTE, Inputs(digests=made_by), foreign=[*store.provenance()]):
+    if not run.begin(TEACHERS_VOTE, StageInputs(digests=made_by), foreign=[*store.provenance()]):
         return
     files = store.write_manifest(
         num_teachers=plan.nominal,

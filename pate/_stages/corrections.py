@@ -15,7 +15,7 @@ from pate._files.hashing import code_version, digest
 from pate._files.writing import atomic_write, require_disk
 from pate._linear import flat
 from pate._progress import stage_bar
-from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import begin_fit, require_same_data
 from pate._stages.starting import Start
 from pate._typing import BoolArray, Float32Array, FloatArray, IntArray
@@ -98,7 +98,7 @@ def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
     Raises:
         ValueError: if teachers, records or earlier votes are not those of this run.
     """
-    run.require(TEACHERS_FIT)
+    run.require_finished(TEACHERS_FIT)
     require_same_data(run, data, plan)
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     made_by = {
@@ -108,7 +108,7 @@ def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
     made_from = digest(json.dumps(made_by, sort_keys=True))
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
     foreign = [name for name, origin in store.provenance().items() if origin != made_from]
-    if not run.begin(TEACHERS_VOTE, Inputs(digests=made_by), foreign=foreign):
+    if not run.begin(TEACHERS_VOTE, StageInputs(digests=made_by), foreign=foreign):
         return
     store.folder.mkdir(parents=True, exist_ok=True)
     samples, answers = _with_constant(data, Role.PUBLIC), np.load(folder / "start.npy")

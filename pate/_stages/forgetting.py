@@ -52,7 +52,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     require(not execution.shared, "one process that forgets, with its workers")
     plan, state = load_plan(run), run.state(TEACHERS_FIT)
     assert state is not None, "what has a plan was begun"
-    begun = state.begun
+    begun = state.inputs
     private = data.load(Role.PRIVATE)
     named = np.isin(private.units(plan.unit), list(units))
     missing = sorted(set(units) - set(private.units(plan.unit)[named].tolist()))
@@ -66,19 +66,19 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         f"the data that `teachers fit` of {run.root} was begun with",
     )
     if missing:
-        run.require(TEACHERS_FIT)
+        run.require_finished(TEACHERS_FIT)
         if not state.again:
             return False
     require(not named.all(), "private records that are left")
     if digests == before and not missing:
-        run.require(TEACHERS_FIT)
+        run.require_finished(TEACHERS_FIT)
         voted = run.state(TEACHERS_VOTE)
-        again = {} if voted is None else {TEACHERS_VOTE.name: dict(voted.begun.settings)}
+        again = {} if voted is None else {TEACHERS_VOTE.name: dict(voted.inputs.settings)}
         forgotten = replace(begun, digests={**begun.digests, **after})
         # from here on the run is one on the data without them, whose teachers are not all there,
         # and nor are its votes
         run.record(
-            TEACHERS_FIT, replace(state, begun=forgotten, finished=False, files={}, again=again)
+            TEACHERS_FIT, replace(state, inputs=forgotten, finished=False, files={}, again=again)
         )
     if isinstance(plan, ClosedFormPlan):
         fit_closed_form(run, rest, plan)

@@ -69,7 +69,7 @@ class Candidates:
             f"a figure in {', '.join(get_args(Figure))}",
             by=self.figure,
         )
-        self.run.require(TEACHERS_FIT)
+        self.run.require_finished(TEACHERS_FIT)
         for folder, student in zip(self.folders, self._students, strict=True):
             require(
                 student.label_names == self._data.label_names,
@@ -105,7 +105,7 @@ class Candidates:
 
     def facts(self) -> dict[str, Any]:
         """Return what the choice follows from, apart from the files of students. PRIVATE."""
-        begun = self.run.begun(TEACHERS_FIT)
+        begun = self.run.inputs_of(TEACHERS_FIT)
         require_same_data(self.run, self._data, load_plan(self.run))
         names = [str(folder) for folder in self.folders]
         return {
@@ -158,7 +158,7 @@ class Candidates:
 
     @cached_property
     def _absent(self) -> list[int]:
-        return sorted(self.run.begun(TEACHERS_VOTE).settings.get("absent") or [])
+        return sorted(self.run.inputs_of(TEACHERS_VOTE).settings.get("absent") or [])
 
 
 def choose_student(

@@ -9,7 +9,16 @@ from pate._data_file import load_data, public_digest
 from pate._files.hashing import digest
 from pate._files.writing import write_json
 from pate._registry import find
-from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Inputs, Run, labels_file
+from pate._runs import (
+    LABEL,
+    METRICS,
+    REFERENCES,
+    STUDENT,
+    TEACHERS_FIT,
+    Run,
+    StageInputs,
+    labels_file,
+)
 from pate._runs.released import require_student
 from pate._stages.closed_form import predicted_without_noise
 from pate._stages.corrections import count_corrected
@@ -35,13 +44,13 @@ def make_references(run: Run, plan: Any) -> None:
         ValueError: if a stage before this one is not finished.
     """
     for stage in (TEACHERS_FIT, LABEL):
-        run.require(stage)
+        run.require_finished(stage)
     require_student(run)
     data = load_data(run)
     inputs = {"labels": digest(labels_file(run)), "student": digest(run.root / STUDENT.config)}
     inputs |= {"teachers": digest(run.root / TEACHERS_FIT.state)}
     inputs |= {"public": public_digest(data), "test": data.fingerprint(Role.TEST)}
-    if not run.begin(REFERENCES, Inputs(digests=inputs)):
+    if not run.begin(REFERENCES, StageInputs(digests=inputs)):
         return
     folder = run.root / REFERENCES.outputs[0]
     figures, optimize = student_of_truth(run, folder)

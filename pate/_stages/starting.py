@@ -91,7 +91,7 @@ class Start:
 
 def released_first(run: Run) -> Charge | None:
     """Return what the first release of a run reserved; None of a run that has none of its own."""
-    if run.begun(TEACHERS_FIT).settings.get("start_from") != FIRST:
+    if run.inputs_of(TEACHERS_FIT).settings.get("start_from") != FIRST:
         return None
     released = ReleasedLabels.load(run.root / FIRST)
     aggregator: Aggregator = decode(Aggregator, released.aggregator)

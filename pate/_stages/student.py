@@ -28,7 +28,7 @@ from pate._checkpoints import LocalCheckpoints
 from pate._files.hashing import digest
 from pate._files.json import Json
 from pate._network_settings import without_weights
-from pate._runs import STUDENT, Inputs, Run
+from pate._runs import STUDENT, Run, StageInputs
 from pate._runs.released import require_student
 from pate._settings import canonical, encode
 from pate._stages.student_files import (
@@ -218,9 +218,11 @@ class StudentCLI(LightningCLI):
         with kept_until_trained(self.run, inputs):
             self._train(model, inputs, ckpt_path, **kwargs)
 
-    def _train(self, model: Student, inputs: Inputs, ckpt_path: str | None, **kwargs: Any) -> None:
+    def _train(
+        self, model: Student, inputs: StageInputs, ckpt_path: str | None, **kwargs: Any
+    ) -> None:
         if not self.run.begin(STUDENT, inputs):
-            self.run.require(STUDENT)
+            self.run.require_finished(STUDENT)
             print(f"pate student fit: finished in {self.run.root}")
             self._carry(model)
             return

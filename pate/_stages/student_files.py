@@ -15,7 +15,7 @@ from pate._data_file import public_digest
 from pate._files.hashing import digest
 from pate._files.json import Json
 from pate._files.writing import write_arrays, write_json
-from pate._runs import LABEL, METRICS, MODEL, STUDENT, Inputs, Run, labels_file
+from pate._runs import LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
 from pate._typing import BoolArray, Float32Array, FloatArray, StrArray
 from pate._validation import require
 from pate.data._records import Role
@@ -31,14 +31,14 @@ def student_folder(run: Run) -> Path:
     return run.root / STUDENT.outputs[0]
 
 
-def student_inputs(run: Run, settings: Json, source: DataSource) -> Inputs:
+def student_inputs(run: Run, settings: Json, source: DataSource) -> StageInputs:
     """Return all that a student follows from."""
     digests = {"labels": digest(labels_file(run)), "public": public_digest(source)}
-    return Inputs(settings, digests)
+    return StageInputs(settings, digests)
 
 
 @contextmanager
-def kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
+def kept_until_trained(run: Run, inputs: StageInputs) -> Iterator[None]:
     """Keep a copy of a finished student that is about to be overwritten, and put it back if the new one fails.
 
     Where a process is killed the copy stays, and the same command goes on with the new student.

@@ -195,7 +195,7 @@ def fit(run: Run, plan: LinearPlan) -> None:
     Raises:
         ValueError: if the labels are missing, or the student was begun with another plan.
     """
-    run.require(LABEL)
+    run.require_finished(LABEL)
     source, released = load_data(run), ReleasedLabels.load(run.root)
     inputs, path = student_inputs(run, plan.settings(), source), student_folder(run) / WEIGHTS
     with kept_until_trained(run, inputs):
@@ -203,7 +203,7 @@ def fit(run: Run, plan: LinearPlan) -> None:
             solved = Solved.by(plan, source, released)
             solved.save(path)
         else:
-            run.require(STUDENT)
+            run.require_finished(STUDENT)
             print(f"pate student fit: finished in {run.root}")
             solved = Solved.read(path, plan.optimize)
 

@@ -130,7 +130,7 @@ def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) 
     """Delete the chunks of the teachers of some units, and mark the others as made from the data without them."""
     folder, new, key = (
         run.root / TEACHERS_FIT.outputs[0],
-        origin_of(run.begun(TEACHERS_FIT)),
+        origin_of(run.inputs_of(TEACHERS_FIT)),
         read_key(run),
     )
     assert key is not None, "the key of finished teachers"

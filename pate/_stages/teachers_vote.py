@@ -13,7 +13,7 @@ import numpy as np
 from pate._files.hashing import code_version, digest
 from pate._files.locks import FINISH, lease
 from pate._progress import stage_bar
-from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import require_same_data
 from pate._typing import IntArray
 from pate._validation import require
@@ -54,7 +54,7 @@ def vote_teachers(
     Raises:
         ValueError: if teachers, records or earlier votes are not those of this run.
     """
-    before = run.begun(TEACHERS_VOTE).settings
+    before = run.inputs_of(TEACHERS_VOTE).settings
     voting = before.get("votes", "bits") if voting is None else voting
     if absent is None:
         absent = before.get("absent")
@@ -63,7 +63,7 @@ def vote_teachers(
         0 <= teacher < plan.num_teachers for teacher in away
     )
     require(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
-    run.require(TEACHERS_FIT)
+    run.require_finished(TEACHERS_FIT)
     require_same_data(run, data, plan)
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
@@ -80,7 +80,7 @@ def vote_teachers(
     made_from = digest(json.dumps([inputs, away, voting], sort_keys=True))
     foreign = [name for name, origin in store.provenance().items() if origin != made_from]
     if not run.begin(
-        TEACHERS_VOTE, Inputs({"votes": voting, "absent": away}, inputs), foreign=foreign
+        TEACHERS_VOTE, StageInputs({"votes": voting, "absent": away}, inputs), foreign=foreign
     ):
         return
     public = data.records(Role.PUBLIC)
@@ -118,7 +118,7 @@ def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> In
 
     Of teachers that voted by scores their decisions are counted.
     """
-    records, settings = data.records(role), run.begun(TEACHERS_VOTE).settings
+    records, settings = data.records(role), run.inputs_of(TEACHERS_VOTE).settings
     away, voting = settings.get("absent") or [], settings.get("votes", "bits")
     folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
     counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)

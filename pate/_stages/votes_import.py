@@ -26,14 +26,14 @@ from pate._release.ledger_file import (
     open_ledger,
     require_ledger,
 )
-from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Run, ensure_key, read_key
+from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Run, StageInputs, ensure_key, read_key
 from pate._validation import require
 from pate._votes import Votes
 from pate._votes.loading import require_features
 from pate._votes.named import NamedVotes, Silos
 from pate._votes.store import FORMS, VoteStore
 from pate.data._records import Role
-from pate.data._source import DataSource, located
+from pate.data._source import DataSource, expand_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def votes_from(
     Raises ``ValueError`` if a file is missing or damaged, or silos disagree.
     """
     if isinstance(votes, str | Path):
-        path = located(votes)
+        path = expand_path(votes)
         return VotesFrom(silos=Silos.read(path), unit=unit, path=path)
     return VotesFrom(
         silos=Silos.of((votes,) if isinstance(votes, NamedVotes) else tuple(votes)), unit=unit
@@ -186,7 +186,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
     key = ensure_key(run, VOTES_IMPORT)
-    inputs = Inputs(
+    inputs = StageInputs(
         _import_settings(run, votes, data),
         {"votes": votes.fingerprint(key), "partition": digest(key)},
     )
@@ -240,32 +240,34 @@ def require_of_data(votes: Silos, data: DataSource) -> None:
 
 def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
     """Return the settings of an import; those not named stay as they were."""
-    recorded = {"unit": "record", "data": None} | dict(run.begun(VOTES_IMPORT).settings)
+    recorded = {"unit": "record", "data": None} | dict(run.inputs_of(VOTES_IMPORT).settings)
     unit = recorded["unit"] if votes.unit is None else votes.unit
     described = recorded["data"] if data is None else describe_data(data)
     return {"unit": unit, "data": described, "ledger": ledger_setting(run)}
 
 
-def _add_data(run: Run, inputs: Inputs) -> None:
+def _add_data(run: Run, inputs: StageInputs) -> None:
     """Record the data of a run that had none, which is no change in what was voted or released."""
     state, data = run.state(VOTES_IMPORT), inputs.settings["data"]
-    if state is None or state.begun.settings.get("data") is not None or data is None:
+    if state is None or state.inputs.settings.get("data") is not None or data is None:
         return
     without = replace(inputs, settings={**inputs.settings, "data": None})
     run.needs(VOTES_IMPORT, without)  # raises on any other change
     run.record(
         VOTES_IMPORT,
-        replace(state, begun=replace(state.begun, settings={**state.begun.settings, "data": data})),
+        replace(
+            state, inputs=replace(state.inputs, settings={**state.inputs.settings, "data": data})
+        ),
     )
 
 
-def _forget_unit(run: Run, inputs: Inputs) -> None:
+def _forget_unit(run: Run, inputs: StageInputs) -> None:
     """Remove statements that speak of another unit; `label` makes them again at no cost."""
     state = run.state(VOTES_IMPORT)
     if (
         run.overwrite
         and state is not None
-        and state.begun.settings.get("unit") != inputs.settings["unit"]
+        and state.inputs.settings.get("unit") != inputs.settings["unit"]
     ):
         for statement in LABEL.outputs[1:]:
             (run.root / statement).unlink(missing_ok=True)

@@ -80,7 +80,10 @@ def load_votes(
     elif kind is Moments:
         votes = Votes.from_voters(load_voters(run), features(rows))
     elif kind is Scores:  # of all samples, from which voters learn
-        bare = not store.has_features() and run.begun(first_stage(run)).settings.get("data") is None
+        bare = (
+            not store.has_features()
+            and run.inputs_of(first_stage(run)).settings.get("data") is None
+        )
         # without features each sample is a direction of its own
         public = np.eye(len(samples)) if bare else features(np.arange(len(samples)))
         votes = Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])

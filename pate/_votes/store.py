@@ -290,7 +290,7 @@ def finished_votes(run: Run) -> VoteStore:
 
     Raises ``ValueError`` unless all of them were cast, or imported, and are unchanged.
     """
-    run.require(VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE)
+    run.require_finished(VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE)
     return VoteStore(run.root / TEACHERS_VOTE.outputs[0])
 
 

@@ -97,14 +97,14 @@ def fingerprint_of_voters(run: Run) -> str:
 
     Raises ``ValueError`` unless `pate teachers fit` has finished, and left the files as they are.
     """
-    run.require(TEACHERS_FIT)
+    run.require_finished(TEACHERS_FIT)
     state = run.state(TEACHERS_FIT)
     assert state is not None, "it is finished"
-    return digest(state.begun.digest, json.dumps(state.files, sort_keys=True))
+    return digest(state.inputs.digest, json.dumps(state.files, sort_keys=True))
 
 
 def load_voters(run: Run) -> Voters:
     """Return the voters of a run in closed form, from its public numbers and private files."""
-    settings = run.begun(TEACHERS_FIT).settings
+    settings = run.inputs_of(TEACHERS_FIT).settings
     store = VoterStore(run.root / TEACHERS_FIT.outputs[0])
     return store.load(num_voters=settings["num_teachers"] or MOST_VOTERS)

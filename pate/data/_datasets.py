@@ -14,9 +14,9 @@ from PIL import Image
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import as_float32, require, require_count, require_label_names
 from pate.data._checks import check_labels
-from pate.data._images import Pictures, squared
+from pate.data._images import Pictures, center_crop
 from pate.data._records import FeatureMap, Features, Records, Role
-from pate.data._source import DataSource, located
+from pate.data._source import DataSource, expand_path
 from pate.data._text_table import HashedTexts, hashed
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class ItemPictures(Pictures):
             item=row,
             type=type(value).__name__,
         )
-        return squared(value.convert("RGB"), self.size)
+        return center_crop(value.convert("RGB"), self.size)
 
     def once(self) -> ItemPictures:
         return ItemPictures(self._items, self._keys, keep=False)
@@ -165,7 +165,7 @@ class _Datasets(DataSource):
         require_label_names("label names", label_names)
         self._label_names = tuple(label_names)
         self._keys = keys
-        self._ledger = None if ledger is None else located(ledger)
+        self._ledger = None if ledger is None else expand_path(ledger)
         self._loaded: dict[Role, Records] = {}
 
     @property

@@ -123,10 +123,10 @@ def read_image(path: Path, size: int) -> UInt8Array:
     # the error depends on the format, and on the place where a file ends or was changed
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
-    return squared(picture, size)
+    return center_crop(picture, size)
 
 
-def squared(picture: Image.Image, size: int) -> UInt8Array:
+def center_crop(picture: Image.Image, size: int) -> UInt8Array:
     """Return a picture in RGB as uint8 ``[3, size, size]``, its central square resized."""
     width, height = picture.size
     side = min(width, height)

@@ -7,7 +7,7 @@ from posixpath import normpath
 
 from pate.data._images import ImageFiles
 from pate.data._label_table import read_label_table
-from pate.data._source import located
+from pate.data._source import expand_path
 from pate.data._table import PictureFolder, Table, require_fractions
 from pate.data.features import FeatureMap
 
@@ -47,7 +47,7 @@ class PictureTable(PictureFolder):
     ) -> None:
         super().__init__(root, size, labels, features)
         require_fractions(public_fraction, test_fraction)
-        self.path = self.root / located(table)
+        self.path = self.root / expand_path(table)
         self._fractions = public_fraction, test_fraction
 
     def _read_table(self) -> Table:

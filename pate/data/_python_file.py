@@ -13,7 +13,7 @@ from typing import Any, Self
 from pate._own_code import SOURCES
 from pate._validation import require
 from pate.data._records import FeatureMap, Records, Role
-from pate.data._source import DataSource, located
+from pate.data._source import DataSource, expand_path
 
 
 class PythonFile(DataSource):
@@ -35,7 +35,7 @@ class PythonFile(DataSource):
         *,
         features: FeatureMap | None = None,
     ) -> None:
-        self.path = located(path)
+        self.path = expand_path(path)
         self.name = name
         self._settings = settings or {}
         super().__init__(features=features or self.source.feature_map)

@@ -165,7 +165,7 @@ class DataSource(RecordsInitArgs, ABC):
         return tuple(self.records(Role.PUBLIC).features.shape[1:])
 
 
-def located(path: Path | str) -> Path:
+def expand_path(path: Path | str) -> Path:
     """Return a path with its environment variables expanded.
 
     Raises ``ValueError`` if one is not set.

@@ -15,7 +15,7 @@ from pate._typing import IntArray, StrArray, UInt8Array
 from pate._validation import require, require_count, require_in_open_unit_interval
 from pate.data._images import ImageFiles, require_distinct_files
 from pate.data._records import FeatureMap, Features, Records, Role
-from pate.data._source import DataSource, located
+from pate.data._source import DataSource, expand_path
 
 SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
 
@@ -60,7 +60,7 @@ class TableSource(DataSource):
         permanent_ids: bool = False,
     ) -> None:
         super().__init__(features=features, permanent_ids=permanent_ids)
-        self.path = located(path)
+        self.path = expand_path(path)
         self._wanted = labels
 
     @cached_property

@@ -107,7 +107,7 @@ class StudentData(pl.LightningDataModule):
 
     def _read(self) -> tuple[DataSource, ReleasedLabels]:
         """Return the records of the run, and its labels."""
-        self.run.require(LABEL)
+        self.run.require_finished(LABEL)
         return load_data(self.run), ReleasedLabels.load(self.run.root)
 
     def train_dataloader(self) -> DataLoader[Any]:

@@ -14,7 +14,7 @@ from PIL import Image
 from pate._files.json import Json
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import as_float32, require
-from pate.data._images import Pictures, read_image, squared
+from pate.data._images import Pictures, center_crop, read_image
 from pate.data._number_table import NumberColumns
 from pate.data._records import Features
 from pate.data._text_table import HashedTexts, hashed
@@ -137,7 +137,7 @@ class InputFormat:
         if isinstance(picture, str | Path):
             return self.read(Path(picture))
         if isinstance(picture, Image.Image):
-            return squared(picture.convert("RGB"), self.size)
+            return center_crop(picture.convert("RGB"), self.size)
         array = np.asarray(picture)
         if array.dtype == np.uint8 and array.shape == self.shape:
             return array
@@ -148,7 +148,7 @@ class InputFormat:
             shape=array.shape,
             dtype=str(array.dtype),
         )
-        return squared(Image.fromarray(array), self.size)
+        return center_crop(Image.fromarray(array), self.size)
 
     def _require_shape(self, samples: NDArray[Any]) -> None:
         required = f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]"

@@ -63,7 +63,7 @@ def compare(
     """
     place = Run(Path(run))
     data = load_data(place)
-    protected = unit or place.begun(TEACHERS_FIT).settings.get("unit", "record")
+    protected = unit or place.inputs_of(TEACHERS_FIT).settings.get("unit", "record")
     if not is_installed():
         print(f"{_COMMAND}: {INSTALL}", file=sys.stderr)
     arena = arena_of(data, protected, contest)

@@ -27,7 +27,7 @@ from tests.accounting.ledgers import REPLACE, TEACHER, bodies, forge, gaussian, 
 from tests.statements import PUBLISHED
 
 SHARED = Budget(max_epsilon=1.5, delta=1e-5, neighboring_relation=REPLACE, max_teachers_per_unit=2)
-ALONE = Budget(max_epsilon=1.5, delta=1e-5, neighboring_relation=REPLACE)
+NO_PRESET = Budget(max_epsilon=1.5, delta=1e-5, neighboring_relation=REPLACE)
 
 
 def reserve(
@@ -170,7 +170,7 @@ def test_a_budget_is_for_units_that_it_names(path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"^Expected the budget of the ledger, [^\n]*max_teachers_per_unit=2, got"
     ):
-        reserve(path, once, 1, budget=ALONE)
+        reserve(path, once, 1, budget=NO_PRESET)
     reserve(path, once, 3)  # one teacher at most is two at most
     book = verify_ledger(path)
     for release in (1, 2):
@@ -194,7 +194,7 @@ def test_a_budget_is_for_units_that_it_names(path: Path) -> None:
     ):
         reserve(path, once, 10)
     # for units of one teacher they fit
-    reserve(path.with_name("alone.sqlite"), once, 10, budget=ALONE)
+    reserve(path.with_name("alone.sqlite"), once, 10, budget=NO_PRESET)
 
 
 def test_a_budget_covers_what_was_released_before_it(path: Path) -> None:
@@ -202,11 +202,11 @@ def test_a_budget_covers_what_was_released_before_it(path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"^Expected a budget of max_teachers_per_unit >= 2, as a release before"
     ):
-        reserve(path, gaussian(40), 1, budget=ALONE)
+        reserve(path, gaussian(40), 1, budget=NO_PRESET)
     with pytest.raises(
         ValueError, match=r"^Expected max_teachers_per_unit <= 1, as the budget has, got [^\n]*=2$"
     ):
-        reserve(path.with_name("new.sqlite"), gaussian(40), 1, teachers=2, budget=ALONE)
+        reserve(path.with_name("new.sqlite"), gaussian(40), 1, teachers=2, budget=NO_PRESET)
     reserve(path, gaussian(40), 1, teachers=2, budget=SHARED)
     assert verify_ledger(path).declared_after == 1
 
@@ -222,7 +222,7 @@ def test_a_budget_needs_a_price_for_its_units(path: Path) -> None:
         match=r"^Expected a first release of known cost for units that reach 2 teachers$",
     ):
         reserve(path, events, 1, teachers=2, budget=SHARED)
-    reserve(path, events, 1, budget=ALONE)
+    reserve(path, events, 1, budget=NO_PRESET)
 
 
 def test_what_is_settled_for_less_leaves_more_of_the_budget(path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_ledger_whose_reach_does_not_fit_its_budget_is_refused(change: str, pa
 def test_an_older_ledger_is_for_the_units_that_its_releases_were_stated_for(path: Path) -> None:
     """Rows of version 1 do not say it, what was published does; a budget of theirs was for units of
     one teacher."""
-    reserve(path, gaussian(40), 3, budget=ALONE)
+    reserve(path, gaussian(40), 3, budget=NO_PRESET)
     reserve(path, gaussian(40), 3)
     rows = [
         {key: value for key, value in row.items() if key != "max_teachers_per_unit"}

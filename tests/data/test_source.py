@@ -22,7 +22,7 @@ from pate.data import (
     _records as records,
 )
 from pate.data._images import ImageFiles
-from pate.data._source import located
+from pate.data._source import expand_path
 from pate.data.features import _backbone as backbone, _public_pca as public_pca
 
 
@@ -131,7 +131,7 @@ def test_the_ledger_lies_beside_the_data(tmp_path: Path) -> None:
 
 def test_path_with_a_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HERE_IS", str(tmp_path))
-    assert located(Path("$HERE_IS/data.npz")) == tmp_path / "data.npz"
+    assert expand_path(Path("$HERE_IS/data.npz")) == tmp_path / "data.npz"
     with pytest.raises(ValueError, match="environment variables"):
         Arrays(Path("$NOT_SET_ANYWHERE/data.npz"))
 

@@ -6,50 +6,50 @@ from typing import Any
 
 import pytest
 
-from pate._runs import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, Stage, StageChangedError
+from pate._runs import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, StageInputs, Run, Stage, StageChangedError
 from pate._files.hashing import code_version, digest
 from pate._files.writing import atomic_write, write_json
 
 
 def test_a_stage_from_begin_to_finish(tmp_path: Path) -> None:
-    run, inputs = Run(tmp_path / "r"), Inputs({"a": 1}, {"x": "1"})
+    run, inputs = Run(tmp_path / "r"), StageInputs({"a": 1}, {"x": "1"})
     assert run.needs(STUDENT, inputs)
     assert not run.is_finished(STUDENT)
     with pytest.raises(ValueError, match="run it first"):
-        run.require(STUDENT)
+        run.require_finished(STUDENT)
     assert run.begin(STUDENT, inputs)
     assert run.begin(STUDENT, inputs)  # killed before it finished
     (run.root / STUDENT.outputs[0]).mkdir()
     run.finish(STUDENT)
     assert not run.begin(STUDENT, inputs)
-    run.require(STUDENT)
+    run.require_finished(STUDENT)
 
 
 @pytest.mark.parametrize(("config", "inputs"), [({"a": 2}, {"x": "1"}), ({"a": 1}, {"x": "2"}), ({}, {"x": "1"})])
 def test_changes_are_refused_or_clear_what_was_left(
     config: dict[str, int], inputs: dict[str, str], tmp_path: Path
 ) -> None:
-    Run(tmp_path).begin(STUDENT, Inputs({"a": 1}, {"x": "1"}))
+    Run(tmp_path).begin(STUDENT, StageInputs({"a": 1}, {"x": "1"}))
     left = tmp_path / STUDENT.outputs[0] / "last.ckpt"
     left.parent.mkdir()
     left.write_text("weights")
     with pytest.raises(StageChangedError, match="was"):
-        Run(tmp_path).begin(STUDENT, Inputs(config, inputs))
+        Run(tmp_path).begin(STUDENT, StageInputs(config, inputs))
     assert left.is_file()
-    assert Run(tmp_path, overwrite=True).begin(STUDENT, Inputs(config, inputs))
+    assert Run(tmp_path, overwrite=True).begin(STUDENT, StageInputs(config, inputs))
     assert not left.exists()
 
 
 def test_a_change_within_a_list_is_named_alone() -> None:
-    begun = Inputs({"rounds": [{"sigma": 2.0, "soft": True}, {"sigma": 1.0, "soft": True}], "epsilons": [1, 2]})
-    changed = Inputs({"rounds": [{"sigma": 2.0, "soft": True}, {"sigma": 3.0, "soft": True}], "epsilons": [1, 2, 4]})
+    begun = StageInputs({"rounds": [{"sigma": 2.0, "soft": True}, {"sigma": 1.0, "soft": True}], "epsilons": [1, 2]})
+    changed = StageInputs({"rounds": [{"sigma": 2.0, "soft": True}, {"sigma": 3.0, "soft": True}], "epsilons": [1, 2, 4]})
     assert begun.differences(changed) == ["rounds[1].sigma=3.0 (was 1.0)", "epsilons=[1, 2, 4] (was [1, 2])"]
     assert begun.differences(begun) == []
 
 
 def test_clearing_labels_leaves_the_ledger(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.begin(LABEL, Inputs())
+    run.begin(LABEL, StageInputs())
     run.ledger_path.write_text("ledger")
     (tmp_path / LABEL.outputs[0]).write_text("labels")
     run.clear(LABEL)
@@ -81,9 +81,9 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 def made(run: Run, stage: Stage, inputs: dict[str, str]) -> None:
     """Do a stage whose outputs tell the inputs that they were made from."""
-    if run.begin(stage, Inputs(digests=inputs)):
+    if run.begin(stage, StageInputs(digests=inputs)):
         for output in stage.outputs:
-            path = run.root / output / "file" if stage.marked or stage is STUDENT else run.root / output
+            path = run.root / output / "file" if stage.self_describing or stage is STUDENT else run.root / output
             path.parent.mkdir(exist_ok=True)
             if not path.is_file():  # as chunks and checkpoints that are there
                 path.write_text(inputs["x"])
@@ -100,7 +100,7 @@ def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_pa
         with pytest.MonkeyPatch.context() as patch:
             killed_at(patch, step)
             try:
-                run.begin(stage, Inputs(digests={"x": "new"}))
+                run.begin(stage, StageInputs(digests={"x": "new"}))
                 ended = True
             except _KilledError:
                 pass
@@ -108,7 +108,7 @@ def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_pa
         left += [run.root / output for output in stage.outputs if (run.root / output).is_file()]
         state = run.state(stage)
         # what is there is what the state speaks of
-        assert not left or (state is not None and state.begun.digests == {"x": "old"})
+        assert not left or (state is not None and state.inputs.digests == {"x": "old"})
         made(run, stage, {"x": "new"})
         for path in run.root.rglob("file"):
             assert path.read_text() == "new"
@@ -119,22 +119,22 @@ def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_pa
 
 def student(root: Path) -> tuple[Run, Path]:
     run = Run(root)
-    run.begin(STUDENT, Inputs())
+    run.begin(STUDENT, StageInputs())
     path = root / STUDENT.outputs[0] / "last.ckpt"
     path.parent.mkdir(parents=True)
     path.write_text("weights")
     run.finish(STUDENT, {path: digest(path)})
-    assert not run.needs(STUDENT, Inputs())
-    run.require(STUDENT)
+    assert not run.needs(STUDENT, StageInputs())
+    run.require_finished(STUDENT)
     return run, path
 
 
 def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
     run, path = student(tmp_path)
     path.unlink()
-    assert run.needs(STUDENT, Inputs())
+    assert run.needs(STUDENT, StageInputs())
     with pytest.raises(ValueError, match=r"got public/student/last.ckpt missing. `pate student fit` makes it again"):
-        run.require(STUDENT)
+        run.require_finished(STUDENT)
 
 
 @pytest.mark.parametrize(
@@ -144,51 +144,51 @@ def test_what_was_changed_is_noticed(content: str, message: str, tmp_path: Path)
     run, path = student(tmp_path)
     path.write_text(content)
     with pytest.raises(ValueError, match=f"{message}. Delete it, and `pate student fit` makes it again"):
-        run.require(STUDENT)
+        run.require_finished(STUDENT)
     if len(content) != 7:
         with pytest.raises(ValueError, match=message):
-            run.begin(STUDENT, Inputs())
-        assert Run(tmp_path, overwrite=True).begin(STUDENT, Inputs())
+            run.begin(STUDENT, StageInputs())
+        assert Run(tmp_path, overwrite=True).begin(STUDENT, StageInputs())
         assert not path.exists()
 
 
 def test_what_was_paid_for_is_not_made_again_unasked(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.begin(LABEL, Inputs())
+    run.begin(LABEL, StageInputs())
     files = [tmp_path / output for output in LABEL.outputs]
     for path in files:
         path.write_text("released")
     run.finish(LABEL, {path: digest(path) for path in files})
-    assert not run.needs(LABEL, Inputs())
+    assert not run.needs(LABEL, StageInputs())
     files[0].write_text("rewritten"[:8])
     with pytest.raises(
         ValueError, match=r"labels.npz changed since. Put it back, or do it again with `overwrite`, which"
     ):
-        run.needs(LABEL, Inputs())
+        run.needs(LABEL, StageInputs())
     files[0].unlink()
     with pytest.raises(
         ValueError, match=r"labels.npz missing. Put it back, or do it again with `overwrite`, which is a"
     ):
-        run.needs(LABEL, Inputs())
-    assert Run(tmp_path, overwrite=True).needs(LABEL, Inputs())
+        run.needs(LABEL, StageInputs())
+    assert Run(tmp_path, overwrite=True).needs(LABEL, StageInputs())
 
 
 def test_outputs_that_no_state_speaks_of_are_put_aside(tmp_path: Path) -> None:
     run, path = student(tmp_path)
     (tmp_path / STUDENT.state).unlink()
-    assert run.begin(STUDENT, Inputs())
+    assert run.begin(STUDENT, StageInputs())
     assert not path.exists()
 
 
 def test_files_made_from_something_else_are_refused_or_put_aside(tmp_path: Path) -> None:
-    Run(tmp_path).begin(TEACHERS_FIT, Inputs())
+    Run(tmp_path).begin(TEACHERS_FIT, StageInputs())
     chunk = tmp_path / TEACHERS_FIT.outputs[0] / "teachers_00000.pt"
     chunk.parent.mkdir()
     chunk.write_text("weights")
     with pytest.raises(ValueError, match=r"got teachers_00000.pt made from others. Do it again with `overwrite`"):
-        Run(tmp_path).begin(TEACHERS_FIT, Inputs(), foreign=[chunk.name])
+        Run(tmp_path).begin(TEACHERS_FIT, StageInputs(), foreign=[chunk.name])
     assert chunk.is_file()
-    assert Run(tmp_path, overwrite=True).begin(TEACHERS_FIT, Inputs(), foreign=[chunk.name])
+    assert Run(tmp_path, overwrite=True).begin(TEACHERS_FIT, StageInputs(), foreign=[chunk.name])
     assert not chunk.exists()
 
 
@@ -207,13 +207,13 @@ def test_a_run_of_another_version_is_refused(change: dict[str, int], tmp_path: P
     del state["format"]
     write_json(tmp_path / STUDENT.state, state | change)
     with pytest.raises(ValueError, match="^Expected a run of this version of pate. Choose another run") as raised:
-        run.require(STUDENT)
+        run.require_finished(STUDENT)
     assert "\n" not in str(raised.value)
 
 
 def test_the_first_stage_says_where_the_data_are(tmp_path: Path) -> None:
     settings = {"data": {"class_path": "Arrays"}, "ledger": None, "seed": 0}
-    Run(tmp_path).begin(TEACHERS_FIT, Inputs(settings))
+    Run(tmp_path).begin(TEACHERS_FIT, StageInputs(settings))
     assert (tmp_path / "data.yaml").read_text() == "data:\n  class_path: Arrays\nledger: null\n"
 
 
@@ -246,5 +246,5 @@ def test_a_private_folder_that_others_can_read_is_closed(tmp_path: Path) -> None
     run = Run(tmp_path / "run")
     run.private.mkdir(parents=True)
     run.private.chmod(0o755)
-    assert run.begin(TEACHERS_FIT, Inputs())
+    assert run.begin(TEACHERS_FIT, StageInputs())
     assert run.private.stat().st_mode & 0o777 == 0o700

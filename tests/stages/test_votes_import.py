@@ -634,7 +634,7 @@ def test_an_import_that_was_killed_goes_on(
     run = open_votes_run(Path("runs/mine"), votes)
     assert run.is_finished(VOTES_IMPORT) == (step == "state" and after)
     import_votes(run, votes)
-    run.require(VOTES_IMPORT)
+    run.require_finished(VOTES_IMPORT)
     found, ids = VoteStore(Path("runs/mine/private/votes")).load(Counts)
     assert whole.ballots is not None
     assert ids == whole.ids.tolist() and (found.counts == whole.ballots.sum(axis=1)).all()
