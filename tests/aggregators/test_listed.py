@@ -45,7 +45,7 @@ class _Listing(AggregatorContract):
 
     def test_a_domain_of_all_labels_is_refused(self) -> None:
         with pytest.raises(
-            ValueError, match=rf"^Expected kbar < 2 for 2 labels, got kbar={self.kbar}$"
+            ValueError, match=rf"^Expected kbar <= 1 for 2 items, got kbar={self.kbar}$"
         ):
             self.make(Relation.REPLACE_RECORD).event(VoteShape(4, 2))
         outlook = Outlook(

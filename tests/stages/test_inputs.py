@@ -46,8 +46,13 @@ TEACHERS: dict[str, Any] = {
     "seed": 1,
     "accelerator": "cpu",
     "precision": "bf16-mixed",
+    "start_from": "first",
 }
-ELSEWHERE = {"unit": "groups of the private records", "augment": "for augment"}
+ELSEWHERE = {
+    "unit": "groups of the private records",
+    "augment": "for augment",
+    "start_from": "that `pate student fit` leaves",
+}
 """Settings that these records refuse before they are compared, and how."""
 LABELS: dict[str, Any] = {
     "aggregator": replace(ANSWERS, sigma_test=0.6),  # type: ignore[call-arg]
