@@ -156,7 +156,10 @@ def batch_rows(runs: int) -> list[list[str]]:
     z = -float(ndtri(stable["delta_test"]))
     mechanisms: list[tuple[str, m.Mechanism[object]]] = [
         ("StableTopK", m.StableTopKMechanism(**stable)),
-        ("StableTopK with fixed k", m.FixedTopKMechanism(k=K, pull=1.0, scale_peel=20.0, **stable)),
+        (
+            "StableTopK with fixed k",
+            m.FixedTopKMechanism(k=K, rank_penalty=1.0, scale_peel=20.0, **stable),
+        ),
         ("one-shot Gumbel, set", m.NoisyTopK(**noise)),
         ("CDP-peel", m.GumbelPeeling(**noise)),
         ("PNF-peel", m.PermuteAndFlipPeeling(**noise)),

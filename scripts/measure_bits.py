@@ -30,7 +30,7 @@ CASES: tuple[tuple[Aggregator, int], ...] = (
     (
         FixedStableTopK(
             k=5,
-            pull=0.0,
+            rank_penalty=0.0,
             scale_gap_fixed=39,
             sigma_test_fixed=60,
             delta_test_fixed=1e-10,

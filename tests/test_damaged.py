@@ -241,7 +241,7 @@ def require_refused_or_served(words: list[str], folder: Path) -> None:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one whole file of each kind."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("integer_scores")
     made_votes(6).save(folder / "votes.npz")
     arrays = make_arrays(60)
     np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]

@@ -195,7 +195,7 @@ def test_bars_of_teachers_say_nothing_of_the_records(
     for stage in ("teachers_fit", "teachers_vote"):
         monkeypatch.setattr(f"pate._stages.{stage}.stage_bar", recorded)
     arrays = make_arrays()
-    for world, rows in (("whole", slice(0, None)), ("less", slice(37, None))):
+    for world, rows in (("integer_scores", slice(0, None)), ("less", slice(37, None))):
         data = write_arrays(
             f"{world}.npz", **{name: arrays[name][rows] for name in ("X", "Y", "ids", "split")}
         )

@@ -114,7 +114,9 @@ COUNTED: dict[str, Draw] = {
     "stability test": seeded(m.StabilityTest(num_teachers=NUM_TEACHERS, sigma=2.0, **TEST)),
     "stability test laplace": seeded(m.LaplaceStabilityTest(scale=2.0, **TEST)),
     "stable top-k": seeded(m.StableTopKMechanism(**STABLE)),
-    "fixed stable top-k": seeded(m.FixedTopKMechanism(k=3, pull=1.0, scale_peel=1.0, **STABLE)),
+    "fixed stable top-k": seeded(
+        m.FixedTopKMechanism(k=3, rank_penalty=1.0, scale_peel=1.0, **STABLE)
+    ),
 }
 
 
@@ -124,7 +126,7 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
     noisy = NoisyVotes(sigma_votes=2.0, **common)
     stable = FixedStableTopK(
         k=2,
-        pull=0.5,
+        rank_penalty=0.5,
         scale_gap_fixed=1.0,
         sigma_test_fixed=1.0,
         delta_test_fixed=1e-2,
@@ -162,7 +164,7 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
             **common,
         ),
         "fixed": stable,
-        "fixed with a fallback": replace(stable, fallback=True, peel_by_root=True),  # type: ignore[call-arg]
+        "fixed with a fallback": replace(stable, fallback=True, scale_noise_with_rounds=True),  # type: ignore[call-arg]
         "peeling": Peeling(k=2, scale_peel=2.0, **common),
         "peeling by laplace": Peeling(k=2, scale_peel=2.0, noise_law="laplace", **common),
         "peeled votes": PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=1.0, **common),

@@ -218,7 +218,7 @@ class TopKSettings:
             "kbar": kbar if domain else self.k,
             "delta": self.failure_probability,
             "delta_test": self.failure_probability,
-            "pull": histogram.sensitivity,
+            "rank_penalty": histogram.sensitivity,
             # majorities are those of votes
             "allow_empty": False,
         }
@@ -237,7 +237,7 @@ class TopKSettings:
             "relation": NeighboringRelation.REPLACE_RECORD,
             "shift": 2 * histogram.sensitivity,
             "sensitivity": histogram.sensitivity,
-            "whole": False,
+            "integer_scores": False,
         }
         noise = dict.fromkeys(self._class.noise_parameters, scale)
         return self._class.of(facts, **settings, **noise)

@@ -51,7 +51,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "regularizer": lambda _: "regularized",
     "kbar": "kbar={}".format,
     "fallback": lambda _: "fallback",
-    "peel_by_root": lambda _: "by root",
+    "scale_noise_with_rounds": lambda _: "by root",
 }
 """The word for a public setting that is not the default, in the order of names; others are given by name."""
 

@@ -20,7 +20,14 @@ from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Gap, Release
 from pate.aggregators._outlook import Outlook
-from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
+from pate.mechanisms._exact_rejection import (
+    SLACK,
+    Chance,
+    Proposals,
+    cumulative_weights,
+    draw,
+    pick,
+)
 
 Codes = NDArray[np.uint64]
 

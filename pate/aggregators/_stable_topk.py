@@ -147,7 +147,7 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = FixedStableTopK(
     ...     k=2,
-    ...     pull=2.0,
+    ...     rank_penalty=2.0,
     ...     scale_gap_fixed=2.0,
     ...     sigma_test_fixed=2.0,
     ...     delta_test_fixed=1e-6,
@@ -159,7 +159,7 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
 
     Args:
         k: number of labels of every sample.
-        pull: public preference for gaps near k, in votes per label, at least 0.
+        rank_penalty: public preference for gaps near k, in votes per label, at least 0.
         scale_gap_fixed: scale of the Gumbel noise on the gaps, in votes.
         sigma_test_fixed: standard deviation of the noise of the stability test, in votes.
         delta_test_fixed: probability that an unstable set passes the test, paid by every query.
@@ -167,12 +167,12 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
         neighboring_relation: the relation that the test protects.
         allow_empty: whether the gap may lie above all labels or below all of them.
         fallback: whether queries that fail the test are answered by peeling k labels from all.
-        peel_by_root: whether r rounds of peeling have noise of ``scale_peel_fixed sqrt(r / k)``:
+        scale_noise_with_rounds: whether r rounds of peeling have noise of ``scale_peel_fixed sqrt(r / k)``:
             they cost about what k rounds do.
 
     Raises:
         ValueError: on noise that is not positive, ``delta_test_fixed`` outside (0, 1), ``k < 1`` or
-            ``pull < 0``.
+            ``rank_penalty < 0``.
     """
 
     @classmethod

@@ -37,7 +37,7 @@ from pate.mechanisms._noisy_top_k import (
 from pate.mechanisms._peeled_counts import (
     CountedTopK as CountedTopK,
     PeeledCounts as PeeledCounts,
-    padded as padded,
+    pad_to_k as pad_to_k,
     split_budget as split_budget,
 )
 from pate.mechanisms._peeling import (

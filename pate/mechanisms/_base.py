@@ -25,7 +25,15 @@ from pate.mechanisms._release import Release
 Checks: TypeAlias = Mapping[str, Callable[..., None]]
 """Of fields by name: functions that raise ``ValueError`` on a value that is passed to them by keyword."""
 FACTS = frozenset(
-    {"num_teachers", "num_labels", "num_items", "relation", "shift", "sensitivity", "whole"}
+    {
+        "num_teachers",
+        "num_labels",
+        "num_items",
+        "relation",
+        "shift",
+        "sensitivity",
+        "integer_scores",
+    }
 )
 """Fields that follow from the scores, not from who chooses the mechanism."""
 Released_co = TypeVar("Released_co", covariant=True)

@@ -31,7 +31,14 @@ from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import TopKMechanism, choice_event
 from pate.mechanisms._canonical_law import ClassProbabilities, log_counts, log_factorials
-from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
+from pate.mechanisms._exact_rejection import (
+    SLACK,
+    Chance,
+    Proposals,
+    cumulative_weights,
+    draw,
+    pick,
+)
 from pate.mechanisms._law import Law, choice_law, members_of, sets_of
 from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, distances, rank, require_within

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from pate._typing import FloatArray, IntArray
 from pate._validation import require
 from pate.mechanisms._exact_normal import LazyReal
-from pate.mechanisms._intervals import Interval, log_of, negative, precise
+from pate.mechanisms._intervals import Interval, decimal_precision, log_of, negative
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._ranking import NEAR, k_smallest
 
@@ -30,7 +30,7 @@ _MARGIN = 2.0**-28
 _LARGEST = 1e300  # noise is less than a thousand scales, and has to be finite
 
 
-def smallest(
+def sample_k_smallest(
     below: FloatArray,
     k: int,
     *,
@@ -123,7 +123,7 @@ def _in_order(
         if not changed:
             return order
         for at in changed:
-            tails[at].extend(generator)
+            tails[at].draw_more_bits(generator)
 
 
 def _quantile_of(
@@ -131,11 +131,11 @@ def _quantile_of(
 ) -> tuple[Fraction, Fraction]:
     """Return bounds on the noise that is exceeded with the probability ``tail``, of which more digits may be drawn."""
     while True:
-        with precise(tail.length):
+        with decimal_precision(tail.length):
             bounds = _bounds(tail.bounds, noise)
             if bounds is not None:
                 return Fraction(bounds[0]), Fraction(bounds[1])
-        tail.extend(generator)
+        tail.draw_more_bits(generator)
 
 
 def _bounds(tail: Interval, noise: Noise) -> Interval | None:

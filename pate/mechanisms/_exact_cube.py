@@ -15,8 +15,8 @@ import numpy as np
 
 from pate._typing import FloatArray
 from pate.mechanisms._exact_normal import LazyReal, split
-from pate.mechanisms._exact_race import sum_of_exponentials
-from pate.mechanisms._intervals import precise
+from pate.mechanisms._exact_rejection import sum_of_exponentials
+from pate.mechanisms._intervals import decimal_precision
 from pate.mechanisms._ranking import Rows, with_noise
 
 
@@ -57,7 +57,7 @@ def _rounded(
     """Return the integer nearest to ``offset`` and ``steps`` times the sum of waits, at a place in (-1, 1)."""
     while True:
         if all(wait.digits for wait in waits):
-            with precise(place.length):
+            with decimal_precision(place.length):
                 radii = [Fraction(bound) for bound in sum_of_exponentials(waits)]
             ends = [radius * (2 * end - 1) for radius in radii for end in place.ends]
             low, high = (
@@ -66,4 +66,4 @@ def _rounded(
             if low == high:
                 return low
         for digits in (*waits, place):
-            digits.extend(generator)
+            digits.draw_more_bits(generator)

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import require
-from pate.mechanisms._intervals import Interval, around, exp_of, negative, precise
+from pate.mechanisms._intervals import Interval, decimal_precision, enclose, exp_of, negative
 from pate.mechanisms._ranking import Rows, with_noise
 
 DIGITS = 53  # of a uniform number that is a float
@@ -169,14 +169,14 @@ class LazyReal:
     def bounds(self) -> Interval:
         """Decimal bounds on it."""
         low, high = self.ends
-        return around(low)[0], around(high)[1]
+        return enclose(low)[0], enclose(high)[1]
 
     @property
     def ends(self) -> tuple[Fraction, Fraction]:
         """The interval in which it lies."""
         return Fraction(self.digits, 1 << self.length), Fraction(self.digits + 1, 1 << self.length)
 
-    def extend(self, generator: np.random.Generator) -> None:
+    def draw_more_bits(self, generator: np.random.Generator) -> None:
         """Draw 64 more digits."""
         self.digits, self.length = self.digits << 64 | _word(generator), self.length + 64
 
@@ -186,7 +186,7 @@ class LazyReal:
             low, high = (math.floor(offset + sigma * end + Fraction(1, 2)) for end in self.ends)
             if low == high:
                 return low
-            self.extend(generator)
+            self.draw_more_bits(generator)
 
     def exceeds(self, threshold: Fraction, sigma: Fraction, generator: np.random.Generator) -> bool:
         """Return whether ``sigma`` times the number exceeds ``threshold``."""
@@ -194,7 +194,7 @@ class LazyReal:
             low, high = (sigma * end > threshold for end in self.ends)
             if low == high:
                 return low
-            self.extend(generator)
+            self.draw_more_bits(generator)
 
     def is_below_curve(self, height: LazyReal, generator: np.random.Generator) -> bool:
         """Return whether ``height`` is below the curve at the number."""
@@ -204,8 +204,8 @@ class LazyReal:
                 return True
             if height.ends[0] >= _curve(low, self.length)[1]:
                 return False
-            self.extend(generator)
-            height.extend(generator)
+            self.draw_more_bits(generator)
+            height.draw_more_bits(generator)
 
 
 def _word(generator: np.random.Generator) -> int:
@@ -214,8 +214,8 @@ def _word(generator: np.random.Generator) -> int:
 
 def _curve(x: Fraction, length: int) -> tuple[Fraction, Fraction]:
     """Return bounds on the curve at ``x``, closer to one another than ``2^-length`` of it."""
-    with precise(length):
-        low, high = exp_of(negative(around(x**2 / 2)))
+    with decimal_precision(length):
+        low, high = exp_of(negative(enclose(x**2 / 2)))
     return _HEIGHT * Fraction(low), _HEIGHT * Fraction(high)
 
 

@@ -16,7 +16,7 @@ from pate._validation import require, require_count, require_positive
 from pate.accounting._events import Event, GaussianNoisyMaxEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import add_gaussian, grid_of
 from pate.mechanisms._noise import log_survival, require_noise
 from pate.mechanisms._ranking import (
@@ -47,7 +47,11 @@ class SortedCounts(NamedTuple):
 
 
 def sort_counts(
-    counts: ArrayLike, *, upper: float, whole: bool = True, majority_weight: int | None = None
+    counts: ArrayLike,
+    *,
+    upper: float,
+    integer_scores: bool = True,
+    majority_weight: int | None = None,
 ) -> SortedCounts:
     """Sort counts, or other scores, and take the gaps between those of neighboring ranks.
 
@@ -59,7 +63,7 @@ def sort_counts(
         counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``, or real numbers there.
         upper: the largest possible count, which is the public number of teachers, below 2^53; of
             other scores a public bound that holds for all of them, whatever the data.
-        whole: whether all but integers are refused.
+        integer_scores: whether all but integers are refused.
         majority_weight: w, 1 or 2, for the gaps by which a majority votes for none or all of the
             labels: ``w (upper / 2 - h_(1))`` and ``w (h_(C) - upper / 2)``. None for the sentinels.
 
@@ -69,7 +73,7 @@ def sort_counts(
             nor 2.
     """
     _require_weight(majority_weight=majority_weight)
-    rows, single = as_counts(counts, upper, whole=whole)
+    rows, single = as_counts(counts, upper, integer_scores=integer_scores)
     ranked = sort_rows(rows, upper, majority_weight)
     return SortedCounts(ranked.order[0], ranked.gaps[0]) if single else ranked
 
@@ -219,7 +223,9 @@ class GapChoice(ScoreMechanism[IntArray]):
             )
             best = np.argmin(add_gaussian(below, sigma=self.scale, generator=generator), axis=1)
         else:
-            best = smallest(below, 1, noise=self.noise, scale=self.scale, generator=generator)[:, 0]
+            best = sample_k_smallest(
+                below, 1, noise=self.noise, scale=self.scale, generator=generator
+            )[:, 0]
         chosen: IntArray = best + self._candidates.start
         return chosen[0] if single else chosen
 
@@ -267,15 +273,15 @@ class GapChoice(ScoreMechanism[IntArray]):
         return slice(first, min(last, self.kbar or last) + 1)
 
 
-def as_counts(counts: ArrayLike, upper: float, *, whole: bool) -> tuple[Rows, bool]:
+def as_counts(counts: ArrayLike, upper: float, *, integer_scores: bool) -> tuple[Rows, bool]:
     """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether they were given as one row ``[C]``.
 
     Raises:
-        ValueError: unless they are integers (numbers, if they need not be ``whole``) of shape
+        ValueError: unless they are integers (numbers, if they need not be ``integer_scores``) of shape
             ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
     """
     rows, single = as_batch(counts)
-    if whole:
+    if integer_scores:
         require(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
         require_count(1, upper=upper)
     else:
@@ -284,7 +290,7 @@ def as_counts(counts: ArrayLike, upper: float, *, whole: bool) -> tuple[Rows, bo
     if rows.size:
         low, high = rows.min().item(), rows.max().item()
         require(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
-    return rows.astype(np.int64 if whole else np.float64, copy=False), single
+    return rows.astype(np.int64 if integer_scores else np.float64, copy=False), single
 
 
 def sort_rows(rows: Rows, upper: float, majority_weight: int | None = None) -> SortedCounts:

@@ -10,12 +10,12 @@ from typing import TypeAlias
 Interval: TypeAlias = tuple[Decimal, Decimal]
 
 
-def precise(length: int) -> AbstractContextManager[Context]:
+def decimal_precision(length: int) -> AbstractContextManager[Context]:
     """Return a context that takes 24 decimal digits more than numbers of ``length`` binary digits need."""
     return localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN, prec=length // 3 + 24)
 
 
-def around(number: Fraction) -> Interval:
+def enclose(number: Fraction) -> Interval:
     """Return bounds on a rational number."""
     quotient = Decimal(number.numerator) / Decimal(number.denominator)
     return quotient.next_minus(), quotient.next_plus()

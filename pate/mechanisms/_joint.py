@@ -26,7 +26,7 @@ from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import Checks, TopKMechanism, choice_event
-from pate.mechanisms._exact_race import (
+from pate.mechanisms._exact_rejection import (
     SLACK,
     Chance,
     Picked,
@@ -155,7 +155,7 @@ class _Losses:
     scale: float
 
     @cached_property
-    def furthest(self) -> float:
+    def max_loss(self) -> float:
         """The largest loss."""
         return float(distances(self.scores[-1:], self.scores[:1], reach=REACH * self.scale)[0])
 
@@ -188,7 +188,7 @@ class _Losses:
                 np.where(within & (low < high), middle + 1, low),
                 np.where(within, high, middle),
             )
-        return np.where(limits[:, None] >= self.furthest, num_items, low)
+        return np.where(limits[:, None] >= self.max_loss, num_items, low)
 
     def log_sequences(self, limits: FloatArray) -> FloatArray:
         """Return the logarithm of how many sequences lose at most v, for every v in ``limits`` ``[V]``."""
@@ -210,10 +210,10 @@ def _draw_row(
     helps.
     """
     losses = _Losses(scores, k, scale)
-    if losses.furthest == 0:
+    if losses.max_loss == 0:
         return np.array(_sequence(losses.reach(np.zeros(1))[0], generator))
     # blocks that halve towards 0, where exp(-v / scale) has its mass
-    edges = np.concatenate(([0.0], losses.furthest * 0.5 ** np.arange(_BLOCKS)[::-1]))
+    edges = np.concatenate(([0.0], losses.max_loss * 0.5 ** np.arange(_BLOCKS)[::-1]))
     counts = losses.log_sequences(edges)  # in logarithms, as N exceeds the range of floats
     for _ in range(40):
         # mass of exp(-v/s) on each block, the last one without end

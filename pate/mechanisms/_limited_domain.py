@@ -19,7 +19,7 @@ from pate._validation import require, require_count, require_in_open_unit_interv
 from pate.accounting._events import ComposedEvent, Event, FailureEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Case, Checks, ScoreMechanism, TopKMechanism, choice_event
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._ranking import (
     REACH,
     ROWS,
@@ -38,7 +38,7 @@ class TopItems(NamedTuple):
 
     items: IntArray
     """``[k]`` or ``[B, k]``: indices of the listed items, then -1."""
-    listed: BoolArray
+    mask: BoolArray
     """Same shape: which places hold an item."""
 
     @classmethod
@@ -113,7 +113,7 @@ class DomainMechanism(ScoreMechanism[TopItems]):
 
     def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         top = self(scores, generator=generator)
-        return top.items[top.listed]
+        return top.items[top.mask]
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         """Release lists as labels: a full list answers for all labels, a shorter one for those that it names."""
@@ -122,9 +122,9 @@ class DomainMechanism(ScoreMechanism[TopItems]):
     def _answered(self, top: TopItems, num_labels: int, tiers: IntArray | None = None) -> Release:
         labels = np.zeros((len(top.items), num_labels + 1), dtype=np.uint8)
         # places without an item name one label beyond the last
-        np.put_along_axis(labels, np.where(top.listed, top.items, num_labels), 1, axis=1)
+        np.put_along_axis(labels, np.where(top.mask, top.items, num_labels), 1, axis=1)
         labels = labels[:, :num_labels]
-        full = np.asarray(top.listed.all(axis=1, keepdims=True))
+        full = np.asarray(top.mask.all(axis=1, keepdims=True))
         return Release(labels, (labels > 0) | full, tiers=tiers)
 
     def _failure_event(self, relation: NeighboringRelation) -> Event:
@@ -258,7 +258,7 @@ class LimitedDomain(DomainMechanism):
                 Fraction(lift) if place == self.kbar else 0
             )
 
-        ranks = smallest(
+        ranks = sample_k_smallest(
             below, self.k, noise="gumbel", scale=self.scale, generator=generator, exact=exact
         )
         before = np.logical_and.accumulate(ranks != self.kbar, axis=1)

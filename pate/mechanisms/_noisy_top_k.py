@@ -19,7 +19,7 @@ from pate.accounting._events import Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._accuracy import chance_by_peeling, chance_to_lead
 from pate.mechanisms._base import Checks, ScoreMechanism, TopKMechanism, choice_event
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._law import Law, NotStatedError, peeling_law
 from pate.mechanisms._noise import Noise, require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank
@@ -56,7 +56,7 @@ class NoisyTopK(TopKMechanism):
         for start in range(0, len(rows), ROWS):
             part = rows[start : start + ROWS]
             below = below_rank(part, self.k, reach=REACH * self.scale)
-            chosen[start : start + ROWS] = smallest(
+            chosen[start : start + ROWS] = sample_k_smallest(
                 below, self.k, noise=self.noise, scale=self.scale, generator=generator
             )
         chosen.sort(axis=1)

@@ -114,13 +114,13 @@ def split_budget(*, k: int, share: float) -> tuple[float, float]:
     return math.sqrt(1 / (2 * (1 - share))), math.sqrt(1 / (2 * share))
 
 
-def padded(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
+def pad_to_k(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
     """Return lists in which each -1 gives way to the first public items that are not in the list.
 
     What was chosen was released, and the public order knows nothing of the scores, so that padding
     costs nothing.
 
-    >>> padded([4, -1, -1], public=[4, 2, 7])
+    >>> pad_to_k([4, -1, -1], public=[4, 2, 7])
     array([4, 2, 7])
 
     Args:

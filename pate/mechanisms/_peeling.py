@@ -14,7 +14,7 @@ from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._accuracy import chance_by_flips, chance_by_peeling
 from pate.mechanisms._base import TopKMechanism, choice_event
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import DIGITS
 from pate.mechanisms._law import Law, peeling_law
 from pate.mechanisms._noise import Noise
@@ -102,7 +102,7 @@ class PermuteAndFlipPeeling(TopKMechanism):
                 scores, np.take_along_axis(scores, best, axis=1), reach=REACH * self.scale
             )
             below[taken] = np.inf
-            ranks[:, place] = smallest(
+            ranks[:, place] = sample_k_smallest(
                 below, 1, noise="exponential", scale=self.scale, generator=generator
             )[:, 0]
             taken[np.arange(len(scores)), ranks[:, place]] = True
@@ -143,7 +143,7 @@ class PermuteAndFlipPeeling(TopKMechanism):
                 ) * 2.0**-DIGITS
                 near = distances(items[heads], items[best : best + 1], reach=reach)
                 heads = heads[
-                    smallest(
+                    sample_k_smallest(
                         near[None],
                         1,
                         noise="exponential",
@@ -175,7 +175,7 @@ def one_shot(
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
         part = rows[start : start + ROWS]
-        chosen[start : start + ROWS] = smallest(
+        chosen[start : start + ROWS] = sample_k_smallest(
             below_rank(part, k, reach=REACH * scale),
             k,
             noise=noise,

@@ -23,7 +23,7 @@ from pate.accounting._events import (
 )
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, Mechanism
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import exceeds
 
 TestedBy = Literal["gaussian", "laplace"]
@@ -110,7 +110,7 @@ class StabilityTest(_GapTest):
     - delta_test)``.
 
     Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of
-    whole scores. Of real scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and
+    integer scores. Of real scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and
     a `FailureEvent`: where the set is the same on both neighbors, what is told is whether
     ``max(shift, q)``, a statistic of sensitivity w, exceeds a threshold with its noise; where it is
     not, both gaps are w at most, and pass with the probability of failure at most.
@@ -131,30 +131,30 @@ class StabilityTest(_GapTest):
             generally the largest value of the narrower of two neighbors' gaps. Of other scores a
             public bound on them.
         sigma: standard deviation of the noise, in votes.
-        whole: whether gaps are multiples of one half, as those of whole scores are. Others are
-            refused, as is a sensitivity that is no whole number. If not, the cost covers all real
-            numbers.
+        integer_scores: whether gaps must be multiples of one half, as gaps of integer scores are,
+            and the sensitivity an integer. If not, the cost covers all real numbers.
 
     Raises:
         ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``num_teachers``,
-            ``window`` or ``sensitivity`` that is not positive, or no integer though ``whole``.
+            ``window`` or ``sensitivity`` that is not positive, or not an
+            integer though ``integer_scores``.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
 
     num_teachers: float
     sigma: float
-    whole: bool = True
+    integer_scores: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         numbers = {"shift": self.shift, "num_teachers": self.num_teachers}
         numbers |= {} if self.window is None else {"window": self.window}
-        if self.whole:
+        if self.integer_scores:
             require_count(1, **numbers)
             require(
                 float(self.sensitivity).is_integer(),
-                "a whole sensitivity",
+                "an integer sensitivity",
                 sensitivity=self.sensitivity,
             )
         else:
@@ -163,7 +163,7 @@ class StabilityTest(_GapTest):
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one test together with the exact set that it releases."""
         window = self.gap_window(relation)
-        if self.whole:
+        if self.integer_scores:
             return StabilityTestEvent(
                 neighboring_relation=relation,
                 sigma=self.sigma,
@@ -188,7 +188,7 @@ class StabilityTest(_GapTest):
         )
 
     def _require_priced(self, gaps: FloatArray) -> None:
-        if self.whole:
+        if self.integer_scores:
             require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes")
         # the narrower gap of two neighbors is num_teachers at most
         most = self.num_teachers + (self.window or 0) * self.sensitivity
@@ -213,7 +213,7 @@ class LaplaceStabilityTest(_GapTest):
     sensitivity under ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain
     probability: ``delta_test``, or the probability of passing a gap of w if a test with a smaller
     ``shift`` is accounted under another relation. This covers the outcome together with the exact
-    set above the gap, of whole scores and of real ones.
+    set above the gap, of integer scores and of real ones.
 
     Parameters beside the scale are those of `StabilityTest`.
 
@@ -252,7 +252,9 @@ class LaplaceStabilityTest(_GapTest):
 
     def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
         below = -np.column_stack((lead.ravel(), np.full(lead.size, self._quantile)))
-        first = smallest(below, 1, noise="laplace", scale=[self.scale, 0.0], generator=generator)
+        first = sample_k_smallest(
+            below, 1, noise="laplace", scale=[self.scale, 0.0], generator=generator
+        )
         return np.asarray(first[:, 0] == 0).reshape(lead.shape)
 
     def _exceeds(self, votes: FloatArray) -> FloatArray:

@@ -26,7 +26,7 @@ from pate.accounting._events import (
 )
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Case, Checks, Released_co, ScoreMechanism
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
 from pate.mechanisms._law import Law, NotStatedError, choice_law
 from pate.mechanisms._noise import require_noise
@@ -52,7 +52,7 @@ class _TestedGap(ScoreMechanism[Released_co]):
     sigma_test: float
     delta_test: float
     shift: float
-    whole: bool = True
+    integer_scores: bool = True
     allow_empty: bool = True
     noise: GapNoise = "gumbel"
     test_noise: TestedBy = "gaussian"
@@ -60,7 +60,7 @@ class _TestedGap(ScoreMechanism[Released_co]):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.choice, self.test  # both check their parameters
-        if not self.whole:
+        if not self.integer_scores:
             # gaps of real scores are rounded to 2^-53 of the bound, by which they move more than
             # the event knows
             scale = min(getattr(self, name) for name in self.noise_parameters)
@@ -115,7 +115,10 @@ class _TestedGap(ScoreMechanism[Released_co]):
         if self.test_noise != "gaussian":
             assert_never(self.test_noise)
         return StabilityTest(
-            num_teachers=self.num_teachers, sigma=self.sigma_test, whole=self.whole, **tested
+            num_teachers=self.num_teachers,
+            sigma=self.sigma_test,
+            integer_scores=self.integer_scores,
+            **tested,
         )
 
     def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
@@ -129,7 +132,7 @@ class _TestedGap(ScoreMechanism[Released_co]):
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
 
     def _rows(self, counts: ArrayLike) -> tuple[Rows, bool]:
-        rows, single = as_counts(counts, self.num_teachers, whole=self.whole)
+        rows, single = as_counts(counts, self.num_teachers, integer_scores=self.integer_scores)
         require(
             rows.shape[1] == self.num_labels,
             f"counts of {self.num_labels} labels",
@@ -172,8 +175,8 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD;
             times the sensitivity of other scores.
         sensitivity: the most by which one score changes between neighbors, 1 for votes.
-        whole: whether scores and their sensitivity are whole numbers, as counts are. Others are
-            refused; if not, the cost covers all real numbers.
+        integer_scores: whether scores and their sensitivity must be integers, as counts are; if
+            not, the cost covers all real numbers.
         allow_empty: whether k may be 0 or C, which the paper leaves out.
         noise: noise of the choice, one of those of `GapChoice`.
         test_noise: noise of the test, ``gaussian`` or ``laplace``.
@@ -184,10 +187,10 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
 
     Raises:
         ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), a
-            ``shift`` or ``sensitivity`` that is not positive, or no integer though ``whole``, more
-            than 2^32 scales of noise within ``num_teachers`` if not, an unknown noise, a
-            regularizer or ``kbar`` that `GapChoice` refuses, or one label without the empty and the
-            full set.
+            ``shift`` or ``sensitivity`` that is not positive, or not an integer though
+            ``integer_scores``, more than 2^32 scales of noise within ``num_teachers`` if not, an
+            unknown noise, a regularizer or ``kbar`` that `GapChoice` refuses, or one label without
+            the empty and the full set.
     """
 
     short_name: ClassVar[str] = "stable"
@@ -233,7 +236,9 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     def __call__(
         self, scores: ArrayLike, *, generator: np.random.Generator
     ) -> tuple[BoolArray, BoolArray]:
-        """Release sets of labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``, integers if ``whole``.
+        """Release sets of labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``.
+
+        Scores are integers if ``integer_scores``.
 
         Returns:
             The members, booleans of the shape of the counts, all False in a row that failed; and
@@ -304,9 +309,9 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         return self.choice.probability(gap - widest_other) * test
 
 
-def _require_pull(**pulls: float) -> None:
-    for name, pull in pulls.items():
-        require(math.isfinite(pull) and pull >= 0, f"{name} >= 0", **{name: pull})
+def _require_penalty(**penalties: float) -> None:
+    for name, penalty in penalties.items():
+        require(math.isfinite(penalty) and penalty >= 0, f"{name} >= 0", **{name: penalty})
 
 
 class FixedTopK(NamedTuple):
@@ -327,7 +332,7 @@ class FixedTopK(NamedTuple):
 class FixedTopKMechanism(_TestedGap[FixedTopK]):
     """Release a set of exactly k labels, most of it by a stable gap near k (Zhu & Wang (2022), Algorithm 3).
 
-    A rank j is chosen by the gaps less ``pull * abs(j - k)`` and tested as in
+    A rank j is chosen by the gaps less ``rank_penalty * abs(j - k)`` and tested as in
     `StableTopKMechanism`. If it passes and j is below k, the missing labels are peeled from the
     rest; if j is above k, the surplus is peeled off or the k are peeled from the j largest,
     whichever takes fewer rounds. A row that fails releases nothing, or with ``fallback`` the k
@@ -338,7 +343,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     of peeling, k at most, by adaptive composition: what was chosen and whether it passed, which the
     first two pay for, say how many rounds there are, and of what. A choice has the range ``w /
     scale_peel``; ``w`` is 1 vote (or sensitivity) under ADD_REMOVE_TEACHER and 2 under
-    REPLACE_RECORD. With ``peel_by_root``, r rounds have noise of ``scale_peel sqrt(r / k)``, so
+    REPLACE_RECORD. With ``scale_noise_with_rounds``, r rounds have noise of ``scale_peel sqrt(r / k)``, so
     that they cost about what k rounds do and never more: the curve of an eta-bounded range is
     ``eta^2 max_c of the integral of T(x) l(eta (x
     - c)) dx / (alpha - 1)``, with a fixed triangle T and the logistic density l, which falls with
@@ -349,28 +354,28 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
 
     Args:
         k: size of the set, 1..C.
-        pull: public preference for ranks near k, in votes per rank, at least 0.
+        rank_penalty: public preference for ranks near k, in votes per rank, at least 0.
         scale_peel: scale of the Gumbel noise of the peeling, in votes.
         fallback: whether rows that fail the test release k labels by peeling.
-        peel_by_root: whether fewer rounds of peeling have less noise, by the root of their number
+        scale_noise_with_rounds: whether fewer rounds of peeling have less noise, by the root of their number
             over k.
 
     Raises:
         ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
-            ``sensitivity`` that is not positive, or no integer though ``whole``, more than 2^32
-            scales of noise within ``num_teachers`` if not, ``k`` outside 1..C, ``pull < 0``, an
+            ``sensitivity`` that is not positive, or no integer though ``integer_scores``, more than 2^32
+            scales of noise within ``num_teachers`` if not, ``k`` outside 1..C, ``rank_penalty < 0``, an
             unknown noise, or one label without the empty and the full set.
     """
 
     short_name: ClassVar[str] = "stable_fixed"
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
-    checks: ClassVar[Checks] = {"k": partial(require_count, 1), "pull": _require_pull}
+    checks: ClassVar[Checks] = {"k": partial(require_count, 1), "rank_penalty": _require_penalty}
 
     k: int
-    pull: float
+    rank_penalty: float
     scale_peel: float
     fallback: bool = False
-    peel_by_root: bool = False
+    scale_noise_with_rounds: bool = False
 
     def __post_init__(self) -> None:
         require(
@@ -382,15 +387,17 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
 
     @classmethod
     def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
-        settings = {"k": case.k, "pull": case.largest / 20, "delta_test": case.delta_test}
+        settings = {"k": case.k, "rank_penalty": case.largest / 20, "delta_test": case.delta_test}
         return [{**settings, "fallback": fallback} for fallback in (False, True)]
 
     @property
     def _preference(self) -> tuple[float, ...]:
-        return tuple(-self.pull * abs(j - self.k) for j in range(self.num_labels + 1))
+        return tuple(-self.rank_penalty * abs(j - self.k) for j in range(self.num_labels + 1))
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
-        """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``, integers if ``whole``.
+        """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``.
+
+        Scores are integers if ``integer_scores``.
 
         Raises:
             ValueError: on counts of another shape, kind or range.
@@ -417,7 +424,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         below[~inside & (surplus > 0)[:, None]] = np.inf
         scale = np.where(drop, -1, 1)[:, None] * self._scale_of(rounds[peeled, None])
         chosen = np.tile(ranks[:k], (len(rows), 1))
-        chosen[peeled] = smallest(
+        chosen[peeled] = sample_k_smallest(
             below, k, noise="gumbel", scale=scale, generator=generator, tails=tails[peeled]
         )
         members = np.zeros(rows.shape, dtype=np.bool_)
@@ -446,7 +453,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         if rounds == 0:
             return stable
         eta = self.window(relation) / float(self._scale_of(np.asarray(rounds)))
-        if any_rounds and self.peel_by_root:
+        if any_rounds and self.scale_noise_with_rounds:
             peeling = RootPeelingEvent(neighboring_relation=relation, eta=eta, count=self.k)
             return ComposedEvent(events=(stable, peeling))
         round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=eta)
@@ -466,5 +473,5 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
 
     def _scale_of(self, rounds: IntArray) -> FloatArray:
         """Return the scale of the noise of so many rounds of peeling, in votes."""
-        share = np.sqrt(rounds / self.k) if self.peel_by_root else np.ones(rounds.shape)
+        share = np.sqrt(rounds / self.k) if self.scale_noise_with_rounds else np.ones(rounds.shape)
         return self.scale_peel * share

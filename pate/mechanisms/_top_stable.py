@@ -16,7 +16,7 @@ from pate.accounting._bisection import smallest_where
 from pate.accounting._events import ComposedEvent, Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Case, choice_event
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._limited_domain import DomainMechanism, TopItems
 from pate.mechanisms._ranking import REACH, ROWS, Ranked, distances, rank
 from pate.mechanisms._release import Release
@@ -158,17 +158,20 @@ class TopStable(DomainMechanism):
         scales = [self.scale_gap] * kbar + [self.scale_threshold]
         bars = np.column_stack((-gaps, np.full(len(gaps), -self._threshold)))
         places = np.argsort(
-            smallest(bars, kbar + 1, noise="laplace", scale=scales, generator=generator), axis=1
+            sample_k_smallest(bars, kbar + 1, noise="laplace", scale=scales, generator=generator),
+            axis=1,
         )
         over = places[:, :-1] < places[:, -1:]
         passed: BoolArray = np.logical_or.reduce(over, axis=1)
         size = turns[np.argmax(over, axis=1)] * passed
         peeled = below[:, :kbar].copy()
         peeled[np.arange(kbar) >= size[:, None]] = np.inf  # of k items or fewer, none is peeled off
-        ranks = smallest(peeled, k, noise="gumbel", scale=self.scale_peel, generator=generator)
+        ranks = sample_k_smallest(
+            peeled, k, noise="gumbel", scale=self.scale_peel, generator=generator
+        )
         if self.fallback:
             unanswered = below[~passed]
-            ranks[~passed] = smallest(
+            ranks[~passed] = sample_k_smallest(
                 unanswered, k, noise="gumbel", scale=self.scale_peel, generator=generator
             )
             size = np.where(passed, size, k)
@@ -219,8 +222,8 @@ def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap:
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
     ratio = narrow / wide
     target = math.log(probability)
-    furthest = -2 * target + 4
-    return wide * smallest_where(lambda t: _log_tail(t, ratio) <= target, 0.0, furthest)
+    high = -2 * target + 4
+    return wide * smallest_where(lambda t: _log_tail(t, ratio) <= target, 0.0, high)
 
 
 def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) -> float:

@@ -203,9 +203,9 @@ class Contest:
                 shift=RELATION.score_range,
                 allow_empty=False,
                 k=self.k,
-                pull=0.0,
+                rank_penalty=0.0,
                 fallback=True,
-                peel_by_root=True,
+                scale_noise_with_rounds=True,
             )
 
         # the scale is 1 / sqrt(rho)
@@ -227,7 +227,7 @@ def advanced_share(epsilon: float, delta: float, releases: int) -> float:
 def members_of(lists: TopItems, num_items: int) -> BoolArray:
     """Return lists of items ``[B, k]``, -1 where there is none, as members ``[B, d]``."""
     members = np.zeros((len(lists.items), num_items), dtype=np.bool_)
-    row, place = np.nonzero(lists.listed)
+    row, place = np.nonzero(lists.mask)
     members[row, lists.items[row, place]] = True
     return members
 

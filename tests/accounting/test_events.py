@@ -272,7 +272,7 @@ class TestFailureEvent(EventContract):
         shift exactly that."""
         settings: dict[str, Any] = {"scale": 3.0}
         if test is StabilityTest:
-            settings = {"sigma": 3.0, "num_teachers": 40.0, "whole": False}
+            settings = {"sigma": 3.0, "num_teachers": 40.0, "integer_scores": False}
         tested = test(delta_test=1e-4, shift=shift, **settings)
         for relation in NeighboringRelation:
             window, event = relation.score_range, tested.event(relation)

@@ -66,7 +66,7 @@ def fixed_law(
     votes: Votes,
     *,
     k: int,
-    pull: float,
+    rank_penalty: float,
     scale: float,
     sigma: float,
     delta: float,
@@ -79,7 +79,9 @@ def fixed_law(
     h = counts(votes)
     gaps, order = oracles.gaps(h, votes.num_teachers), oracles.ranks(h)
     law: dict[Outcome, float] = defaultdict(float)
-    chances = oracles.softmax((np.array(gaps) - pull * np.abs(np.arange(len(gaps)) - k)) / scale)
+    chances = oracles.softmax(
+        (np.array(gaps) - rank_penalty * np.abs(np.arange(len(gaps)) - k)) / scale
+    )
     for j, chance in enumerate(chances.tolist()):
         p = passing(gaps[j], shift, sigma, delta)
         if fallback:

@@ -79,12 +79,12 @@ PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
     "fixed": (
         FixedStableTopK(
             k=2,
-            pull=1.0,
+            rank_penalty=1.0,
             scale_peel_fixed=2.0,
             **{f"{name}_fixed": STABLE[name] for name in STABLE},
         ),
         lambda r: m.FixedTopKMechanism(
-            **STABLE, **FACTS, shift=window(r), k=2, pull=1.0, scale_peel=2.0
+            **STABLE, **FACTS, shift=window(r), k=2, rank_penalty=1.0, scale_peel=2.0
         ),
     ),
     "majority": (
@@ -128,5 +128,5 @@ def test_a_call_of_the_mechanism_draws_what_is_answered(name: str) -> None:
 def test_noise_and_failures_have_names_of_their_own() -> None:
     """So that none is carried over silently where the class in a configuration changes."""
     names = [set(type(plain).names) & set(type(plain).required) for plain, _ in PAIRS.values()]
-    tagged = [name for each in names for name in each if name not in ("k", "kbar", "pull")]
+    tagged = [name for each in names for name in each if name not in ("k", "kbar", "rank_penalty")]
     assert len(tagged) == len(set(tagged)) > 15

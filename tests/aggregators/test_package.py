@@ -146,8 +146,8 @@ ANSWERED: dict[str, tuple[Aggregator, float]] = {
         float(ndtr(19 / 5 + ndtri(1e-4))),
     ),
     "gaps": (StableTopK(**STABLE), float(ndtr(38 / 9 + ndtri(1e-4)))),
-    "fixed": (FixedStableTopK(k=2, pull=0.0, **FIXED), float(ndtr(38 / 9 + ndtri(1e-4)))),
-    "fallback": (FixedStableTopK(k=2, pull=0.0, fallback=True, **FIXED), 1.0),
+    "fixed": (FixedStableTopK(k=2, rank_penalty=0.0, **FIXED), float(ndtr(38 / 9 + ndtri(1e-4)))),
+    "fallback": (FixedStableTopK(k=2, rank_penalty=0.0, fallback=True, **FIXED), 1.0),
     "domain": (LIMITED, float(expit(38 / 4 + math.log(1e-4)))),
     "rounds": (
         Rounds(rounds=(NoisyVotes(sigma_votes=10.0), LIMITED)),

@@ -112,7 +112,7 @@ class TestConfidentScreenBeforeTiers(TestConfidentScreen):
     def answers(self, relation: Relation) -> Aggregator:
         return FixedStableTopK(
             k=2,
-            pull=0.5,
+            rank_penalty=0.5,
             scale_gap_fixed=2.0,
             sigma_test_fixed=1.5,
             delta_test_fixed=0.05,
@@ -124,7 +124,7 @@ class TestConfidentScreenBeforeTiers(TestConfidentScreen):
         return fixed_law(
             votes,
             k=2,
-            pull=0.5,
+            rank_penalty=0.5,
             scale=2.0,
             sigma=1.5,
             delta=0.05,

@@ -291,7 +291,7 @@ class TestFixedStableTopK(AggregatorContract):
     answers_coins_because = "where no label has many votes, k labels are peeled from all of them"
     num_labels = 3
     k = 2
-    pull, scale, sigma, delta, scale_peel = 0.5, 2.0, 1.5, 0.05, 1.2
+    rank_penalty, scale, sigma, delta, scale_peel = 0.5, 2.0, 1.5, 0.05, 1.2
     fallback = by_root = False
     grid: Grid = (
         ((1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0)),
@@ -302,21 +302,21 @@ class TestFixedStableTopK(AggregatorContract):
     def make(self, relation: Relation) -> Aggregator:
         return FixedStableTopK(
             k=self.k,
-            pull=self.pull,
+            rank_penalty=self.rank_penalty,
             scale_gap_fixed=self.scale,
             sigma_test_fixed=self.sigma,
             delta_test_fixed=self.delta,
             scale_peel_fixed=self.scale_peel,
             neighboring_relation=relation,
             fallback=self.fallback,
-            peel_by_root=self.by_root,
+            scale_noise_with_rounds=self.by_root,
         )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         return fixed_law(
             votes,
             k=self.k,
-            pull=self.pull,
+            rank_penalty=self.rank_penalty,
             scale=self.scale,
             sigma=self.sigma,
             delta=self.delta,
@@ -330,8 +330,8 @@ class TestFixedStableTopK(AggregatorContract):
         return [
             {"k": 0},
             {"k": 1.5},
-            {"pull": -1.0},
-            {"pull": float("nan")},
+            {"rank_penalty": -1.0},
+            {"rank_penalty": float("nan")},
             {"delta_test_fixed": 1.0},
         ]
 
@@ -345,7 +345,7 @@ class TestFixedStableTopK(AggregatorContract):
 
     @pytest.mark.parametrize("relation", Relation)
     def test_each_round_is_paid(self, relation: Relation) -> None:
-        fixed = replace(self.make(relation), peel_by_root=False)  # type: ignore[call-arg]
+        fixed = replace(self.make(relation), scale_noise_with_rounds=False)  # type: ignore[call-arg]
         for asked in Relation:
             none, *more = (
                 fixed.event(self.shape, asked, tier).cost() for tier in range(self.k + 1)
@@ -375,7 +375,7 @@ class TestFixedStableTopKByPeeling(TestFixedStableTopK):
     """Most of what is told is told by the peeling."""
 
     num_teachers = 5
-    pull, scale, sigma, delta, scale_peel = 0.0, 20.0, 0.8, 1e-3, 0.4
+    rank_penalty, scale, sigma, delta, scale_peel = 0.0, 20.0, 0.8, 1e-3, 0.4
     grid: Grid = (((1, 1, 1),) * 5, ((1, 0, 0),) * 5, ((1, 0, 0),) * 4 + ((0, 1, 0),))
 
     @pytest.mark.parametrize("relation", Relation)
@@ -405,7 +405,7 @@ class TestFixedStableTopKByRoot(TestFixedStableTopK):
     def test_few_rounds_pay_for_their_little_noise(self, relation: Relation) -> None:
         """One of two rounds has less noise: its price is not that of a round among two."""
         fixed: Any = self.make(relation)
-        alike = replace(fixed, peel_by_root=False)
+        alike = replace(fixed, scale_noise_with_rounds=False)
         one, cheap = (each.event(self.shape, relation, 1).cost().rdp for each in (fixed, alike))
         assert (one > cheap).all() and (one <= fixed.event(self.shape, relation).cost().rdp).all()
 
@@ -449,7 +449,7 @@ def test_where_next_to_nothing_passes_the_fallback_pays_for_all(
         ),
         FixedStableTopK(
             k=1,
-            pull=0,
+            rank_penalty=0,
             scale_gap_fixed=1.0,
             sigma_test_fixed=1.0,
             delta_test_fixed=1e-6,

@@ -25,7 +25,7 @@ PANEL: dict[str, Any] = {
 }
 FIXED = m.FixedTopKMechanism(
     k=K,
-    pull=10.0,
+    rank_penalty=10.0,
     scale_gap=1.0,
     sigma_test=1.0,
     scale_peel=1.0,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
 from pate.mechanisms import _exact_choice
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import LazyReal
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._peeling import one_shot
@@ -32,7 +32,7 @@ QUANTILES: dict[str, Any] = {
 def test_noise_that_may_not_be_finite_is_refused(scale: float) -> None:
     """It would leave the choice to the places of the scores."""
     with pytest.raises(ValueError, match=r"^Expected a scale of noise <= 1e\+300, got scale="):
-        smallest(
+        sample_k_smallest(
             np.zeros((1, 3)), 1, noise="gumbel", scale=scale, generator=np.random.default_rng(0)
         )
 
@@ -47,7 +47,9 @@ def test_what_floats_decide_is_what_digits_decide(
 
     def chosen(k: int) -> IntArray:
         scale = np.where(np.arange(60) % 3, 2.0, -1.5)[:, None]
-        return smallest(below, k, noise=noise, scale=scale, generator=np.random.default_rng(k))
+        return sample_k_smallest(
+            below, k, noise=noise, scale=scale, generator=np.random.default_rng(k)
+        )
 
     expected = [chosen(k) for k in (1, 3, 7)]
     monkeypatch.setattr(_exact_choice, "EXTREME", 1.0)
@@ -92,7 +94,9 @@ def test_noise_that_agrees_in_all_digits_of_a_float_is_told_apart(
     """None of equal scores comes first more often, as it would if ties went to the first."""
     generator = Stuck(np.random.PCG64(2))
     generator.tail = tail
-    first = smallest(np.zeros((200, 2)), 1, noise=noise, scale=1.0, generator=generator)[:, 0]
+    first = sample_k_smallest(np.zeros((200, 2)), 1, noise=noise, scale=1.0, generator=generator)[
+        :, 0
+    ]
     assert abs(first.mean() - 1 / 2) < 4 * math.sqrt(1 / 4 / 200)
 
 
@@ -119,7 +123,7 @@ def test_rows_without_noise_are_refused(scale: ArrayLike) -> None:
     with pytest.raises(
         ValueError, match=r"^Expected noise on all of a row but one at most, got zeros=[12]$"
     ):
-        smallest(
+        sample_k_smallest(
             np.zeros((2, 3)), 1, noise="gumbel", scale=scale, generator=np.random.default_rng(0)
         )
 
@@ -132,11 +136,11 @@ def test_noise_without_end_moves_nothing_that_is_infinite(noise: Noise, scale: f
     below = np.array([[-np.inf, np.inf, 0.0, 1.0]])
     for zeros in np.ndindex(2, 2, 2, 2):
         tails = np.where(np.array(zeros) == 1, 0.0, 0.5)[None]
-        order = smallest(
+        order = sample_k_smallest(
             below, 4, noise=noise, scale=scale, generator=np.random.default_rng(0), tails=tails
         )
         assert order[0, 0] == 0 and order[0, -1] == 1
-        alone = smallest(
+        alone = sample_k_smallest(
             below,
             4,
             noise=noise,
@@ -169,7 +173,9 @@ def resolved(
         "scale": 1.0,
         "generator": np.random.default_rng(0),
     } | settings
-    smallest(np.array([below]), k, tails=np.broadcast_to(tails, (1, len(below))), **arguments)
+    sample_k_smallest(
+        np.array([below]), k, tails=np.broadcast_to(tails, (1, len(below))), **arguments
+    )
     return places[0] if places else None
 
 
@@ -229,7 +235,7 @@ def test_numbers_whose_bounds_overlap_are_told_apart_by_further_digits() -> None
 
 
 def test_noise_of_the_largest_scale_is_drawn() -> None:
-    assert smallest(
+    assert sample_k_smallest(
         np.zeros((1, 3)), 1, noise="laplace", scale=1e300, generator=np.random.default_rng(0)
     ).shape == (
         1,

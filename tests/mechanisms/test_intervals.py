@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from pate.mechanisms._exact_normal import LazyReal
-from pate.mechanisms._exact_race import sum_of_exponentials
+from pate.mechanisms._exact_rejection import sum_of_exponentials
 from pate.mechanisms._intervals import (
     Interval,
-    around,
+    decimal_precision,
+    enclose,
     exp_of,
     log_of,
     negative,
-    precise,
     product,
     total,
 )
@@ -40,15 +40,15 @@ def test_bounds_are_tight(prec: int) -> None:
             first, second = (
                 mpmath.mpf(number.numerator) / number.denominator for number in (one, other)
             )
-            bounds = around(one), around(other)
+            bounds = enclose(one), enclose(other)
             for interval, exact in (
                 (bounds[0], first),
-                (around(-one), -first),
+                (enclose(-one), -first),
                 (negative(bounds[0]), -first),
                 (total(*bounds), first + second),
                 (product(*bounds), first * second),
                 (exp_of(bounds[0]), mpmath.exp(first)),
-                (exp_of(around(-one)), mpmath.exp(-first)),
+                (exp_of(enclose(-one)), mpmath.exp(-first)),
                 (log_of(bounds[0]), mpmath.log(first)),
             ):
                 assert is_tight(interval, (exact, exact), digits=prec - 1)
@@ -63,7 +63,7 @@ def test_a_product_is_no_less_than_zero() -> None:
 
 def test_contexts_have_24_digits_to_spare() -> None:
     for length in (0, 53, 117, 1141):
-        with precise(length) as context:
+        with decimal_precision(length) as context:
             assert 10**24 * 2**length <= 10**context.prec < 10 ** (24 + length // 3 + 1)
             assert Decimal(-(10**9)).exp() > 0  # which other contexts round to 0
 

@@ -8,7 +8,7 @@ import pytest
 from pate import mechanisms as m
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms import _joint as joint
-from pate.mechanisms._exact_race import Picked
+from pate.mechanisms._exact_rejection import Picked
 from pate.mechanisms._noise import ChoiceNoise
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
@@ -213,7 +213,7 @@ def test_items_within_a_loss_are_those_that_are_counted(shift: int, scale: float
     met count."""
     scores = np.array([9, 9, 7, 4, 4, 4, 1, 0]) + shift
     losses = joint._Losses(scores, 3, scale)
-    assert losses.furthest == 9
+    assert losses.max_loss == 9
     limits = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.5, 5.0, 8.0, 9.0])
     counted = [
         [int((scores[place] - scores <= limit).sum()) for place in range(3)]

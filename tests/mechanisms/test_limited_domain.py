@@ -144,7 +144,7 @@ def test_counts_beyond_the_domain_have_no_influence() -> None:
 def test_equal_scores_are_listed_only_by_failure() -> None:
     """All stand below the threshold, and each beats it with a chance of ``delta / kbar`` at
     most."""
-    listed = run(np.full((4000, 6), 7)).listed.any(axis=1)
+    listed = run(np.full((4000, 6), 7)).mask.any(axis=1)
     assert listed.mean() < 1.2 * 0.05 * np.exp(-1)
 
 

@@ -120,13 +120,13 @@ def test_a_split_of_the_noise_costs_what_it_says() -> None:
 
 def test_empty_places_are_filled_with_public_items() -> None:
     public = [7, 3, 0, 5]
-    assert m.padded([3, -1, -1], public=public).tolist() == [3, 7, 0]
-    assert m.padded([-1, -1], public=public).tolist() == [7, 3]
-    assert m.padded([[9, 8], [-1, 7]], public=public).tolist() == [[9, 8], [3, 7]]
-    assert m.padded([-1], public=public).tolist() == [7]
-    assert m.padded([0, -1, -1], public=[0, 6, 5]).tolist() == [0, 6, 5]
+    assert m.pad_to_k([3, -1, -1], public=public).tolist() == [3, 7, 0]
+    assert m.pad_to_k([-1, -1], public=public).tolist() == [7, 3]
+    assert m.pad_to_k([[9, 8], [-1, 7]], public=public).tolist() == [[9, 8], [3, 7]]
+    assert m.pad_to_k([-1], public=public).tolist() == [7]
+    assert m.pad_to_k([0, -1, -1], public=[0, 6, 5]).tolist() == [0, 6, 5]
     given = np.array([3, -1])
-    assert m.padded(given, public=public).tolist() == [3, 7] and given.tolist() == [3, -1]
+    assert m.pad_to_k(given, public=public).tolist() == [3, 7] and given.tolist() == [3, -1]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_empty_places_are_filled_with_public_items() -> None:
 )
 def test_lists_that_are_refused(chosen: Any, public: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
-        m.padded(chosen, public=public)
+        m.pad_to_k(chosen, public=public)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.5, np.nan])

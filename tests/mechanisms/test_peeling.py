@@ -95,11 +95,11 @@ def test_long_lists_are_peeled_by_the_digits_of_their_coins(
     scores, scale = np.array([10, 9, 7, 2, 0]), 2.0
     seen: list[tuple[list[float], list[float]]] = []
 
-    def smallest(below: oracles.Array, k: int, *, tails: oracles.Array, **_: Any) -> oracles.Array:
+    def record(below: oracles.Array, k: int, *, tails: oracles.Array, **_: Any) -> oracles.Array:
         seen.append((below[0].tolist(), (tails[0] * 2.0**53).tolist()))
         return np.zeros((1, k), dtype=np.int64)
 
-    monkeypatch.setattr(_peeling, "smallest", smallest)
+    monkeypatch.setattr(_peeling, "sample_k_smallest", record)
     # the first time all coins are as large as they may be; then one is too large, and the first
     # item is taken
     first = np.floor(np.exp((scores - 10) / scale) * 2**16 + 1).astype(int).clip(max=2**16 - 1)

@@ -45,7 +45,7 @@ class _OfScores:
         given = {
             "sensitivity": moves,
             "num_teachers": self.upper,
-            "whole": isinstance(self.unit, int),
+            "integer_scores": isinstance(self.unit, int),
         }
         given["shift"] = relation.score_range * moves
         return replace(
@@ -128,7 +128,7 @@ class TestFixedTopKByPeelingAloneInHalves(_Charged, test_stable_top_k.TestFixedT
     grid: Grid = ((8, 6), (8, 8), (0, 3))
 
 
-PANEL: dict[str, Any] = {"num_teachers": 64.0, "num_labels": 5, "whole": False}
+PANEL: dict[str, Any] = {"num_teachers": 64.0, "num_labels": 5, "integer_scores": False}
 STABLE: dict[str, Any] = PANEL | {
     "scale_gap": 4.0,
     "sigma_test": 3.0,
@@ -136,13 +136,13 @@ STABLE: dict[str, Any] = PANEL | {
     "shift": 2.0,
 }
 TESTS: list[Any] = [
-    m.StabilityTest(num_teachers=64.0, sigma=3.0, delta_test=1e-3, shift=2.0, whole=False),
+    m.StabilityTest(num_teachers=64.0, sigma=3.0, delta_test=1e-3, shift=2.0, integer_scores=False),
     m.LaplaceStabilityTest(scale=3.0, delta_test=1e-3, shift=2.0),
 ]
 CHOICES: list[Any] = [
     m.StableTopKMechanism(**STABLE),
     m.StableTopKMechanism(**STABLE | {"test_noise": "laplace", "noise": "gaussian"}),
-    m.FixedTopKMechanism(k=2, pull=1.0, scale_peel=3.0, fallback=True, **STABLE),
+    m.FixedTopKMechanism(k=2, rank_penalty=1.0, scale_peel=3.0, fallback=True, **STABLE),
 ]
 
 
@@ -150,7 +150,7 @@ CHOICES: list[Any] = [
 @pytest.mark.parametrize("unit", [2.0**-2, 2.0**24])
 def test_a_unit_changes_nothing(scores: Any, unit: float) -> None:
     """In a unit by which floats are multiplied exactly, draws and events are equal."""
-    lengths = {"num_teachers", "sensitivity", "shift", "pull", *scores.noise_parameters}
+    lengths = {"num_teachers", "sensitivity", "shift", "rank_penalty", *scores.noise_parameters}
     own = {each.name for each in fields(scores)} & lengths
     scaled = replace(scores, **{name: getattr(scores, name) * unit for name in own})
     drawn = np.random.default_rng(0).uniform(0, 64, (500, 5))
@@ -174,7 +174,7 @@ def test_whole_scores_cost_what_their_gaps_may_be() -> None:
     scores."""
     one = m.StabilityTest(num_teachers=20, sigma=0.5, delta_test=1e-6, shift=1)
     three = m.StabilityTest(num_teachers=60, sigma=1.5, delta_test=1e-6, shift=3, sensitivity=3)
-    real = replace(three, whole=False)
+    real = replace(three, integer_scores=False)
     low = ORDERS[ORDERS < 20]
     votes, counts, scores = (test.event(ADD).cost(low) for test in (one, three, real))
     assert (votes.rdp <= counts.rdp).all() and (counts.rdp <= scores.rdp).all()
@@ -188,7 +188,9 @@ def test_whole_scores_cost_what_their_gaps_may_be() -> None:
 def test_real_gaps_are_covered_and_cost_more_than_whole_ones(sigma: float) -> None:
     """A fine grid of gaps and of moves against the curve; that of whole scores falls below, at
     times by 2%."""
-    real = m.StabilityTest(num_teachers=200.0, sigma=sigma, delta_test=1e-9, shift=1.0, whole=False)
+    real = m.StabilityTest(
+        num_teachers=200.0, sigma=sigma, delta_test=1e-9, shift=1.0, integer_scores=False
+    )
     x = ndtri(1e-9) + np.linspace(0, 12 * sigma + 1, 500) / sigma
     laws = [
         np.column_stack((ndtr(x + move), ndtr(-x - move)))
@@ -202,7 +204,9 @@ def test_real_gaps_are_covered_and_cost_more_than_whole_ones(sigma: float) -> No
     worst, curve = np.max(found, axis=0), real.event(ADD).cost(ORDERS).rdp
     assert (worst <= curve).all()
     assert (worst > 0.99 * curve)[6 * sigma > ORDERS].all()
-    whole = replace(real, num_teachers=1000, shift=1, whole=True).event(ADD).cost(ORDERS).rdp
+    whole = (
+        replace(real, num_teachers=1000, shift=1, integer_scores=True).event(ADD).cost(ORDERS).rdp
+    )
     assert (worst > (1.02 if sigma < 1 else 1) * whole).any()
 
 
@@ -213,7 +217,7 @@ def test_events_of_scores() -> None:
         event = counts.event(relation)
         assert isinstance(event, StabilityTestEvent) and event.window == window
         assert type(event.window) is type(event.shift) is type(event.num_teachers) is int
-        real = replace(counts, whole=False)
+        real = replace(counts, integer_scores=False)
         # the chance to pass of a gap that a neighbor may close
         delta = max(1e-6, float(real.probability(window)))
         parts = (
@@ -226,7 +230,12 @@ def test_events_of_scores() -> None:
         assert event.cost(ORDERS).delta0 == pytest.approx(real.event(relation).cost(ORDERS).delta0)
     assert replace(counts, sensitivity=1.0).event(ADD).window is None  # type: ignore[attr-defined]
     often = m.StabilityTest(
-        num_teachers=60, sigma=0.1, delta_test=1e-6, shift=1.0, whole=False, sensitivity=9.0
+        num_teachers=60,
+        sigma=0.1,
+        delta_test=1e-6,
+        shift=1.0,
+        integer_scores=False,
+        sensitivity=9.0,
     )
     assert often.event(REPLACE).cost(ORDERS).delta0 == pytest.approx(1)
 
@@ -242,22 +251,27 @@ def test_a_window_counts_sensitivities() -> None:
 
 
 def test_gaps_of_real_scores() -> None:
-    order, gaps = m.sort_counts([[0.5, 0.75, 0.5], [1.0, 0.0, 1.0]], upper=2.0, whole=False)
+    order, gaps = m.sort_counts(
+        [[0.5, 0.75, 0.5], [1.0, 0.0, 1.0]], upper=2.0, integer_scores=False
+    )
     assert order.tolist() == [[1, 0, 2], [0, 2, 1]] and gaps.tolist() == [
         [1.25, 0.25, 0, 0.5],
         [1, 0, 1, 0],
     ]
     # a bound far above the scores takes none of their digits
-    assert m.sort_counts([0.3, 0.1], upper=1e15, whole=False).gaps[1] == 0.3 - 0.1
+    assert m.sort_counts([0.3, 0.1], upper=1e15, integer_scores=False).gaps[1] == 0.3 - 0.1
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sensitivity": 1.5}, "Expected a whole sensitivity, got sensitivity=1.5"),
+        ({"sensitivity": 1.5}, "Expected an integer sensitivity, got sensitivity=1.5"),
         ({"shift": 1.5}, "Expected an integer shift >= 1, got shift=1.5"),
         ({"num_teachers": 0.5}, "Expected an integer num_teachers >= 1, got num_teachers=0.5"),
-        ({"whole": False, "num_teachers": 0.0}, "Expected num_teachers > 0, got num_teachers=0.0"),
+        (
+            {"integer_scores": False, "num_teachers": 0.0},
+            "Expected num_teachers > 0, got num_teachers=0.0",
+        ),
     ],
 )
 def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -270,7 +284,7 @@ def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None
 
 def test_scores_that_are_refused() -> None:
     scores = m.StableTopKMechanism(**STABLE)
-    whole = replace(scores, num_teachers=64, shift=2, whole=True)
+    whole = replace(scores, num_teachers=64, shift=2, integer_scores=True)
     row = [0.5, 1.5, 64.0, 2.0, 0.0]
     assert scores(row, generator=m.seeded_generator(0))[1].shape == ()
     for mechanism, given, message in (
@@ -294,7 +308,7 @@ def test_a_bound_that_rounds_gaps_is_refused() -> None:
         "shift": 1e-3,
         "sensitivity": 1e-3,
     }
-    gaps = [m.sort_counts([h], upper=2.0**50, whole=False).gaps[0] for h in (0.062, 0.063)]
+    gaps = [m.sort_counts([h], upper=2.0**50, integer_scores=False).gaps[0] for h in (0.062, 0.063)]
     assert gaps[0] - gaps[1] > 100 * given["sensitivity"]
     for most in (2.0**22, 2**32 * 1e-3):
         m.StableTopKMechanism(**given | {"num_teachers": most})
@@ -303,9 +317,11 @@ def test_a_bound_that_rounds_gaps_is_refused() -> None:
     ):
         m.StableTopKMechanism(**given | {"num_teachers": 2.0**23})
     with pytest.raises(ValueError, match=r"^Expected num_teachers <= 4294967\.296, "):
-        m.FixedTopKMechanism(k=2, pull=1.0, scale_peel=1e-3, **STABLE | {"num_teachers": 2.0**23})
+        m.FixedTopKMechanism(
+            k=2, rank_penalty=1.0, scale_peel=1e-3, **STABLE | {"num_teachers": 2.0**23}
+        )
     with pytest.raises(ValueError, match=r"^Expected upper > 0, got upper=0\.0$"):
-        m.sort_counts([0.0], upper=0.0, whole=False)
+        m.sort_counts([0.0], upper=0.0, integer_scores=False)
 
 
 def test_what_real_gaps_cost_beside_whole_ones_is_what_the_page_says() -> None:
@@ -320,7 +336,8 @@ def test_what_real_gaps_cost_beside_whole_ones_is_what_the_page_says() -> None:
                 num_teachers=200, sigma=sigma, delta_test=1e-6 / (4 * count), shift=1
             )
             whole, real = (
-                epsilon(each.event(ADD), count) for each in (test, replace(test, whole=False))
+                epsilon(each.event(ADD), count)
+                for each in (test, replace(test, integer_scores=False))
             )
             rises[sigma, count] = real / whole - 1
             noise = GaussianEvent(neighboring_relation=ADD, noise_multiplier=sigma)

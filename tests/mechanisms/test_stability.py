@@ -64,7 +64,7 @@ class TestStabilityTest(MechanismContract):
 
     def select(self, mechanism: Any, scores: oracles.Array, generator: np.random.Generator) -> Any:
         rows = np.atleast_2d(scores)
-        order, q = m.sort_counts(rows, upper=self.upper, whole=rows.dtype.kind != "f")
+        order, q = m.sort_counts(rows, upper=self.upper, integer_scores=rows.dtype.kind != "f")
         passed = mechanism(q[:, self.k], generator=generator)
         return np.where(passed[:, None], np.sort(order[:, : self.k], axis=1), -1)
 
@@ -119,7 +119,9 @@ def test_that_probability_is_the_one_of_the_law() -> None:
 
 
 def test_gaps_below_a_small_bound_are_tested() -> None:
-    test = m.StabilityTest(num_teachers=0.5, sigma=0.1, delta_test=0.1, shift=0.2, whole=False)
+    test = m.StabilityTest(
+        num_teachers=0.5, sigma=0.1, delta_test=0.1, shift=0.2, integer_scores=False
+    )
     assert test([-0.25, 0.5], generator=m.seeded_generator(0)).shape == (2,)
 
 
@@ -174,7 +176,7 @@ def test_a_gap_passes_when_it_is_wide_against_the_noise(noise: float) -> None:
 def test_a_test_of_real_gaps_that_always_fails_still_has_an_event() -> None:
     """A gap of one sensitivity passes with a probability of 1 in floats, and no delta is 1."""
     test = m.StabilityTest(
-        num_teachers=9.5, sigma=0.01, delta_test=0.1, shift=0.5, window=3.5, whole=False
+        num_teachers=9.5, sigma=0.01, delta_test=0.1, shift=0.5, window=3.5, integer_scores=False
     )
     assert test.probability(3.5) == 1
     cost = test.event(NeighboringRelation.REPLACE_RECORD).cost()

@@ -26,7 +26,7 @@ STABLE: dict[str, Any] = PANEL | {
     "delta_test": 1e-3,
     "shift": 2,
 }
-FIXED: dict[str, Any] = STABLE | {"k": 2, "pull": 1.0, "scale_peel": 2.0}
+FIXED: dict[str, Any] = STABLE | {"k": 2, "rank_penalty": 1.0, "scale_peel": 2.0}
 COUNTS = np.array([[90, 3, 80, 9], [50, 50, 50, 50], [0, 100, 0, 100]])
 
 
@@ -127,14 +127,14 @@ class TestFixedTopK(TestStableTopK):
 
     def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
         return m.FixedTopKMechanism(
-            k=self.k, pull=1.0, scale_peel=1.2, **self.settings(relation), **self.extra
+            k=self.k, rank_penalty=1.0, scale_peel=1.2, **self.settings(relation), **self.extra
         )
 
     def law(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array) -> oracles.Array:
         q = np.array(oracles.gaps(scores.tolist(), self.upper), dtype=float)
         order, k = oracles.ranks(scores.tolist()), mechanism.k
         law = dict.fromkeys(self.outcomes(), 0.0)
-        pulled = q - mechanism.pull * np.abs(np.arange(len(q)) - k)
+        pulled = q - mechanism.rank_penalty * np.abs(np.arange(len(q)) - k)
         for j, chance in enumerate(oracles.softmax(pulled / mechanism.scale_gap)):
             passing = passing_chance(q[j], mechanism)
             if mechanism.fallback:
@@ -156,7 +156,7 @@ class TestFixedTopK(TestStableTopK):
                 pool, rounds, sign = inside, k, 1
             peels = oracles.sequences(len(pool), rounds)
             scale = mechanism.scale_peel * (
-                math.sqrt(rounds / k) if mechanism.peel_by_root else 1.0
+                math.sqrt(rounds / k) if mechanism.scale_noise_with_rounds else 1.0
             )
             utilities = tuple(sign * scores[i] / scale for i in pool) if rounds else ()
             for peel, p in zip(
@@ -200,7 +200,9 @@ class TestFixedTopKWithFallback(TestFixedTopK):
 class TestFixedTopKByRoot(TestFixedTopK):
     num_items = 3
     grid: Grid = ((3, 3, 0), (3, 1, 0), (0, 3, 3))
-    extra = MappingProxyType({"fallback": True, "peel_by_root": True, "test_noise": "laplace"})
+    extra = MappingProxyType(
+        {"fallback": True, "scale_noise_with_rounds": True, "test_noise": "laplace"}
+    )
 
 
 @pytest.mark.slow
@@ -232,7 +234,13 @@ def test_every_rank_is_peeled_by_its_law(k: int, by_root: bool) -> None:
 
     draws, levels = 3000, np.array([210, 0, 10, 5, 200])
     noise = {"scale_gap": 10.0, "sigma_test": 10.0, "scale_peel": 150.0}
-    shape = {"num_teachers": 1210, "num_labels": 5, "k": k, "pull": 0.0, "peel_by_root": by_root}
+    shape = {
+        "num_teachers": 1210,
+        "num_labels": 5,
+        "k": k,
+        "rank_penalty": 0.0,
+        "scale_noise_with_rounds": by_root,
+    }
     mechanism = m.FixedTopKMechanism(**FIXED | shape | noise)
     rows = np.array([levels + 800 * (np.arange(5) < j) for j in range(6)])
     drawn = mechanism(np.repeat(rows, draws, axis=0), generator=m.seeded_generator(0))
@@ -254,7 +262,7 @@ def test_a_fallback_that_is_not_paid_is_refuted(relation: NeighboringRelation) -
     class Unpaid(TestFixedTopKByPeelingAlone):
         def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
             given = {**self.settings(relation), **self.extra}
-            return _FallbackForNothing(k=self.k, pull=1.0, scale_peel=1.2, **given)
+            return _FallbackForNothing(k=self.k, rank_penalty=1.0, scale_peel=1.2, **given)
 
     with pytest.raises(AssertionError):
         Unpaid().test_divergence_between_all_neighbors_is_within_the_curve(relation)
@@ -395,12 +403,12 @@ def test_exactly_k_labels_are_released(k: int) -> None:
 
 def test_fixed_k_with_little_noise_is_the_top() -> None:
     for k, expected in ((1, [0]), (2, [0, 2]), (3, [0, 2, 3])):
-        for pull in (0.0, 1e3):
+        for penalty in (0.0, 1e3):
             quiet = {"scale_gap": 1e-3, "sigma_test": 1e-3, "scale_peel": 1e-3}
-            members, released, rounds = fixed(COUNTS[0], k=k, pull=pull, **quiet)
-            # without a pull the widest gap is that below two labels
+            members, released, rounds = fixed(COUNTS[0], k=k, rank_penalty=penalty, **quiet)
+            # without a penalty the widest gap is that below two labels
             assert released and np.flatnonzero(members).tolist() == expected
-            assert rounds == (0 if pull else abs(k - 2))
+            assert rounds == (0 if penalty else abs(k - 2))
 
 
 @pytest.mark.parametrize(
@@ -408,8 +416,8 @@ def test_fixed_k_with_little_noise_is_the_top() -> None:
     [
         ({"k": 0}, "Expected an integer k >= 1, got k=0"),
         ({"k": 5}, "Expected k <= 4 for 4 labels, got k=5"),
-        ({"pull": -1.0}, "Expected pull >= 0, got pull=-1.0"),
-        ({"pull": math.inf}, "Expected pull >= 0, got pull=inf"),
+        ({"rank_penalty": -1.0}, "Expected rank_penalty >= 0, got rank_penalty=-1.0"),
+        ({"rank_penalty": math.inf}, "Expected rank_penalty >= 0, got rank_penalty=inf"),
         ({"scale_peel": 0.0}, "Expected scale_peel > 0, got scale_peel=0.0"),
         ({"scale_gap": -5.0}, "Expected scale_gap > 0, got scale_gap=-5.0"),
         ({"sigma_test": -5.0}, "Expected sigma_test > 0, got sigma_test=-5.0"),
@@ -467,7 +475,7 @@ def test_no_uniform_number_exchanges_labels_that_passed(
     peel[0, zeros] = 0.0
     generator = Scripted(np.full((1, 5), 0.5), np.full((1, 2), 0.5), peel)
     options: dict[str, Any] = {
-        "peel_by_root": by_root,
+        "scale_noise_with_rounds": by_root,
         "fallback": fallback,
         "test_noise": "laplace",
     }
@@ -478,7 +486,9 @@ def test_no_uniform_number_exchanges_labels_that_passed(
 
 @pytest.mark.parametrize("scale", [0.02, 0.3, 1.0, 8.0, 1e4])
 def test_fewer_rounds_with_less_noise_never_cost_more_than_k(scale: float) -> None:
-    mechanism = m.FixedTopKMechanism(**FIXED | {"k": 4, "scale_peel": scale, "peel_by_root": True})
+    mechanism = m.FixedTopKMechanism(
+        **FIXED | {"k": 4, "scale_peel": scale, "scale_noise_with_rounds": True}
+    )
     for relation in NeighboringRelation:
         stable, *peeled = (mechanism.event(relation, rounds).cost() for rounds in range(5))
         reserved = mechanism.event(relation).cost()

@@ -235,7 +235,7 @@ def test_rounds_are_reported() -> None:
     assert without.rounds.tolist() == [0, 2, 0, 0] and behind.rounds.tolist() == [0, 2, 0, 2]
     assert without.passed.tolist() == behind.passed.tolist() == [True, True, True, False]
     np.testing.assert_array_equal(without.listed.items[:3], behind.listed.items[:3])
-    assert not without.listed.listed[3].any() and behind.listed.listed[3].all()
+    assert not without.listed.mask[3].any() and behind.listed.mask[3].all()
     np.testing.assert_array_equal(run(scores, delta=1e-9).items, without.listed.items)
     alone = peel(scores[1], delta=1e-9)
     assert alone.rounds == 2 and alone.passed and alone.listed.items.shape == (2,)
@@ -283,7 +283,7 @@ def test_gaps_pass_as_often_as_is_said(gap: int) -> None:
 
 def test_without_a_wide_gap_there_is_only_failure() -> None:
     draws = 4000
-    failed = int(run(np.full((draws, 5), 7)).listed.any(axis=1).sum())
+    failed = int(run(np.full((draws, 5), 7)).mask.any(axis=1).sum())
     assert 0 < failed <= binom.ppf(1 - 1e-6, draws, 0.05)
 
 

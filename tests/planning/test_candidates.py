@@ -57,7 +57,7 @@ def test_every_form_is_compared_once_and_has_a_name_of_its_own() -> None:
         "StableTopK, noise_law=laplace": "StableTopK",
         "StableTopK, test_law=laplace": "StableTopK",
         "StableTopK, kbar=4": "StableTopK",
-        "FixedStableTopK (k=2, fallback), peel_by_root=True": "FixedStableTopK",
+        "FixedStableTopK (k=2, fallback), scale_noise_with_rounds=True": "FixedStableTopK",
         "Peeling (k=2), noise_law=half_logistic": "Peeling",
         "PeeledVotes (k=2), soft=True": "PeeledVotes",
         "Canonical (k=2), loss=published": "Canonical",

@@ -96,7 +96,7 @@ HOPELESS: list[Aggregator] = [
     StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6, noise_law="gaussian"),
     FixedStableTopK(
         k=2,
-        pull=0.5,
+        rank_penalty=0.5,
         scale_gap_fixed=1.0,
         sigma_test_fixed=3.0,
         delta_test_fixed=1e-6,

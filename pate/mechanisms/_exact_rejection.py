@@ -28,11 +28,11 @@ from pate.mechanisms._exact_choice import EXTREME
 from pate.mechanisms._exact_normal import LazyReal
 from pate.mechanisms._intervals import (
     Interval,
-    around,
+    decimal_precision,
+    enclose,
     exp_of,
     log_of,
     negative,
-    precise,
     product,
     total,
 )
@@ -192,17 +192,17 @@ def _are_taken(
 def _happens(chance: Chance, uniform: LazyReal, generator: np.random.Generator) -> bool:
     """Return whether ``uniform`` is below ``chance``."""
     while True:
-        with precise(uniform.length):
-            falls = exp_of(around(-chance.low))
+        with decimal_precision(uniform.length):
+            falls = exp_of(enclose(-chance.low))
             if chance.high is not None:
-                falls = total(falls, negative(exp_of(around(-chance.high))))
-            bounds = product(around(chance.factor), falls)
+                falls = total(falls, negative(exp_of(enclose(-chance.high))))
+            bounds = product(enclose(chance.factor), falls)
             least, most = uniform.bounds
             if most <= bounds[0]:
                 return True
             if least >= bounds[1]:
                 return False
-        uniform.extend(generator)
+        uniform.draw_more_bits(generator)
 
 
 def _is_taken(
@@ -214,9 +214,9 @@ def _is_taken(
 ) -> bool:
     """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))`` for the sum t of waits at this rate."""
     while loss:
-        with precise(coin.length):
-            grown = exp_of(product(sum_of_exponentials(waits), exp_of(around(-log_rate))))
-            heads = exp_of(around(-loss))
+        with decimal_precision(coin.length):
+            grown = exp_of(product(sum_of_exponentials(waits), exp_of(enclose(-log_rate))))
+            heads = exp_of(enclose(-loss))
             tails = total((Decimal(1), Decimal(1)), negative(heads))
             bounds = product(coin.bounds, total(heads, product(tails, grown)))
             if bounds[1] <= 1:
@@ -224,7 +224,7 @@ def _is_taken(
             if bounds[0] >= 1:
                 return False
         for digits in (*waits, coin):
-            digits.extend(generator)
+            digits.draw_more_bits(generator)
     return True
 
 
