@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from pate._commands.parsing import (
     NO_PRESET,
@@ -26,10 +26,8 @@ from pate._registry import find
 from pate._runs import STUDENT, Run
 from pate._runs.released import require_student
 from pate._stages import student_linear
-from pate._stages.student_linear import LinearPlan
+from pate._stages.student_linear import DATA_SETTINGS, LinearPlan
 from pate._validation import require
-from pate.student._decisions import Metric
-from pate.student._targets import Labels
 
 DESCRIPTIONS = {
     "fit": "Train a student on the released labels of a run.\n\nThe network pate.models.Linear is solved in closed"
@@ -97,30 +95,8 @@ def _linear_parser(command: str) -> CommandParser:
     parser.add_argument(
         "--model.network", type=str | dict[str, Any], required=True, help=f"the path {LINEAR}"
     )
-    parser.add_argument(
-        "--data.labels",
-        type=Labels,
-        default="released",
-        help="the labels to learn from; ``truth`` makes everything that follows PRIVATE",
-    )
-    parser.add_argument(
-        "--data.soft",
-        type=bool,
-        default=True,
-        help="learn from noisy counts in place of labels, if there are any",
-    )
-    parser.add_argument(
-        "--data.predict_on",
-        type=Literal["test", "public"],
-        default="test",
-        help="the samples of `pate student predict`",
-    )
-    parser.add_argument(
-        "--optimize",
-        type=Metric,
-        default="accuracy",
-        help="the figure that decisions serve: cuts for F1 are chosen by public samples, at no cost",
-    )
+    parser.add_class_arguments(LinearPlan, "data", as_group=False, skip={"optimize"})
+    parser.add_class_arguments(LinearPlan, as_group=False, skip={*DATA_SETTINGS})
     add_run(parser)
     if command == "test":
         parser.add_argument("--verbose", type=bool, default=True, help="print the figures")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args, get_type_hints
 
 import numpy as np
 from safetensors import SafetensorError
@@ -46,7 +46,7 @@ _ROWS = 4096  # of features that are answered at a time
 class LinearPlan:
     """How a linear student learns: the settings of ``student.yaml`` with ``pate.models.Linear``.
 
-    Nothing is trained, so there are no settings of training.
+    The student is solved in closed form, so there are no settings of training.
 
     Args:
         labels: ``released`` for the released labels; ``truth`` for the true labels of the same
@@ -60,7 +60,7 @@ class LinearPlan:
             cost.
 
     Raises:
-        ValueError: on values that there are not.
+        ValueError: on an unknown value.
     """
 
     labels: Labels = "released"
@@ -69,43 +69,40 @@ class LinearPlan:
     optimize: Metric = "accuracy"
 
     def __post_init__(self) -> None:
-        known = {
-            "labels": get_args(Labels),
-            "predict_on": ("test", "public"),
-            "optimize": DECISION_METRICS,
-        }
-        for name, values in (known | {"soft": (True, False)}).items():
-            value = getattr(self, name)
-            among = f"{name} among {', '.join(map(str, values))}"
-            require(value in values, among, **{name: value})
+        for name, kind in get_type_hints(LinearPlan).items():
+            value, values = getattr(self, name), get_args(kind) or (True, False)
+            require(value in values, f"{name} among {', '.join(map(str, values))}", **{name: value})
 
     @classmethod
     def of(cls, content: Json) -> Self:
-        """Return the plan of a ``student.yaml`` whose network is `LINEAR`.
+        """Return the plan in a ``student.yaml`` with the network `LINEAR`.
 
-        Raises ``ValueError`` in one line if it has settings of training, too.
+        Raises ``ValueError`` in one line if the file has settings of training, too.
         """
-        known = {
-            "model": {"network"},
-            "data": {"labels", "soft", "predict_on"},
-            "optimize": set[str](),
-        }
+        sections = {"model": ("network",), "data": DATA_SETTINGS}
         others = [
-            name if name not in known else f"{name}.{part}"
-            for name, value in content.items()
-            for part in (value if isinstance(value, dict) else {"": value})
-            if name not in known or part not in (known[name] or {""})
+            f"{section}.{name}"
+            for section, known in sections.items()
+            for name in content.get(section, ())
+            if name not in known
         ]
-        none = f"no settings of training with {LINEAR}, which is solved in closed form"
-        require(not others, none, training=list(dict.fromkeys(others)))
-        optimize = {"optimize": content["optimize"]} if "optimize" in content else {}
-        return cls(**(content.get("data") or {}), **optimize)
+        others += [name for name in content if name not in (*sections, "optimize")]
+        require(
+            not others,
+            f"no settings of training with {LINEAR}, which is solved in closed form",
+            training=others,
+        )
+        return cls(**content.get("data", {}), optimize=content.get("optimize", cls.optimize))
 
     def settings(self) -> Json:
         """Return the content of ``student.yaml``."""
-        data = {"labels": self.labels, "soft": self.soft, "predict_on": self.predict_on}
-        network = {"class_path": LINEAR}
-        return {"model": {"network": network}, "data": data, "optimize": self.optimize}
+        model = {"network": {"class_path": LINEAR}}
+        data = {name: getattr(self, name) for name in DATA_SETTINGS}
+        return {"model": model, "data": data, "optimize": self.optimize}
+
+
+DATA_SETTINGS = tuple(field.name for field in fields(LinearPlan) if field.name != "optimize")
+"""The settings under ``data`` in ``student.yaml``."""
 
 
 @dataclass(frozen=True, eq=False)
