@@ -133,15 +133,21 @@ class Votes(ABC):
         size, num_labels = self.num_queries, self.num_labels
         if self.predictions is not None:
             predictions = np.asarray(self.predictions, dtype=np.float64)
-            wanted = f"predictions of {(size, num_labels)}"
-            require(predictions.shape == (size, num_labels), wanted, shape=predictions.shape)
+            require(
+                predictions.shape == (size, num_labels),
+                f"predictions of {(size, num_labels)}",
+                shape=predictions.shape,
+            )
             inside = (predictions >= 0) & (predictions <= 1)
             require(inside.all(), "predictions in [0, 1]")
             self._set(predictions=predictions)
         if self.features is not None:
             features = np.asarray(self.features, dtype=np.float64)
-            flat = features.ndim == 2 and len(features) == size
-            require(flat, f"features of shape [{size}, F]", shape=features.shape)
+            require(
+                features.ndim == 2 and len(features) == size,
+                f"features of shape [{size}, F]",
+                shape=features.shape,
+            )
             require(np.isfinite(features).all(), "finite features")
             self._set(features=features)
 
@@ -195,14 +201,13 @@ class Counts(Votes):
 
     def __post_init__(self) -> None:
         counts = np.asarray(self.counts)
-        wanted = "counts of shape [Q, C] with C > 0"
-        require(counts.ndim == 2 and counts.shape[1] > 0, wanted, shape=counts.shape)
-        require(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
+        require(
+            counts.ndim == 2 and counts.shape[1] > 0,
+            "counts of shape [Q, C] with C > 0",
+            shape=counts.shape,
+        )
         VoteShape(self.num_teachers, counts.shape[1])
-        if counts.size:
-            least, most = int(counts.min()), int(counts.max())
-            inside = least >= 0 and most <= self.num_teachers
-            require(inside, f"counts in 0..{self.num_teachers}", minimum=least, maximum=most)
+        require_counts(counts, self.num_teachers)
         self._set(counts=counts, num_queries=len(counts), num_labels=counts.shape[1])
         super().__post_init__()
 
@@ -328,8 +333,21 @@ def require_kind(kind: type[Votes], needs: Iterable[Need], name: str) -> None:
     """Raise ``ValueError`` in one line unless votes of a ``kind`` serve what ``name`` needs."""
     needed = tuple(needs)
     taken = [each.__name__ for each in KINDS if serves(each, needed)]
-    requirement = f"votes that are {' or '.join(taken)}, which {name} takes"
-    require(serves(kind, needed), requirement, votes=kind.__name__)
+    require(
+        serves(kind, needed),
+        f"votes that are {' or '.join(taken)}, which {name} takes",
+        votes=kind.__name__,
+    )
+
+
+def require_counts(counts: NDArray[Any], num_teachers: int) -> NDArray[Any]:
+    """Return counts. Raises ``ValueError`` unless they are integers in ``[0, num_teachers]``."""
+    require(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
+    low, high = int(counts.min(initial=0)), int(counts.max(initial=0))
+    require(
+        low >= 0 and high <= num_teachers, f"counts in 0..{num_teachers}", minimum=low, maximum=high
+    )
+    return counts
 
 
 def checked_bits(ballots: NDArray[Any]) -> UInt8Array:

@@ -1,4 +1,4 @@
-"""Votes that were cast elsewhere, by the teachers of a silo, on samples and labels with names."""
+"""Imported votes of the teachers of silos, on named samples and labels."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from pate._votes.kinds import (
     VoteShape,
     checked_bits,
     pack_ballots,
+    require_counts,
     unpack_ballots,
 )
 from pate._votes.store import FORMS
@@ -32,28 +33,29 @@ from pate._votes.voters import SCORE_STEPS, encode_scores
 
 ScoreArray = NDArray[np.floating[Any]]
 
-_GIVE = "ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers"
+_CHOICE = "ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers"
+_FILE = "an .npz file of votes without pickled objects"
 _NAMES = ("ids", "label_names", "ballots", "scores", "counts", "num_teachers", "features")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NamedVotes:
-    """The votes of teachers from anywhere, with the names of what they voted on. PRIVATE.
+    """Votes of any teachers, with the names of samples and labels. PRIVATE.
 
-    Samples are kept in the order of their ids, so that the order in which they were given, which
-    may have come from something private, reaches nothing.
+    Samples are sorted by id. Their original order, which may reflect something private, has no
+    effect.
 
     Args:
-        ids: ``[N]``, the ids of public samples, each once.
-        label_names: names of the ``C`` labels, each once.
+        ids: ``[N]``, distinct ids of public samples.
+        label_names: distinct names of the ``C`` labels.
         ballots: ``[N, T, C]`` in {0, 1}, the vote of each teacher, or ``[N, C]`` of one teacher; or
             instead
         scores: ``[N, T, C]`` floats in [0, 1], such as the probabilities of each teacher, or ``[N,
-            C]`` of one teacher; NaN all over from a teacher that takes no part. They are kept as
+            C]`` of one teacher; NaN everywhere for a teacher that takes no part. They are kept as
             float16; or instead
         counts: ``[N, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each
             label.
-        num_teachers: the nominal number of teachers, a public constant; needed with counts alone.
+        num_teachers: the nominal number of teachers, a public constant; only counts need it.
         features: ``[N, F]`` finite public features of the samples, for an aggregator that needs
             them; None without.
 
@@ -69,49 +71,44 @@ class NamedVotes:
     counts: IntArray | None = None
     num_teachers: int | None = None
     features: FloatArray | None = None
-    # [T, N, ceil(C / 8)] beside the counts, in place of ballots that came in blocks
+    # [T, N, ceil(C / 8)], in place of ballots that are read in blocks; counts are known too
     _packed: UInt8Array | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
-        forms: dict[str, Any] = {
-            "ballots": self.ballots,
-            "scores": self.scores,
-            "counts": self.counts,
-        }
-        present = [name for name, votes in forms.items() if votes is not None]
-        require(len(present) == 1, f"either {_GIVE}", present=present)
-        order = np.argsort(ids)
-        shape = (len(ids), len(names))
-        ballots, scores, counts = forms.values()
-        if counts is None:
-            if isinstance(ballots, Blocks):
-                forms["_packed"], forms["counts"] = _packed_ballots(ballots, order, shape)
-                forms["ballots"], present_teachers = None, len(forms["_packed"])
-            else:
-                checked = (
-                    _checked_ballots(ballots, shape)
-                    if scores is None
-                    else _checked_scores(scores, shape)
-                )
-                forms[present[0]], present_teachers = checked[order], checked.shape[1]
-            teachers = present_teachers if self.num_teachers is None else self.num_teachers
-            as_present = f"num_teachers={present_teachers}, as in {present[0]}"
-            require(teachers == present_teachers, as_present, num_teachers=teachers)
-        else:
+        given = [
+            name for name in ("ballots", "scores", "counts") if getattr(self, name) is not None
+        ]
+        require(len(given) == 1, f"either {_CHOICE}", present=given)
+        form, votes = given[0], getattr(self, given[0])
+        order, shape, teachers = np.argsort(ids), (len(ids), len(names)), self.num_teachers
+        values: dict[str, Any] = {"ids": ids[order], "label_names": tuple(names.tolist())}
+        if form == "counts":
             require(
-                self.num_teachers is not None,
+                teachers is not None,
                 "num_teachers, the public number behind the counts",
                 num_teachers=None,
             )
-            assert self.num_teachers is not None
-            teachers = self.num_teachers
+            assert teachers is not None
             require_count(1, num_teachers=teachers)
-            forms["counts"] = _checked_counts(counts, shape, teachers)[order]
-        canonical = {"ids": ids[order], "label_names": tuple(names.tolist()), **forms}
+            values[form] = _checked_counts(votes, shape, teachers)[order]
+        else:
+            if isinstance(votes, Blocks):
+                values["_packed"], values["counts"] = _packed_ballots(votes, order, shape)
+                values[form], num_voting = None, len(values["_packed"])
+            else:
+                check = _checked_ballots if form == "ballots" else _checked_scores
+                values[form] = check(votes, shape)[order]
+                num_voting = values[form].shape[1]
+            teachers = num_voting if teachers is None else teachers
+            require(
+                teachers == num_voting,
+                f"num_teachers={num_voting}, as in {form}",
+                num_teachers=teachers,
+            )
         if self.features is not None:
-            canonical["features"] = _checked_features(self.features, len(ids))[order]
-        for name, value in (canonical | {"num_teachers": int(teachers)}).items():
+            values["features"] = _checked_features(self.features, len(ids))[order]
+        for name, value in (values | {"num_teachers": int(teachers)}).items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -136,51 +133,36 @@ class NamedVotes:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read one ``.npz`` with the arrays that the constructor takes.
+        """Read the arguments of the constructor from an ``.npz`` file.
 
         Raises ``ValueError`` in one line.
         """
-        return cls._read(path, packing=False)
+        return cls._read(path, packed=False)
 
     @classmethod
-    def _read(cls, path: Path, *, packing: bool) -> Self:
-        """Read votes, with ballots as they are or packed block by block: they may be many."""
-        unread, what = (
-            ("ballots",) if packing else (),
-            "an .npz file of votes without pickled objects",
-        )
+    def _read(cls, path: Path, *, packed: bool) -> Self:
+        """Read votes; optionally pack ballots block by block, as there may be many."""
+        unread = ("ballots",) if packed else ()
         optional = [name for name in _NAMES[2:] if name not in unread]
-        arrays: dict[str, Any] = {
-            **read_arrays(path, _NAMES[:2], optional, unread=unread, what=what)
-        }
-        arrays |= {
-            name: blocks
-            for name in unread
-            if (blocks := Blocks.find(path, name, what=what)) is not None
-        }
-        teachers = arrays.pop("num_teachers", None)
+        values = dict[str, Any](read_arrays(path, _NAMES[:2], optional, unread=unread, what=_FILE))
+        if packed:
+            values["ballots"] = Blocks.find(path, "ballots", what=_FILE)
         try:
-            if teachers is not None:
+            if (teachers := values.get("num_teachers")) is not None:
                 is_integer = teachers.ndim == 0 and teachers.dtype.kind in "iu"
-                require(
-                    is_integer,
-                    "one integer num_teachers",
-                    shape=teachers.shape,
-                    dtype=str(teachers.dtype),
-                )
-            return cls(**arrays, num_teachers=None if teachers is None else int(teachers))
+                wrong = {"shape": teachers.shape, "dtype": str(teachers.dtype)}
+                require(is_integer, "one integer num_teachers", **wrong)
+                values["num_teachers"] = int(teachers)
+            return cls(**values)
         except ValueError as error:
-            raise ValueError(
-                str(error) if str(path) in str(error) else f"{error} ({path})"
-            ) from None
+            place = "" if str(path) in str(error) else f" ({path})"
+            raise ValueError(f"{error}{place}") from None
 
     def save(self, path: Path | str) -> None:
-        """Write the ``.npz`` that `read` reads, whole or not at all."""
+        """Write the ``.npz`` file that `read` reads, completely or not at all."""
         values = {name: getattr(self, name) for name in _NAMES}
-        write_arrays(
-            Path(path),
-            **{name: np.asarray(value) for name, value in values.items() if value is not None},
-        )
+        arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
+        write_arrays(Path(path), **arrays)
 
     @property
     def kind(self) -> type[Votes]:
@@ -190,13 +172,14 @@ class NamedVotes:
         return Counts if self.ballots is None and self._packed is None else Ballots
 
     def to_store(self, kind: type[Votes]) -> UInt8Array | None:
-        """Return each teacher's ballot as a `VoteStore` keeps it; None if only counts are known.
+        """Return the ballots of each teacher in the format of a `VoteStore`; None for counts.
 
-        It is ``[T, N, C]`` for `Scores`, which ballots are too, and else ``[T, N, ceil(C / 8)]``.
+        The array is ``[T, N, C]`` for `Scores`, which may be ballots too, else ``[T, N, ceil(C /
+        8)]``.
         """
-        if self._packed is not None and kind is not Scores:
-            return self._packed
         if self._packed is not None:
+            if kind is not Scores:
+                return self._packed
             return encode_scores(unpack_ballots(self._packed, len(self.label_names)))
         votes = self.ballots if self.scores is None else self.scores
         if votes is None:
@@ -211,15 +194,8 @@ class NamedVotes:
         stored = self.to_store(self.kind)
         votes = self.counts if stored is None else stored
         assert votes is not None
-        head = json.dumps(
-            [
-                self.ids.tolist(),
-                self.label_names,
-                self.num_teachers,
-                stored is None,
-                FORMS[self.kind],
-            ]
-        )
+        counted, form = stored is None, FORMS[self.kind]
+        head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, counted, form])
         arrays = (votes,) if self.features is None else (votes, self.features)
         contents = (np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays)
         return digest(head, *(Stream(content.nbytes, [content]) for content in contents))
@@ -227,15 +203,15 @@ class NamedVotes:
 
 @dataclass(frozen=True, eq=False)
 class Silo:
-    """What is known of the votes of one silo, which are read again when they are needed. PRIVATE.
+    """The facts about the votes of one silo. The votes are read again when they are needed. PRIVATE.
 
     Attributes:
         source: its votes, or the file that holds them.
         num_teachers: the nominal number of its teachers.
         kind: the kind of its votes.
         fingerprint: a hash of all names, votes and features.
-        vote_sum_digest: a hash of the sum of its votes, in steps of scores, which a copy with its
-            teachers in another order shares; None if they answered all samples alike.
+        vote_sum_digest: a hash of the sum of its votes in steps of scores, the same for a copy with
+            its teachers in another order; None if they answered all samples alike.
     """
 
     source: NamedVotes | Path
@@ -244,27 +220,38 @@ class Silo:
     fingerprint: str
     vote_sum_digest: str | None
 
+    @classmethod
+    def of(cls, source: NamedVotes | Path, votes: NamedVotes) -> Self:
+        """Return the facts about ``votes``, which were read from ``source``."""
+        assert votes.num_teachers is not None
+        sums = _sums(votes)
+        sum_digest = digest(sums.tobytes()) if (sums != sums[:1]).any() else None
+        return cls(source, votes.num_teachers, votes.kind, votes.fingerprint(), sum_digest)
+
     def votes(self) -> NamedVotes:
         """Return the votes.
 
         Raises ``ValueError`` if their file has changed since it was first read.
         """
         votes = read_votes(self.source)
-        same = votes is self.source or votes.fingerprint() == self.fingerprint
-        require(same, f"the votes that {self.source} held when this command began", votes="others")
+        require(
+            votes is self.source or votes.fingerprint() == self.fingerprint,
+            f"the votes that {self.source} held when this command began",
+            votes="others",
+        )
         return votes
 
 
 @dataclass(frozen=True, eq=False)
 class Silos:
-    """Votes of silos on the same samples and labels.
+    """Votes of silos on the same samples and labels. PRIVATE.
 
-    Those in files are in memory one at a time. PRIVATE.
+    Votes in files are read into memory one silo at a time.
 
     Attributes:
         ids: ``[N]``, the ids of the samples, sorted.
         label_names: names of the labels.
-        features: ``[N, F]``, the features that some silo brings; None if none does.
+        features: ``[N, F]``, the features from any of the silos; None if there are none.
         members: the silos, in the order in which their teachers are counted.
     """
 
@@ -275,7 +262,7 @@ class Silos:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the silo of one file, or those of all ``.npz`` files of a folder, sorted by name.
+        """Return the silo in one file, or all ``.npz`` files of a folder, sorted by name.
 
         Raises ``ValueError`` in one line, as `of` does, or if there is no file.
         """
@@ -287,65 +274,58 @@ class Silos:
 
     @classmethod
     def of(cls, sources: Sequence[NamedVotes | Path]) -> Self:
-        """Return the silos that are in memory or in files.
+        """Return the silos with votes in memory or in files.
 
-        Raises ``ValueError`` unless they voted on the same samples and labels, with two teachers or
-        more in all, and bring the same features, if any.
+        Raises ``ValueError`` unless they voted on the same samples and labels, have two teachers or
+        more in total, and agree on features, if any.
         """
         require(sources, "the votes of at least one silo", silos=0)
         joined: Self | None = None
         with step_bar(len(sources), "votes", unit="silo") as bar:
-            for number, source in enumerate(sources):
-                name = str(source) if isinstance(source, Path) else f"silo {number}"
-                joined = cls._joined(joined, read_votes(source), source, name)
+            for source in sources:
+                joined = cls._joined(joined, source)
                 bar.update()
         assert joined is not None
         require_count(2, num_teachers=joined.num_teachers)
         counted = [str(silo.source) for silo in joined.members if silo.kind is Counts]
-        together = joined.kind is not Scores or not counted
-        require(together, "ballots or scores of every silo where one has scores", counts=counted)
+        require(
+            joined.kind is not Scores or not counted,
+            "ballots or scores of every silo where one has scores",
+            counts=counted,
+        )
         return joined
 
     @classmethod
-    def _joined(
-        cls, before: Self | None, votes: NamedVotes, source: NamedVotes | Path, name: str
-    ) -> Self:
-        """Return the silos ``before`` with one more, which errors call ``name``."""
-        assert votes.num_teachers is not None
-        sums = _sums(votes)
-        silo = Silo(
-            source=source,
-            num_teachers=votes.num_teachers,
-            kind=votes.kind,
-            fingerprint=votes.fingerprint(),
-            vote_sum_digest=digest(sums.tobytes()) if (sums != sums[:1]).any() else None,
-        )
+    def _joined(cls, before: Self | None, source: NamedVotes | Path) -> Self:
+        """Return the silos ``before``, if any, with one more."""
+        votes = read_votes(source)
+        silo = Silo.of(source, votes)
         if before is None:
             return cls(votes.ids, votes.label_names, votes.features, (silo,))
-        first = before.members[0].source
-        place = str(first) if isinstance(first, Path) else "silo 0"
-        names = ", ".join(before.label_names)
-        same = votes.label_names == before.label_names
+        name, first = _place(source, len(before.members)), _place(before.members[0].source, 0)
         require(
-            same, f"label_names in {name} as in {place}: {names}", label_names=votes.label_names
+            votes.label_names == before.label_names,
+            f"label_names in {name} as in {first}: {', '.join(before.label_names)}",
+            label_names=votes.label_names,
         )
         others = np.setxor1d(votes.ids, before.ids)
         require(
-            others.size == 0,
-            f"the same ids in {name} as in {place}",
+            not others.size,
+            f"the same ids in {name} as in {first}",
             in_one_alone=others[:3].tolist(),
         )
-        features = before.features
-        if features is None:
-            features = votes.features
-        elif votes.features is not None:
-            same = np.array_equal(votes.features, features)
-            require(same, f"features in {name} as in those before it", features="others")
+        known, features = before.features, votes.features
+        require(
+            known is None or features is None or np.array_equal(known, features),
+            f"features in {name} as in those before it",
+            features="others",
+        )
+        features = known if features is None else features
         return replace(before, features=features, members=(*before.members, silo))
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """What tells whether these are the votes that a run was begun with."""
+        """Hashes that identify the votes that a run was begun with."""
         return tuple(silo.fingerprint for silo in self.members)
 
     @property
@@ -366,8 +346,13 @@ class Silos:
 
 
 def read_votes(source: NamedVotes | Path) -> NamedVotes:
-    """Return the votes of a silo; ballots in a file are packed, an eighth as large, and counted."""
-    return NamedVotes._read(source, packing=True) if isinstance(source, Path) else source
+    """Return the votes of a silo; ballots in a file are counted and packed to an eighth."""
+    return NamedVotes._read(source, packed=True) if isinstance(source, Path) else source
+
+
+def _place(source: NamedVotes | Path, number: int) -> str:
+    """Return the name of a silo in errors."""
+    return str(source) if isinstance(source, Path) else f"silo {number}"
 
 
 def _sums(votes: NamedVotes) -> IntArray:
@@ -400,7 +385,7 @@ def _texts(name: str, values: ArrayLike) -> StrArray:
 
 
 def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
-    """Return votes ``[N, T, C]``, T = 1 if they are ``[N, C]``."""
+    """Return votes ``[N, T, C]``, with T = 1 for votes ``[N, C]``."""
     array = np.asarray(votes)
     return array.reshape(_shape_by_teacher(name, array.shape, shape))
 
@@ -408,10 +393,13 @@ def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[
 def _shape_by_teacher(
     name: str, votes: tuple[int, ...], shape: tuple[int, int]
 ) -> tuple[int, int, int]:
-    """Return ``[N, T, C]`` for votes of that shape, T = 1 if it is ``[N, C]``."""
+    """Return the shape ``[N, T, C]`` of votes, with T = 1 for the shape ``[N, C]``."""
     (size, labels), full = shape, (votes[0], 1, votes[1]) if len(votes) == 2 else votes
-    fits = len(full) == 3 and (full[0], full[2]) == shape and full[1] > 0
-    require(fits, f"{name} of shape [{size}, T, {labels}], as ids and label_names say", shape=full)
+    require(
+        len(full) == 3 and (full[0], full[2]) == shape and full[1] > 0,
+        f"{name} of shape [{size}, T, {labels}], as ids and label_names say",
+        shape=full,
+    )
     return size, full[1], labels
 
 
@@ -440,20 +428,20 @@ def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.flo
     """Return scores ``[N, T, C]`` as float16."""
     array = _by_teacher("scores", scores, shape)
     require(array.dtype.kind == "f", "scores that are floats in [0, 1]", dtype=str(array.dtype))
-    # NaN aside
+    # fmin and fmax ignore NaN
     low, high = (float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax))
     require(not (low < 0 or high > 1), "scores in [0, 1]", minimum=low, maximum=high)
-    # teacher by teacher, for there may be many
-    absent = [np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])]
+    # one teacher at a time, to save memory
+    absent = {np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])}
     require(
-        set(absent) <= {0, 1},
+        absent <= {0, 1},
         "scores in [0, 1], or NaN all over from a teacher that takes no part",
         values="nan",
     )
     return array.astype(np.float16, copy=False)
 
 
-def _checked_features(features: NDArray[Any], size: int) -> FloatArray:
+def _checked_features(features: ArrayLike, size: int) -> FloatArray:
     """Return features ``[N, F]`` as float64."""
     array = np.asarray(features)
     require(
@@ -463,13 +451,15 @@ def _checked_features(features: NDArray[Any], size: int) -> FloatArray:
     )
     require(array.dtype.kind in "buif", "features that are numbers", dtype=str(array.dtype))
     require(np.isfinite(array).all(), "finite features", features="others")
-    most = float(np.finfo(np.float32).max)
-    within = np.abs(array).max(initial=0) <= most
-    require(within, "features up to 3.4e38, the largest number of float32", features="larger ones")
+    require(
+        np.abs(array).max(initial=0) <= float(np.finfo(np.float32).max),
+        "features up to 3.4e38, the largest number of float32",
+        features="larger ones",
+    )
     return array.astype(np.float64)
 
 
-def _checked_counts(counts: NDArray[Any], shape: tuple[int, int], num_teachers: int) -> IntArray:
+def _checked_counts(counts: ArrayLike, shape: tuple[int, int], num_teachers: int) -> IntArray:
     """Return counts ``[N, C]`` as int64 in ``[0, num_teachers]``."""
     array = np.asarray(counts)
     require(
@@ -477,9 +467,4 @@ def _checked_counts(counts: NDArray[Any], shape: tuple[int, int], num_teachers: 
         f"counts of shape {list(shape)}, as ids and label_names say",
         shape=array.shape,
     )
-    require(array.dtype.kind in "iu", "integer counts", dtype=str(array.dtype))
-    inside = array.min() >= 0 and array.max() <= num_teachers
-    require(
-        inside, f"counts in 0..{num_teachers}", minimum=int(array.min()), maximum=int(array.max())
-    )
-    return array.astype(np.int64)
+    return require_counts(array, num_teachers).astype(np.int64)
