@@ -251,8 +251,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 self, X_public, reset=False, dtype=np.float64, ensure_min_samples=2
             )
             return public
-        needed = "X_public, samples that anybody may see, or bounds between which to draw them"
-        require(self.bounds is not None, needed)
+        require(
+            self.bounds is not None,
+            "X_public, samples that anybody may see, or bounds between which to draw them",
+        )
         assert self.bounds is not None
         wanted = f"bounds (low, high), finite and low < high, each a number or {self.n_features_in_} of them"
         try:

@@ -151,9 +151,8 @@ class Pipeline:
             run.require_finished(TEACHERS_FIT)
             plan, data = load_plan(run), self.data or load_data(run)
             if isinstance(plan, ClosedFormPlan):
-                nowhere = chosen_execution == Execution()
                 require(
-                    nowhere,
+                    chosen_execution == Execution(),
                     "no workers for teachers in closed form, who cast no votes",
                     execution=chosen_execution,
                 )
@@ -187,9 +186,8 @@ class Pipeline:
         from pate._stages.forgetting import forget
 
         with self._opened() as run, _own_threads():
-            trained = first_stage(run) is TEACHERS_FIT
             require(
-                trained,
+                first_stage(run) is TEACHERS_FIT,
                 "a run whose teachers were trained here, which forget",
                 imported_votes=str(run.root),
             )
@@ -309,9 +307,11 @@ class Pipeline:
         from pate._stages.references import make_references
 
         with self._opened() as run, _own_threads():
-            trained = first_stage(run) is TEACHERS_FIT
-            wanted = "a run whose teachers were trained here, which references measure"
-            require(trained, wanted, imported_votes=str(run.root))
+            require(
+                first_stage(run) is TEACHERS_FIT,
+                "a run whose teachers were trained here, which references measure",
+                imported_votes=str(run.root),
+            )
             run.require_finished(TEACHERS_FIT)
             make_references(run, load_plan(run))
             figures: Json = read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())

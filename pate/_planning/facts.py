@@ -75,9 +75,8 @@ class Facts:
             "records_per_group >= 1",
             records_per_group=self.records_per_group,
         )
-        alone = self.unit == "group" or self.records_per_group == 1
         require(
-            alone,
+            self.unit == "group" or self.records_per_group == 1,
             "`unit` group with records_per_group above 1",
             records_per_group=self.records_per_group,
         )

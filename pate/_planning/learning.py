@@ -88,8 +88,12 @@ def fit_learner(facts: Facts) -> Learner:
     learner = _learner(min(fits, key=lambda fit: float(fit.cost)).x)
     for records, aim in curve.items():
         reached = learner.accuracy(facts, records)
-        near = f"a learning curve that a linear teacher can follow (curve: {records} records)"
-        require(abs(reached - aim) <= _WORST, near, accuracy=aim, nearest=round(reached, 4))
+        require(
+            abs(reached - aim) <= _WORST,
+            f"a learning curve that a linear teacher can follow (curve: {records} records)",
+            accuracy=aim,
+            nearest=round(reached, 4),
+        )
     return learner
 
 

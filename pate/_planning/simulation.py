@@ -50,9 +50,8 @@ class Simulation:
         require_count(2, num_teachers=self.num_teachers)
         require_in_open_unit_interval(label_density=self.label_density)
         blind = max(self.label_density, 1 - self.label_density)
-        right = 0.5 < self.teacher_accuracy < 1
         require(
-            right,
+            0.5 < self.teacher_accuracy < 1,
             "0.5 < teacher_accuracy < 1",
             teacher_accuracy=self.teacher_accuracy,
             always_no=blind,

@@ -56,8 +56,11 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     private = data.load(Role.PRIVATE)
     named = np.isin(private.units(plan.unit), list(units))
     missing = sorted(set(units) - set(private.units(plan.unit)[named].tolist()))
-    some = f"{plan.unit}s of the private data, which are to be there until they are forgotten"
-    require(not missing or not named.any(), some, missing=missing)
+    require(
+        not missing or not named.any(),
+        f"{plan.unit}s of the private data, which are to be there until they are forgotten",
+        missing=missing,
+    )
     rest = data.without(private.ids[named].tolist())
     before, after = training_inputs(data, plan), training_inputs(rest, plan)
     digests = {name: begun.digests[name] for name in before}

@@ -122,8 +122,11 @@ def invited(
         replace(settings, aggregator=aggregator), shape, len(ids), MaskedTotal
     )
     mechanism = complete.mechanism
-    named = "SiloVotes, which says how many silos draw which noise"
-    require(isinstance(mechanism, SiloVotes), named, aggregator=type(mechanism).__name__)
+    require(
+        isinstance(mechanism, SiloVotes),
+        "SiloVotes, which says how many silos draw which noise",
+        aggregator=type(mechanism).__name__,
+    )
     assert isinstance(mechanism, SiloVotes)
     require(mechanism.silos == silos, f"silos={silos}, as `teachers` names", silos=mechanism.silos)
     manifest = VoteManifest(

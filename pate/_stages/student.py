@@ -190,8 +190,11 @@ class StudentCLI(LightningCLI):
             callbacks.append(StageBar())
         optimize, held_out = self.model.optimize, self.datamodule.num_held_out
         compared = held_out > 0 and trainer["limit_val_batches"] != 0
-        needed = f"held-out samples to choose cuts for {optimize} by, --data.val_fraction > 0"
-        require(compared or optimize == "accuracy", needed, held_out=held_out)
+        require(
+            compared or optimize == "accuracy",
+            f"held-out samples to choose cuts for {optimize} by, --data.val_fraction > 0",
+            held_out=held_out,
+        )
         if trainer["enable_checkpointing"] is not False:
             callbacks.append(
                 ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False)
@@ -323,9 +326,8 @@ class StudentCLI(LightningCLI):
                 require_student(self.run)
             return self.trained()
         path = self._checkpoint(_LAST) if checkpoint == _LAST else Path(str(checkpoint))
-        exists = path is not None and path.is_file()
         require(
-            exists,
+            path is not None and path.is_file(),
             f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one",
             ckpt_path=checkpoint,
         )

@@ -89,8 +89,11 @@ def export_or_say_why_not(
     """
     folder = student_folder(run) / MODEL
     try:
-        needed = "a student of released labels, as others are PRIVATE"
-        require(learned == "released", needed, labels=learned)
+        require(
+            learned == "released",
+            "a student of released labels, as others are PRIVATE",
+            labels=learned,
+        )
         statement, text = (run.root / output for output in LABEL.outputs[1:])
         export_student(folder, trained(), source, statement=statement, text=text, weights=weights)
     except ValueError as error:

@@ -63,8 +63,11 @@ def fit_teachers(
     Raises:
         ValueError: if settings, records or earlier files do not allow it.
     """
-    installed = logger != "tensorboard" or find_spec("tensorboard") is not None
-    require(installed, "the package of pip install 'pate[tensorboard]'", logger=logger)
+    require(
+        logger != "tensorboard" or find_spec("tensorboard") is not None,
+        "the package of pip install 'pate[tensorboard]'",
+        logger=logger,
+    )
     require(
         not (execution.shared and run.overwrite),
         "overwrite without shared, which others would lose",

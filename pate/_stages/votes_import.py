@@ -56,8 +56,11 @@ class VotesFrom:
     path: Path | None = None
 
     def __post_init__(self) -> None:
-        word = self.unit is None or re.fullmatch(r"\w+", self.unit)
-        require(word, "unit as one word, such as record or patient", unit=self.unit)
+        require(
+            self.unit is None or re.fullmatch(r"\w+", self.unit),
+            "unit as one word, such as record or patient",
+            unit=self.unit,
+        )
 
     @property
     def ledger_path(self) -> Path | None:
@@ -159,9 +162,10 @@ def _require_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
         if silo.vote_sum_digest is not None
     )
     copies = max(alike.values(), default=1)
-    requirement = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
     require(
-        copies <= max_teachers_per_unit, requirement, max_teachers_per_unit=max_teachers_per_unit
+        copies <= max_teachers_per_unit,
+        f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}",
+        max_teachers_per_unit=max_teachers_per_unit,
     )
 
 

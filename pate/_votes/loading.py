@@ -104,8 +104,10 @@ def read_features(run: Run, manifest: VoteManifest, wanted: StrArray) -> FloatAr
     data = load_data(run)
     # votes from elsewhere name samples by their ids, which were compared with those of the records
     if first_stage(run) is not VOTES_IMPORT:
-        same = data.fingerprint(Role.PUBLIC) == manifest.made_by.get("data")
-        require(same, f"the public records that the teachers of {run.root} voted on")
+        require(
+            data.fingerprint(Role.PUBLIC) == manifest.made_by.get("data"),
+            f"the public records that the teachers of {run.root} voted on",
+        )
     public = data.records(Role.PUBLIC)
     rows = public.features[rows_of(wanted, public.ids)]
     return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)

@@ -88,8 +88,11 @@ class VoteManifest:
             for name in ("made_by", "chunks"):
                 _require_texts(name, values[name], dict)
             form = values["ballots"]
-            known = isinstance(form, str) and form in _KINDS
-            require(known, f"ballots in {', '.join(_KINDS)}", ballots=form)
+            require(
+                isinstance(form, str) and form in _KINDS,
+                f"ballots in {', '.join(_KINDS)}",
+                ballots=form,
+            )
             VoteShape(values["num_teachers"], len(values["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
@@ -332,9 +335,8 @@ def _teachers_counted(path: Path) -> int | None:
 def _mapped(path: Path, shape: tuple[int, int]) -> UInt8Array:
     """Return what a file says of each teacher, on samples and in bytes of a ``shape``."""
     votes: UInt8Array = np.load(path, mmap_mode="r")
-    fits = votes.dtype == np.uint8 and votes.ndim == 3 and votes.shape[1:] == shape
     require(
-        fits,
+        votes.dtype == np.uint8 and votes.ndim == 3 and votes.shape[1:] == shape,
         f"votes on {shape[0]} samples, {shape[1]} bytes each, in {path.name}",
         shape=votes.shape,
     )
@@ -343,13 +345,15 @@ def _mapped(path: Path, shape: tuple[int, int]) -> UInt8Array:
 
 def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArray:
     counts: IntArray = np.load(path, mmap_mode="r")
-    right = counts.dtype == np.int64 and counts.shape == shape
     require(
-        right,
+        counts.dtype == np.int64 and counts.shape == shape,
         f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}",
         shape=counts.shape,
     )
     # what lies outside is PRIVATE, and not to be printed
-    inside = counts.min(initial=0) >= 0 and counts.max(initial=0) <= num_teachers
-    require(inside, f"counts in 0..{num_teachers} in {path.name}", counts="others")
+    require(
+        counts.min(initial=0) >= 0 and counts.max(initial=0) <= num_teachers,
+        f"counts in 0..{num_teachers} in {path.name}",
+        counts="others",
+    )
     return counts

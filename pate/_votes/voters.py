@@ -365,9 +365,8 @@ class ScoreVoters(GroupedVoters):
         super().__post_init__()
         shape = (len(self.geometry.samples), self.num_labels)
         for chunk in self.scores:
-            fits = chunk.ndim == 3 and chunk.shape[1:] == shape and chunk.dtype == np.uint8
             require(
-                fits,
+                chunk.ndim == 3 and chunk.shape[1:] == shape and chunk.dtype == np.uint8,
                 f"uint8 scores of shape [t, {shape[0]}, {shape[1]}]",
                 shape=chunk.shape,
                 dtype=chunk.dtype,

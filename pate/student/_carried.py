@@ -98,8 +98,11 @@ class ExportedStudent:
         """Return probabilities and labels ``[N, C]`` of the same samples; see `predict_proba`."""
         require_count(1, batch_size=batch_size)
         array = getattr(samples, "ndim", 0) > 0  # of numpy or torch
-        listed = array or (isinstance(samples, Sequence) and not isinstance(samples, str))
-        require(listed, "samples in a list or an array", samples=type(samples).__name__)
+        require(
+            array or (isinstance(samples, Sequence) and not isinstance(samples, str)),
+            "samples in a list or an array",
+            samples=type(samples).__name__,
+        )
         num = len(samples)
         probabilities = np.empty((num, len(self.label_names)), dtype=np.float32)
         labels = np.empty(probabilities.shape, dtype=np.uint8)

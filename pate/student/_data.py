@@ -92,8 +92,11 @@ class StudentData(pl.LightningDataModule):
             if unlabelled
             else np.zeros(0, dtype=np.int64)
         )
-        enough = not unlabelled or others.size > 0
-        require(enough, "public samples without labels for `data.unlabelled`", samples=others.size)
+        require(
+            not unlabelled or others.size > 0,
+            "public samples without labels for `data.unlabelled`",
+            samples=others.size,
+        )
         samples = _Samples(public.features, rows, targets, mask)
         order = np.random.default_rng(seed).permutation(len(samples))
         self.num_held_out = int(val_fraction * len(samples))

@@ -98,8 +98,11 @@ class Student(pl.LightningModule):
         require_in_open_unit_interval(average_decay=average_decay)
         require_positive(pseudo_weight=pseudo_weight)
         if pseudo_confidence is not None:
-            within = 0.5 <= pseudo_confidence < 1
-            require(within, "0.5 <= pseudo_confidence < 1", pseudo_confidence=pseudo_confidence)
+            require(
+                0.5 <= pseudo_confidence < 1,
+                "0.5 <= pseudo_confidence < 1",
+                pseudo_confidence=pseudo_confidence,
+            )
         self.save_hyperparameters(ignore=["network", "optimizer", "scheduler", "augment"])
         self.label_names = tuple(label_names)
         with torch.random.fork_rng(devices=[]):

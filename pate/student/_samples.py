@@ -141,9 +141,8 @@ class InputFormat:
         array = np.asarray(picture)
         if array.dtype == np.uint8 and array.shape == self.shape:
             return array
-        is_picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3
         require(
-            is_picture,
+            array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3,
             "PIL pictures, paths or uint8 [height, width, 3]",
             shape=array.shape,
             dtype=str(array.dtype),
@@ -151,10 +150,9 @@ class InputFormat:
         return center_crop(Image.fromarray(array), self.size)
 
     def _require_shape(self, samples: NDArray[Any]) -> None:
-        required = f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]"
         require(
             samples.shape[1:] == self.shape and samples.ndim > 0,
-            required,
+            f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]",
             shape=list(samples.shape),
         )
 

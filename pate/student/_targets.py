@@ -24,8 +24,11 @@ def queried(source: DataSource, released: ReleasedLabels) -> tuple[Records, IntA
         ValueError: if the labels have other names than the records, or none was released.
     """
     names = source.label_names
-    named = f"released labels named {', '.join(names)}"
-    require(released.label_names == names, named, label_names=released.label_names)
+    require(
+        released.label_names == names,
+        f"released labels named {', '.join(names)}",
+        label_names=released.label_names,
+    )
     answered = int(released.answered.sum())
     require(answered > 0, "released labels of at least one query", answered=answered)
     public = source.records(Role.PUBLIC)
