@@ -71,9 +71,13 @@ class Starts(Task):
         """What is measured."""
         return [Row(*json.loads(line)) for line in self.file.read_text().splitlines()]
 
+    def place(self, kind: str, epsilon: float, seed: int) -> Path:
+        """Return the folder of a run, beside which is its ledger: tests of another cost delta too."""
+        return self.folder / f"{kind}-{epsilon:g}-{seed}"
+
     def run(self, kind: str, epsilon: float, seed: int, *words: str) -> list[float]:
         """Return the number of teachers of a whole run, its answered queries, accuracy and mAP."""
-        root, recipe = self.folder / kind, self.folder / f"{kind}-recipe"
+        root, recipe = self.place(kind, epsilon, seed), self.folder / f"{kind}-recipe"
         recipe.mkdir(exist_ok=True)
         source = (
             {"class_path": "CelebA", "init_args": {"root": str(self.data), "size": 32}}
@@ -119,7 +123,7 @@ def measure(task: Starts, epsilon: float, seed: int, ways: Sequence[str]) -> Non
             print(str(refused)[-300:], file=sys.stderr)
             figures = [math.nan] * 4
         if way == STABLE:
-            root = task.folder / "started"
+            root = task.place("started", epsilon, seed)
             call("student", "test", f"--run={root / 'first'}", "--verbose=false")
             first = ReleasedLabels.load(root / "first")
             add(task, epsilon, FIRST, seed, [math.nan, len(first.ids), *figures_of(root / "first")])

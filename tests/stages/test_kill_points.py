@@ -179,7 +179,7 @@ def test_two_releases_of_one_run_that_is_killed_pay_twice_and_no_more(
     place, words = tmp_path / "place", ["run", ".", "--run=run"]
     # labels that are there are stated on all that the ledger holds by now
     restated = "run/first/public/(student/model/)?privacy"
-    assert every_kill(place, before, words, step=23, but=restated) > 100
+    assert every_kill(place, before, words, step=7, but=restated) > 100
     entries = read_ledger(place / "data.ledger.sqlite").entries
     assert [entry.description for entry in entries] == ["ScoreVotes", "NoisyVotes"]
     statement = json.loads((place / "run" / "public" / "privacy.json").read_text())
