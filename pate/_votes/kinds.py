@@ -1,10 +1,10 @@
-"""Votes of teachers on public samples: each kind is a type, which holds no more than is known.
+"""Votes of teachers on public samples: each kind of votes is a type.
 
     >>> votes = Votes.from_ballots([[[1, 0], [1, 1], [0, 0]]])  # one query, three teachers
     >>> votes.counts.tolist(), votes.shape
     ([[2, 1]], VoteShape(num_teachers=3, num_labels=2))
 
-An aggregator says in one set what it needs of them (`Need`); another kind is refused in one line.
+An aggregator lists its `Need`; votes of another kind are refused in one line.
 
     >>> require_kind(Scores, {Ballots}, "TauVoting")
     Traceback (most recent call last):
@@ -30,7 +30,7 @@ from pate._votes.voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
 Voting = Literal["bits", "scores", "quantile_bits"]
-"""How a network votes: by decisions, by scores, or yes to its best samples in known shares."""
+"""How a network votes: by decisions, by scores, or for its best samples in known shares."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class NoisyTotal(Protocol):
 
     @property
     def identity(self) -> str:
-        """What no other sum has: one that was paid for pays for no other, whose noise is new."""
+        """An identifier of this sum; another sum has new noise, and is paid for separately."""
 
     def open(self) -> tuple[NDArray[np.uint64], int]:
         """Return the sum ``[Q, C]``, in steps modulo 2^64, and the number of silos in it."""
@@ -92,7 +92,7 @@ class Votes(ABC):
 
     @staticmethod
     def from_counts(counts: ArrayLike, num_teachers: int) -> Counts:
-        """Return votes of which the counts ``[Q, C]`` are known, integers in ``[0, num_teachers]``.
+        """Return votes with known counts ``[Q, C]``, integers in ``[0, num_teachers]``.
 
         >>> votes = Votes.from_counts([[95, 90, 5, 0]], num_teachers=100)
         >>> votes.shape
@@ -102,7 +102,7 @@ class Votes(ABC):
 
     @staticmethod
     def from_ballots(ballots: ArrayLike) -> Ballots:
-        """Return votes of which the ballot of each teacher is known, ``[Q, T, C]`` in {0, 1}.
+        """Return votes with the ballots of all teachers, ``[Q, T, C]`` in {0, 1}.
 
         >>> votes = Votes.from_ballots([[[1, 0], [1, 1], [0, 0]]])
         >>> votes.counts
@@ -112,7 +112,7 @@ class Votes(ABC):
 
     @staticmethod
     def from_voters(voters: Voters, features: ArrayLike) -> Scores | Moments:
-        """Return votes of voters who are asked for moments, for queries of features ``[Q, F]``."""
+        """Return votes of voters that answer moment queries, on samples of features ``[Q, F]``."""
         known = np.asarray(features, dtype=np.float64)
         if isinstance(voters, ScoreVoters):
             return Scores(voters=voters, features=known)
@@ -120,7 +120,7 @@ class Votes(ABC):
 
     @staticmethod
     def from_total(total: NoisyTotal, num_queries: int, shape: VoteShape) -> MaskedTotal:
-        """Return votes of which nothing but a noisy sum can be known."""
+        """Return votes that are known only as a noisy sum."""
         return MaskedTotal(
             total=total,
             num_queries=num_queries,
@@ -167,15 +167,17 @@ class Votes(ABC):
     def with_public(
         self, *, predictions: FloatArray | None = None, features: FloatArray | None = None
     ) -> Self:
-        """Return the same votes with public side information; the kind that is None stays as it is.
+        """Return the same votes with other public side information; None leaves it unchanged.
 
         >>> votes = Votes.from_counts([[95, 90, 5, 0]], num_teachers=100)
         >>> votes.with_public(predictions=np.full((1, 4), 0.5)).predictions
         array([[0.5, 0.5, 0.5, 0.5]])
         """
         votes = copy(self)
-        votes._set(predictions=self.predictions if predictions is None else predictions)
-        votes._set(features=self.features if features is None else features)
+        votes._set(
+            predictions=self.predictions if predictions is None else predictions,
+            features=self.features if features is None else features,
+        )
         Votes.__post_init__(votes)
         return votes
 
@@ -187,7 +189,7 @@ class Votes(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counts(Votes):
-    """Votes of which the number of teachers that gave each label is known.
+    """Votes as numbers of teachers that gave each label.
 
     Attributes:
         counts: ``[Q, C]`` integers in ``[0, num_teachers]``.
@@ -214,12 +216,12 @@ class Counts(Votes):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ballots(Counts):
-    """Votes of which the ballot of each teacher is known, and so the counts and the voters.
+    """Votes with the ballot of each teacher, which determine the counts and the voters.
 
     Attributes:
         ballots: ``[Q, T, C]`` in {0, 1}.
-        whole: the votes of which these are a part, whose voters learn from all queries; None if
-            they are no part.
+        whole: the votes that these are a part of; voters learn from all of its queries. None if
+            these votes are complete.
     """
 
     arrays: ClassVar[tuple[str, ...]] = (*Counts.arrays, "ballots")
@@ -262,8 +264,11 @@ class _OfVoters(Votes):
 
     def __post_init__(self) -> None:
         shape = VoteShape(self.voters.num_voters, self.voters.num_labels)
-        self._set(num_teachers=shape.num_teachers, num_labels=shape.num_labels)
-        self._set(num_queries=len(self.features))
+        self._set(
+            num_teachers=shape.num_teachers,
+            num_labels=shape.num_labels,
+            num_queries=len(self.features),
+        )
         super().__post_init__()
 
 
@@ -281,7 +286,7 @@ class Scores(_OfVoters):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Moments(_OfVoters):
-    """Votes of private records, or groups of them, that are asked for moments of what they know.
+    """Votes of private records, or groups of them, as answers to moment queries.
 
     Attributes:
         voters: the records or groups.
@@ -291,7 +296,7 @@ class Moments(_OfVoters):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MaskedTotal(Votes):
-    """Votes of silos of which nothing but the noisy sum can be known, once it is opened.
+    """Votes of silos that are known only as a noisy sum, once it is opened.
 
     Attributes:
         total: the sum.
@@ -317,11 +322,11 @@ class MaskedTotal(Votes):
 KINDS: tuple[type[Votes], ...] = (Counts, Ballots, Scores, Moments, MaskedTotal)
 
 Need: TypeAlias = type[Votes] | UnionType | Literal["predictions", "features"]
-"""What an aggregator needs: a kind, several (``Counts | MaskedTotal``), or side information."""
+"""A need of an aggregator: a kind, several (``Counts | MaskedTotal``) or side information."""
 
 
 def serves(kind: type[Votes], needs: Iterable[Need]) -> bool:
-    """Return whether votes of a ``kind`` are all kinds that are needed; side information aside.
+    """Return whether votes of a ``kind`` meet all needs other than side information.
 
     >>> serves(Ballots, {Counts, Ballots | Scores, "features"}), serves(Scores, {Counts})
     (True, False)
@@ -330,7 +335,7 @@ def serves(kind: type[Votes], needs: Iterable[Need]) -> bool:
 
 
 def require_kind(kind: type[Votes], needs: Iterable[Need], name: str) -> None:
-    """Raise ``ValueError`` in one line unless votes of a ``kind`` serve what ``name`` needs."""
+    """Raise ``ValueError`` in one line unless votes of a ``kind`` meet the needs of ``name``."""
     needed = tuple(needs)
     taken = [each.__name__ for each in KINDS if serves(each, needed)]
     require(
@@ -353,7 +358,7 @@ def require_counts(counts: NDArray[Any], num_teachers: int) -> NDArray[Any]:
 def checked_bits(ballots: NDArray[Any]) -> UInt8Array:
     """Return ballots as uint8. Raises ``ValueError`` unless all are 0 or 1."""
     require(ballots.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(ballots.dtype))
-    # of the many that there may be, no copy in another type
+    # there may be many ballots: make no copy in another type
     if ballots.dtype.kind == "f" or (ballots.size and (ballots.min() < 0 or ballots.max() > 1)):
         wrong = ballots[(ballots != 0) & (ballots != 1)]
         require(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
@@ -397,7 +402,7 @@ def rows_of(wanted: StrArray, ids: StrArray) -> IntArray:
 def highest(logits: Float32Array, shares: Float32Array) -> BoolArray:
     """Return the samples with the largest ``logits`` ``[Q, C]``, in ``shares`` ``[C]`` of all.
 
-    Of equal logits the first are taken, in the public order of the samples.
+    Ties go to the first samples in their public order.
     """
     taken = np.arange(len(logits))[:, None] < np.rint(shares * len(logits))
     chosen = np.empty(logits.shape, dtype=np.bool_)

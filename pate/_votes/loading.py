@@ -1,7 +1,7 @@
-"""The votes of a run on some samples: of the kind that its manifest says, with public features.
+"""The votes of a run on some samples: of the kind in its manifest, with public features.
 
-What is read follows from what an aggregator needs. Of ballots `NoisyVotes` is given the counts,
-``ClippedVotes`` the ballots, and ``Rounds`` of it the features too:
+The needs of an aggregator determine what is read. From ballots, `NoisyVotes` is given the counts,
+``ClippedVotes`` the ballots, and ``Rounds`` of ``ClippedVotes`` the features too:
 
     votes = load_votes(run, finished_votes(run), ids, aggregator.needs)
 """
@@ -37,7 +37,7 @@ from pate.data._checks import as_text
 from pate.data._records import Role
 
 MOST_SAMPLES = 4_096
-"""Of scores without features: the directions are found in time of their third power."""
+"""For scores without features: the time to find directions grows with its third power."""
 
 
 def load_votes(
@@ -52,10 +52,10 @@ def load_votes(
     """Return the votes on samples with ``ids`` ``[Q]``, with the side information that is needed.
 
     Args:
-        run: the run, of whose public records features are read if none came with the votes.
+        run: the run; features come from its public records unless the votes have their own.
         store: its votes.
         ids: ``[Q]``, ids of samples that were voted on.
-        needs: what the aggregator needs.
+        needs: the needs of the aggregator.
         predictions: the file of a student's predictions.
         total: the sum of silos that mask their votes.
 
@@ -73,7 +73,7 @@ def load_votes(
 
     votes: Votes
     if issubclass(kind, Counts):
-        # before features, which do not help an aggregator that lacks ballots
+        # read before features, which do not help an aggregator that lacks ballots
         votes, _ = store.load(Counts if serves(Counts, needs) else Ballots, rows=rows)
         if "features" in needs:
             votes = votes.with_public(features=features(rows))
@@ -102,7 +102,7 @@ def read_features(run: Run, manifest: VoteManifest, wanted: StrArray) -> FloatAr
     Raises ``ValueError`` if the public records of the run are not those that were voted on.
     """
     data = load_data(run)
-    # votes from elsewhere name samples by their ids, which were compared with those of the records
+    # the ids of imported votes were compared with the ids of the records
     if first_stage(run) is not VOTES_IMPORT:
         require(
             data.fingerprint(Role.PUBLIC) == manifest.made_by.get("data"),

@@ -203,7 +203,7 @@ class NamedVotes:
 
 @dataclass(frozen=True, eq=False)
 class Silo:
-    """The facts about the votes of one silo. The votes are read again when they are needed. PRIVATE.
+    """The facts about the votes of one silo; its votes are read again when needed. PRIVATE.
 
     Attributes:
         source: its votes, or the file that holds them.

@@ -40,13 +40,13 @@ FORMS: Mapping[type[Votes], Form] = {
     Moments: "moments",
     MaskedTotal: "masked",
 }
-"""The words of manifests for the kinds of votes."""
+"""The word for each kind of votes in manifests."""
 _KINDS = {form: kind for kind, form in FORMS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class VoteManifest:
-    """A description of votes on disk and of what they were made from.
+    """A description of votes on disk and their origin.
 
     Attributes:
         num_teachers: the nominal number of teachers, absent ones included.
@@ -54,7 +54,7 @@ class VoteManifest:
         made_by: hashes of the ``teachers``, the ``data`` and the ``code``.
         chunks: digests of the files of votes, by file name. PRIVATE.
         ids: ids of the samples that were voted on, in the order of the ballots' rows.
-        ballots: the word for what the ballots are, a public constant: `kind` is its meaning.
+        ballots: the word for the kind of the ballots, a public constant (see `kind`).
     """
 
     num_teachers: int
@@ -103,9 +103,9 @@ class VoteManifest:
 class VoteStore:
     """Votes on disk: one ``.npy`` of packed ballots, or of scores, per chunk, and a `VoteManifest`.
 
-    Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a
-    digest of its content; the manifest holds all digests. Where only the counts of teachers are
-    known, as of 20 from number 10 on, they lie in ``votes_00010_counts_20.npy``.
+    Each ``votes_00000.npy`` has a ``votes_00000.json`` with its origin and a digest of its content;
+    the manifest holds all digests. If only the counts of teachers are known, such as 20 teachers
+    from number 10 on, they are in ``votes_00010_counts_20.npy``.
     """
 
     folder: Path
@@ -125,11 +125,11 @@ class VoteStore:
         return path.is_file() and path.with_suffix(".json").is_file()
 
     def save_chunk(self, teachers: range, votes: UInt8Array, *, made_from: str = "") -> None:
-        """Write the votes of a chunk, and beside them a record of what they were made from."""
+        """Write the votes of a chunk, and a record of their origin."""
         self._save(self.chunk_file(teachers), votes, made_from)
 
     def save_counts(self, teachers: range, counts: IntArray, *, made_from: str = "") -> None:
-        """Write counts ``[Q, C]`` of teachers with unknown ballots, and a record of the origin."""
+        """Write counts ``[Q, C]`` of teachers with unknown ballots, and record their origin."""
         path = self.folder / f"{self.chunk_file(teachers).stem}{_COUNTS}{len(teachers)}.npy"
         self._save(path, counts, made_from)
 
@@ -209,7 +209,7 @@ class VoteStore:
     def _check(self, chunks: Mapping[str, str]) -> None:
         for name, recorded in chunks.items():
             path = self.folder / name
-            # digests of votes are PRIVATE, and not to be printed
+            # digests of votes are PRIVATE and must not be printed
             unchanged = path.is_file() and digest(path) == recorded
             again = "Delete it, and `pate teachers vote` makes it again"
             require(unchanged, f"the votes that were cast. {again}", changed_or_missing=str(path))
@@ -327,13 +327,13 @@ def _first_teacher(path: Path) -> int:
 
 
 def _teachers_counted(path: Path) -> int | None:
-    """Return of how many teachers a file holds counts; None if it holds ballots."""
+    """Return the number of teachers that a file counts; None if it holds ballots."""
     _, counts, number = path.stem.partition(_COUNTS)
     return int(number) if counts else None
 
 
 def _mapped(path: Path, shape: tuple[int, int]) -> UInt8Array:
-    """Return what a file says of each teacher, on samples and in bytes of a ``shape``."""
+    """Map the ballots or scores in a file, on samples and in bytes of a ``shape``, into memory."""
     votes: UInt8Array = np.load(path, mmap_mode="r")
     require(
         votes.dtype == np.uint8 and votes.ndim == 3 and votes.shape[1:] == shape,
@@ -350,7 +350,7 @@ def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArra
         f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}",
         shape=counts.shape,
     )
-    # what lies outside is PRIVATE, and not to be printed
+    # counts out of range are PRIVATE and must not be printed
     require(
         counts.min(initial=0) >= 0 and counts.max(initial=0) <= num_teachers,
         f"counts in 0..{num_teachers} in {path.name}",

@@ -29,8 +29,8 @@ class VoterStore:
     """Voters on disk, as `pate teachers fit` leaves those in closed form.
 
     ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row
-    for each record, those of a teacher one after another where ``groups.npy`` says whose they are;
-    without it each record is a teacher.
+    for each record. With ``groups.npy``, which gives the teacher of each record, the records are
+    sorted by teacher; without it each record is a teacher.
     """
 
     folder: Path
@@ -38,21 +38,17 @@ class VoterStore:
     def save(
         self, records: Records, geometry: Geometry, groups: NDArray[Any] | None
     ) -> dict[Path, str]:
-        """Write records of teachers ``groups`` ``[N]``, integers or texts; return their digests."""
-        order, arrays = (
-            np.arange(len(records)),
-            dict[str, NDArray[Any]](labels=(records.labels > 0).astype(np.uint8)),
-        )
+        """Write records and their teachers ``groups`` ``[N]``; return digests of the files."""
+        order = np.arange(len(records))
+        arrays: dict[str, NDArray[Any]] = {"labels": (records.labels > 0).astype(np.uint8)}
         if groups is not None:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}
             arrays["groups"] = np.unique(groups[order], return_inverse=True)[1]
-        # of an earlier plan, which was broken off
+        # left by an earlier plan that was interrupted
         (self.folder / "groups.npy").unlink(missing_ok=True)
-        geometry_file, coordinates_file = (
-            self.folder / "public.npz",
-            self.folder / "coordinates.npy",
-        )
+        geometry_file = self.folder / "public.npz"
+        coordinates_file = self.folder / "coordinates.npy"
         write_arrays(geometry_file, **{name: getattr(geometry, name) for name in _GEOMETRY})
         shape = (len(records), geometry.num_directions)
         with atomic_write(coordinates_file) as file:
@@ -71,7 +67,7 @@ class VoterStore:
         return {path: digest(path) for path in files}
 
     def load(self, *, num_voters: int) -> Voters:
-        """Return the voters, of a nominal number; what is known of each record stays on disk."""
+        """Return the voters, of a nominal number; the facts about each record stay on disk."""
         arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY)
         coordinates, labels = (
             np.load(self.folder / f"{name}.npy", mmap_mode="r")
@@ -93,9 +89,9 @@ class VoterStore:
 
 
 def fingerprint_of_voters(run: Run) -> str:
-    """Return a digest of all that determines what the voters of a run say. PRIVATE.
+    """Return a digest of everything that determines the ballots of a run's voters. PRIVATE.
 
-    Raises ``ValueError`` unless `pate teachers fit` has finished, and left the files as they are.
+    Raises ``ValueError`` unless `pate teachers fit` has finished and its files are unchanged.
     """
     run.require_finished(TEACHERS_FIT)
     state = run.state(TEACHERS_FIT)

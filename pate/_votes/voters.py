@@ -1,4 +1,4 @@
-"""Voters whose ballots are moments along public directions, clipped and summed without rounding.
+"""Voters with moments along public directions as ballots, clipped and summed without rounding.
 
 A ballot is a mean of outer products: of a sample's coordinates, one for each direction of the
 public features and a constant, and of its labels minus the answers of a public student. A
@@ -29,7 +29,7 @@ _DIRECTIONS = 1 << 12  # of the features, the widest ones
 # bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
 _COORDINATE = 20
 _SPARE = 4  # a coordinate may be so many times as large as the largest public one
-_BASIS = 12  # fractional bits of an entry of the basis, whose norm is about 2
+_BASIS = 12  # fractional bits of an entry of the basis, which has a norm of about 2
 _MAX_FEATURE_NORM = 2.0  # the norm to which coordinates are clipped; the mean square is 1
 _LARGEST = 17  # bits of an entry before that: sums of squares over all directions are exact
 _RESIDUAL = 16  # fractional bits of a residual: sums of products over MOST_VOTERS are exact
@@ -43,10 +43,9 @@ class Geometry:
     """Public features as coordinates along their principal directions, on a grid of integers.
 
     Attributes:
-        centre: ``[F]`` float64, the mean of the public features in steps of ``step``, whole
-            numbers.
-        axes: ``[F, R]`` float64, the directions, the widest first, in steps of a power of two,
-            whole numbers.
+        centre: ``[F]`` float64, the mean of the public features as whole numbers of ``step``.
+        axes: ``[F, R]`` float64, the directions, the widest first, as whole numbers of a power of
+            two.
         step: the grid of the features, which are clipped to `_SPARE` times the largest public one.
         unit: the grid of the coordinates, in units of the features.
         variances: ``[R]``, the mean squares of the public coordinates, above 0.
@@ -111,16 +110,16 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MomentQuery:
-    """What a round asks of every voter: public, and the same for all of them.
+    """The question of a round, public and the same for all voters.
 
     Attributes:
         geometry: the public directions.
         shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance;
             their sum is 1.
         constant: the entry of every basis that is the same for all samples, in (0, 1].
-        levels: ``[C]``, what the student says of a sample at the centre.
-        slopes: ``[R, C]``, what it adds for each unit of the features. Answers are clipped to [0,
-            1].
+        levels: ``[C]``, the answers of the student to a sample at the center.
+        slopes: ``[R, C]``, the changes of these answers per unit of the features. Answers are
+            clipped to [0, 1].
     """
 
     geometry: Geometry
@@ -176,6 +175,13 @@ class MomentQuery:
         """Return labels ``[N, C]`` in [0, 1] minus the student's answers, in steps of ``2^-16``."""
         return np.asarray(np.rint((labels - self.predictions(coordinates)) * (1 << _RESIDUAL)))
 
+    def products(
+        self, coordinates: Int32Array, labels: UInt8Array
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return bases ``[N, R + 1]`` and residuals ``[N, C]``, the factors of ballots."""
+        rows = np.asarray(coordinates)
+        return self.basis(rows), self.residuals(rows, labels.astype(np.float64))
+
     @cached_property
     def _quantized_slopes(self) -> tuple[float, FloatArray]:
         largest = float(np.abs(self.slopes).max(initial=0.0))
@@ -185,14 +191,14 @@ class MomentQuery:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Voters(ABC):
-    """Voters, of whom each has one ballot ``[R + 1, C]`` on a question.
+    """Voters, each with one ballot ``[R + 1, C]`` on a question.
 
     A voter that is absent has a ballot of zeros.
 
     Attributes:
         geometry: the public directions.
-        num_voters: the nominal number of voters, a public constant, which may be far from how many
-            there are.
+        num_voters: the nominal number of voters, a public constant, which may be far from the
+            actual number.
         num_labels: the number of labels.
     """
 
@@ -211,7 +217,7 @@ class Voters(ABC):
     @property
     @abstractmethod
     def num_private(self) -> int | None:
-        """The number of voters, lower by one if one leaves; None if it is the nominal number."""
+        """The actual number of voters, which is private; None if it is the nominal number."""
 
     def least_norm(self, question: MomentQuery) -> float:
         """Return a public norm below which no clip is worth seeking."""
@@ -219,14 +225,14 @@ class Voters(ABC):
 
     @abstractmethod
     def norms(self, question: MomentQuery) -> FloatArray:
-        """Return the norms ``[V]`` of the ballots; those of zeros may be left out."""
+        """Return the norms ``[V]`` of the ballots; ballots of zeros may be left out."""
 
     @abstractmethod
     def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the exact sum ``[R + 1, C]`` of all ballots, each scaled to a norm up to ``clip``.
 
-        It is the same to the last bit in whatever blocks it is computed, and without a voter it is
-        smaller by exactly the ballot of this voter.
+        The sum does not depend on the blocks in which it is computed, to the last bit. Without a
+        voter it is smaller by exactly the ballot of this voter.
         """
 
 
@@ -269,11 +275,7 @@ class RecordVoters(Voters):
     def parts(self, question: MomentQuery) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Yield blocks of records: bases ``[n, R + 1]``, residuals ``[n, C]``, ballots' norms."""
         for rows in blocks(len(self.labels), self.geometry.num_directions + self.num_labels):
-            coordinates, labels = (
-                np.asarray(self.coordinates[rows]),
-                self.labels[rows].astype(np.float64),
-            )
-            basis, residuals = question.basis(coordinates), question.residuals(coordinates, labels)
+            basis, residuals = question.products(self.coordinates[rows], self.labels[rows])
             norms = np.sqrt((basis**2).sum(axis=1)) * np.sqrt((residuals**2).sum(axis=1))
             yield basis, residuals, norms / (1 << _BASIS + _RESIDUAL)
 
@@ -313,10 +315,9 @@ class GroupVoters(GroupedVoters):
     """Private records in groups, each a voter: one person's records, or a hashed partition.
 
     Attributes:
-        coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, those of a group one
-            after another.
+        coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, sorted by group.
         labels: ``[N, C]`` in {0, 1}.
-        groups: ``[N]``, whose record it is, ascending.
+        groups: ``[N]``, the group of each record, ascending.
     """
 
     coordinates: Int32Array
@@ -340,23 +341,19 @@ class GroupVoters(GroupedVoters):
         ):
             inner = bounds[some.start : some.stop + 1]
             rows = slice(inner[0], inner[-1])
-            coordinates, labels = (
-                np.asarray(self.coordinates[rows]),
-                self.labels[rows].astype(np.float64),
-            )
-            basis, residuals = question.basis(coordinates), question.residuals(coordinates, labels)
+            basis, residuals = question.products(self.coordinates[rows], self.labels[rows])
             for start, end in pairwise(inner - rows.start):
                 yield basis[start:end].T @ residuals[start:end], end - start
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreVoters(GroupedVoters):
-    """Models of any kind, which have said how likely each label of the public samples is.
+    """Models of any kind, with scores of the labels of the public samples.
 
     Attributes:
-        scores: ``[t, P, C]`` uint8 of some teachers after others, such as files that are mapped
-            into memory, as `encode_scores` returns them on the samples of the geometry. Where a
-            teacher said nothing, nothing is added, after the centring.
+        scores: ``[t, P, C]`` uint8 for consecutive teachers, such as files that are mapped into
+            memory, as `encode_scores` returns them on the samples of the geometry. A missing score
+            adds nothing to a ballot.
     """
 
     scores: Sequence[UInt8Array]
@@ -384,16 +381,16 @@ class ScoreVoters(GroupedVoters):
 
         Raises as `Geometry.of` does.
         """
-        geometry, number, num_labels = (
-            Geometry.of(features),
-            sum(map(len, scores)),
-            scores[0].shape[2],
+        return cls(
+            geometry=Geometry.of(features),
+            num_voters=sum(map(len, scores)),
+            num_labels=scores[0].shape[2],
+            scores=scores,
         )
-        return cls(geometry=geometry, num_voters=number, num_labels=num_labels, scores=scores)
 
     @property
     def num_private(self) -> None:
-        """None: who takes part is agreed upon, and those that are absent are few."""
+        """None: the participants are agreed upon, and few are absent."""
         return
 
     def _sums(self, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
@@ -405,16 +402,15 @@ class ScoreVoters(GroupedVoters):
             scores = np.asarray(part).swapaxes(0, 1)
             differences = (scores - 1.0) / SCORE_STEPS - ours[:, None]
             residuals = np.where(scores, np.rint(differences * (1 << _RESIDUAL)), 0)
-            # one for all is faster than one for each
+            # one product for all teachers is faster than one for each
             products = basis @ residuals.reshape(len(samples), -1)
             yield from ((total, len(samples)) for total in np.split(products, len(part), axis=1))
 
 
 def encode_scores(scores: ArrayLike) -> UInt8Array:
-    """Return scores in [0, 1] as uint8: 1 .. 255 in steps of 1/254; 0 for NaN, which says nothing.
+    """Return scores in [0, 1] as uint8: 1 .. 255 in steps of 1/254; 0 for NaN, a missing score.
 
-    A teacher that takes no part is told from one that scores all labels 0, and adds nothing to a
-    sum.
+    So a teacher that takes no part adds nothing to a sum, unlike one that scores all labels 0.
     """
     steps = 1 + np.rint(SCORE_STEPS * np.asarray(scores, dtype=np.float32))
     return np.where(np.isnan(steps), 0, steps).astype(np.uint8)
@@ -440,9 +436,9 @@ def _feature_bits(num_features: int) -> int:
 def _projected(
     features: FloatArray, centre: FloatArray, axes: FloatArray, step: float
 ) -> FloatArray:
-    """Return coordinates with no rounding error except that of the features and the axes."""
+    """Return coordinates without rounding errors beyond those in the features and the axes."""
     most = float(1 << _feature_bits(len(centre)))
-    # a feature map may make of one record what is no number, which must not be an error
+    # a feature map may return NaN or infinity for one record, which must not be an error
     steps = (
         np.rint(np.nan_to_num(features / step, posinf=most, neginf=-most)).clip(-most, most)
         - centre
