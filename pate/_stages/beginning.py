@@ -1,4 +1,4 @@
-"""The beginning of `teachers fit`, of teachers that are trained and of those in closed form alike."""
+"""The beginning of `teachers fit`, the same for trained and closed-form teachers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pate.data._source import DataSource
 from pate.teachers._jobs import CHUNK_SIZE
 
 _ONE_OF_MANY = (
-    "Note: the data say whose record each is, but `unit: record` protects one record alone, not the person;"
-    " `unit: group` protects all records of a person together."
+    "Note: the data say whose record each is, but `unit: record` protects one record alone, not"
+    " the person; `unit: group` protects all records of a person together."
 )
 
 
 class FitContext(NamedTuple):
-    """What the stage begins with."""
+    """The folder, key and digest that a stage of teachers works with."""
 
     folder: Path
-    """Where the teachers are kept: an absolute path, because workers may start in another folder."""
+    """The folder of the teachers, absolute because workers may start elsewhere."""
     key: bytes
     """The key of the partition."""
     made_from: str
@@ -46,7 +46,7 @@ def begin_fit(
     plan: Plan,
     foreign: Callable[[Path, str], Sequence[str]],
 ) -> FitContext | None:
-    """Begin the stage, or go on with it; return None if it is finished.
+    """Begin or continue the stage; return None if it is finished.
 
     Args:
         run: the run's folder.
@@ -79,21 +79,20 @@ def begin_fit(
 
 
 def origin_of(inputs: StageInputs) -> str:
-    """Return the digest that marks teachers which were made from ``inputs``, wherever their releases are counted."""
-    return StageInputs(
-        {name: value for name, value in inputs.settings.items() if name != "ledger"}, inputs.digests
-    ).digest
+    """Return the digest that marks teachers made from ``inputs``, whatever their ledger."""
+    settings = {name: value for name, value in inputs.settings.items() if name != "ledger"}
+    return replace(inputs, settings=settings).digest
 
 
 def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
-    """Return hashes of what teachers are made of: private records, and public ones if anything is fitted on them."""
+    """Return hashes of private records, and of public ones if anything is fitted on them."""
     private_alone = data.feature_map is None and not isinstance(plan, ClosedFormPlan)
     roles = (Role.PRIVATE,) if private_alone else (Role.PRIVATE, Role.PUBLIC)
     return {role.value: data.fingerprint(role) for role in roles}
 
 
 def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
-    """Raise ``ValueError`` unless teachers are asked about the data that they were made of."""
+    """Raise ``ValueError`` unless the data are those that the teachers were made from."""
     trained = run.inputs_of(TEACHERS_FIT).digests
     changed = [
         f"other {name} records"
@@ -109,7 +108,7 @@ def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
 def load_plan(run: Run) -> Any:
     """Return the `TeacherPlan` or `ClosedFormPlan` of a run with finished teachers.
 
-    Raises ``ValueError`` if a class that it names cannot be imported.
+    Raises ``ValueError`` if a class in its settings cannot be imported.
     """
     # read from the state, because the file for readers may have been edited
     settings = run.inputs_of(TEACHERS_FIT).settings

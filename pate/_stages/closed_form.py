@@ -35,8 +35,8 @@ def fit_closed_form(
     Args:
         run: the run's folder.
         data: the source of the records.
-        plan: whose records belong to one teacher.
-        dry_run: whether to print what will be written, and write nothing.
+        plan: how records are assigned to teachers.
+        dry_run: whether to print the size of the files, and write nothing.
 
     Raises:
         ValueError: if settings, records or earlier files do not allow it.
@@ -46,7 +46,7 @@ def fit_closed_form(
 
         return fit_corrections(run, data, plan, dry_run=dry_run)
     private = data.records(Role.PRIVATE)
-    if len(private) > MOST_VOTERS:  # how many there are is private
+    if len(private) > MOST_VOTERS:  # the number of records is private
         raise ValueError(
             f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more"
         )
@@ -55,9 +55,8 @@ def fit_closed_form(
     geometry = Geometry.of(_all_of(data.records(Role.PUBLIC).features))
     if dry_run:
         size = len(private) * (4 * geometry.num_directions + data.num_labels)
-        print(
-            f"PRIVATE: {len(private)} records along {geometry.num_directions} directions, {size / 1e9:.2g} GB."
-        )
+        directions = f"{geometry.num_directions} directions, {size / 1e9:.2g} GB"
+        print(f"PRIVATE: {len(private)} records along {directions}.")
         return
     beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
@@ -83,17 +82,17 @@ def seal_closed_form(
     votes: Voting | None = None,
     absent: Sequence[int] | None = None,
 ) -> None:
-    """Write the manifest of votes that are moments: `pate label` asks for them, and none of them is written down.
+    """Write the manifest of votes that are moments; `pate label` computes the votes themselves.
 
     Args:
         run: the run's folder.
         data: the source of the samples.
-        plan: whose records belong to one teacher.
+        plan: how records are assigned to teachers.
         votes: None; ballots are moments.
-        absent: None; who takes no part has no records among the private ones.
+        absent: None; absent teachers are records left out of the data.
 
     Raises:
-        ValueError: if teachers, records or an earlier manifest are not those of this run.
+        ValueError: if teachers, records or an earlier manifest belong to another run.
     """
     require(
         votes is None,
@@ -125,7 +124,7 @@ def seal_closed_form(
 
 
 def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, FloatArray]:
-    """Return what a student of sums without clip and noise gives test and public records, ``[N, C]`` each. PRIVATE."""
+    """Return answers ``[N, C]`` to test and public records without clip and noise. PRIVATE."""
     public = _all_of(data.records(Role.PUBLIC).features)
     student = linear_student_of(public, *learned_without_noise(load_voters(run)).answers(public))
     return student.predict(_all_of(data.records(Role.TEST).features)), student.predict(public)

@@ -1,4 +1,4 @@
-"""Forgetting private records: teachers and votes as they would be had the records never been there.
+"""Forgetting: teachers and votes become those of a run without some private records.
 
 PRIVATE.
 """
@@ -24,29 +24,29 @@ from pate.teachers._jobs import Execution
 
 
 def forget(run: Run, data: DataSource, units: Sequence[str], execution: Execution) -> bool:
-    """Make teachers and votes those of a run without some units, bit for bit.
+    """Change teachers and votes to those of a run without some units, bit for bit.
 
-    A unit is a record by its id, or a group with all its records where groups are protected. The
-    data are to hold them still: only so can the run tell that all others are those that its
-    teachers are made of. The run then expects the data without them. Chunks of teachers that saw
-    one are deleted first and trained again; all others stay as they are, because a teacher is a
-    function of its own records alone. All teachers vote again. What is private and was computed
-    from their votes is deleted: references, and the private report.
+    A unit is the id of a record or, if groups are protected, a group with all its records. The data
+    must still hold the units, so that the run can check that all other records are those of its
+    teachers. The run then expects the data without the units. Chunks of teachers that saw a unit
+    are deleted first and trained again; the others stay, because a teacher is a function of its own
+    records only. All teachers vote again. Private results of their votes are deleted: references,
+    and the private report.
 
-    If it is killed, the same call goes on.
+    After an interruption, the same call continues.
 
     Args:
         run: the run's folder.
-        data: the source of the records, with the units or, once all is done, without.
+        data: the source of the records, with the units or, after a completed call, without.
         units: ids of records, or groups.
         execution: where teachers are trained and vote.
 
     Returns:
-        Whether there was anything to forget; False if the data hold none of the units, and are
-        those of the teachers.
+        Whether there was anything to forget; False if the data hold none of the units and are the
+        data of the teachers.
 
     Raises:
-        ValueError: if the data hold some of the units alone, or are not those of the teachers;
+        ValueError: if the data hold only some of the units, or are not the data of the teachers;
             nothing is changed then.
     """
     require(not execution.shared, "one process that forgets, with its workers")
@@ -78,8 +78,8 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         voted = run.state(TEACHERS_VOTE)
         again = {} if voted is None else {TEACHERS_VOTE.name: dict(voted.inputs.settings)}
         forgotten = replace(begun, digests={**begun.digests, **after})
-        # from here on the run is one on the data without them, whose teachers are not all there,
-        # and nor are its votes
+        # from here on the run belongs to the data without the units; some of its teachers and all
+        # of its votes are missing
         run.record(
             TEACHERS_FIT, replace(state, inputs=forgotten, finished=False, files={}, again=again)
         )
@@ -107,7 +107,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
 
 
 def residual_files(run: Run, data: DataSource) -> list[Path]:
-    """Return what may still hold forgotten records, as nobody but its owner can tell: other private files, caches."""
+    """Return files and caches that may still hold forgotten records; only their owner can tell."""
     stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
     known = {
         KEY_FILE,

@@ -1,4 +1,4 @@
-"""The choice of a student by the private records, each of whose teachers names those that answer its records best."""
+"""The choice of a student by the teachers of a run, on their own private records."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ from pate.data._source import DataSource
 from pate.student._carried import ExportedStudent, load_student
 
 Figure = Literal["accuracy", "micro_f1"]
-"""By what a teacher compares students on its own records: the share of labels that are right, or micro-F1."""
+"""The figure by which a teacher compares students: the share of right labels, or micro-F1."""
 
 _BOUND = (
-    "a user is a teacher of the run with the records of its own partition, and counts once for each student that"
-    " answers these records best; an altered record is one of one teacher"
+    "a user is a teacher of the run with the records of its own partition, and counts once for"
+    " each student that answers these records best; an altered record is one of one teacher"
 )
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Students among which the teachers of a run choose: a histogram of how many teachers each answers best.
+    """Candidate students, and a histogram: for how many teachers is each of them the best?
 
-    One teacher moves each count by 1 at most, all in one direction if it takes part or does not. So
-    relations are those of votes: under ``ADD_REMOVE_TEACHER`` one teacher is there or not, under
-    ``REPLACE_RECORD`` one record is added, removed or altered, by which one teacher may count for
-    any others. A student is asked about the records of a teacher apart from all others, so that no
-    digit of an answer depends on theirs.
+    One teacher moves each count by at most 1, all in one direction if it joins or leaves. So the
+    relations have the same meaning as for votes: under ``ADD_REMOVE_TEACHER`` one teacher joins or
+    leaves, under ``REPLACE_RECORD`` one record is added, removed or altered, so that one teacher
+    may count for other students. A student answers the records of each teacher separately, so that
+    no digit of an answer depends on the records of others.
 
     Args:
-        run: the run, whose key says which records are a teacher's. PRIVATE.
+        run: the run; its key assigns records to teachers. PRIVATE.
         folders: folders of students, as `pate student fit` leaves them in ``public/student/model``.
-        figure: by what a teacher compares students.
+        figure: the figure by which a teacher compares students.
         trust: whether networks and feature maps of other packages are imported and called.
 
     Raises:
-        ValueError: if the teachers of the run are not finished, its data are others, or students do
-            not fit.
+        ValueError: if the teachers of the run are not finished, its data have changed, or students
+            have other labels.
     """
 
     run: Run
@@ -79,7 +79,7 @@ class Candidates:
 
     @property
     def public(self) -> bool:
-        """Students were released, or never saw private records."""
+        """True: students were released, or never saw private records."""
         return True
 
     @property
@@ -104,7 +104,7 @@ class Candidates:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return what the choice follows from, apart from the files of students. PRIVATE."""
+        """Return everything that determines the choice but the files of students. PRIVATE."""
         begun = self.run.inputs_of(TEACHERS_FIT)
         require_same_data(self.run, self._data, load_plan(self.run))
         names = [str(folder) for folder in self.folders]
@@ -116,12 +116,12 @@ class Candidates:
         }
 
     def read(self, generator: np.random.Generator) -> Histogram:
-        """Return how many teachers each student answers best; nothing is drawn."""
+        """Return the number of teachers for which each student is best; nothing is drawn."""
         names = tuple(str(folder) for folder in self.folders)
         return Histogram(names, self.ballots().sum(axis=0, dtype=np.int64), 1.0, _BOUND)
 
     def ballots(self) -> BoolArray:
-        """Return for which students each teacher counts, ``[T, K]``; none for one that is absent or has no records."""
+        """Return ``[T, K]``, the students that each teacher counts for; none without records."""
         plan, key, private = load_plan(self.run), read_key(self.run), self._data.load(Role.PRIVATE)
         assert key is not None, "the key of finished teachers"
         units = private.units(plan.unit)
@@ -171,15 +171,15 @@ def choose_student(
 ) -> Statement:
     """Release the student for which most teachers count, with noise, and return the statement.
 
-    It is the top 1 of a histogram (`release_top_k`), reserved in the ledger of the run before the
-    noise is drawn.
+    The choice is the top 1 of a histogram (`release_top_k`), reserved in the ledger of the run
+    before the noise is drawn.
 
     Args:
-        candidates: the students and the run whose teachers choose.
+        candidates: the students, and the run with the teachers that choose.
         target_epsilon: epsilon of this release at ``delta``, under ``REPLACE_RECORD``, for units
-            that reach as many teachers as those of the ledger do.
+            that reach as many teachers as the ledger says.
         delta: the delta of the statement.
-        output: the ``.csv`` or ``.json`` that is written, with its statement beside it.
+        output: the ``.csv`` or ``.json`` that is written, next to its statement.
         noise_seed: a seed in place of noise, for tests; such a choice is not private.
 
     Raises:
@@ -191,14 +191,14 @@ def choose_student(
         delta=delta,
         neighbors="replace",
         noise_seed=noise_seed,
-        # what the labels that students learned from were released for
+        # the same as for the labels that students learned from
         max_teachers_per_unit=read_ledger(candidates.ledger_path).max_teachers_per_unit,
     )
     return release_top_k(candidates, settings, output=output, ledger=candidates.ledger_path)
 
 
 def figure_of(answers: UInt8Array, labels: UInt8Array, figure: Figure) -> float:
-    """Return the figure of answers ``[N, C]`` to records of labels ``[N, C]``, both in {0, 1}; 1 is best."""
+    """Return the figure of answers ``[N, C]`` against labels ``[N, C]`` in {0, 1}; 1 is best."""
     wrong = int((answers != labels).sum())
     if figure == "accuracy":
         return 1 - wrong / labels.size

@@ -29,27 +29,31 @@ from pate.student._metrics import evaluate
 
 
 def make_references(run: Run, plan: Any) -> None:
-    """Evaluate, on the test set, a student of the true labels and what the teachers say without noise. PRIVATE.
+    """Evaluate a student of the true labels, and the teachers without noise. PRIVATE.
 
-    Neither is private: on data that may be looked at, they show the price of privacy. The student
-    of the true labels is trained like the private one, on all samples that were queried. Teachers
-    say what their majority does; those in closed form what follows from the sums of their moments,
-    neither clipped nor noisy.
+    Neither protects the records: on data that may be looked at, they show the price of privacy.
+    The student of the true labels is trained like the private one, on all queried samples. Teachers
+    answer by their majority; teachers in closed form by the sums of their moments, without clip and
+    noise. All figures are on the test set.
 
     Args:
-        run: the run, whose student is trained.
+        run: the run, with a trained student.
         plan: how its teachers were trained, a `TeacherPlan` or a `ClosedFormPlan`.
 
     Raises:
-        ValueError: if a stage before this one is not finished.
+        ValueError: if an earlier stage is not finished.
     """
     for stage in (TEACHERS_FIT, LABEL):
         run.require_finished(stage)
     require_student(run)
     data = load_data(run)
-    inputs = {"labels": digest(labels_file(run)), "student": digest(run.root / STUDENT.config)}
-    inputs |= {"teachers": digest(run.root / TEACHERS_FIT.state)}
-    inputs |= {"public": public_digest(data), "test": data.fingerprint(Role.TEST)}
+    inputs = {
+        "labels": digest(labels_file(run)),
+        "student": digest(run.root / STUDENT.config),
+        "teachers": digest(run.root / TEACHERS_FIT.state),
+        "public": public_digest(data),
+        "test": data.fingerprint(Role.TEST),
+    }
     if not run.begin(REFERENCES, StageInputs(digests=inputs)):
         return
     folder = run.root / REFERENCES.outputs[0]

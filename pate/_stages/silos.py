@@ -1,4 +1,4 @@
-"""Labels from silos that mask their votes: what they are invited to, and the sum that is released."""
+"""Labels from silos that mask their votes: the invitation, and the sum that is released."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pate.data._source import DataSource
 
 @dataclass(frozen=True, eq=False)
 class MaskedSilos(Silos):
-    """Silos of whose votes nothing is known but what they are invited to."""
+    """Silos that mask their votes; only the invitation to them is known."""
 
     terms: Invitation
 
@@ -45,18 +45,18 @@ class MaskedSilos(Silos):
 
     @property
     def kind(self) -> type[Votes]:
-        """A sum: nothing is known of the ballots."""
+        """A masked sum, because the ballots are unknown."""
         return MaskedTotal
 
 
 @dataclass(frozen=True)
 class InvitedSum:
-    """The sum of invited silos, which is waited for.
+    """The sum of invited silos, which may still send their shares.
 
     Attributes:
-        server: the server's part.
+        server: the server of the exchange.
         terms: the invitation.
-        wait: for how many seconds; None for as long as it takes.
+        wait: the longest wait in seconds; None for no limit.
     """
 
     server: Server
@@ -64,10 +64,10 @@ class InvitedSum:
     wait: float | None
 
     def collect(self) -> None:
-        """Invite the silos, and wait until all that are not left out have sent their masked vectors.
+        """Invite the silos, and wait for the masked vectors of all that are not left out.
 
         Raises:
-            AwaitedError: if they have not in time.
+            AwaitedError: if some are late.
             ValueError: if the folder has another invitation, or a file in it is damaged.
         """
         invite(self.server.exchange, self.terms)
@@ -75,11 +75,11 @@ class InvitedSum:
 
     @property
     def identity(self) -> str:
-        """The digest of all keys, from which all masks follow, and of which each silo's noise is drawn anew."""
+        """The digest of all keys, which determine the masks; other keys mean other noise."""
         return self.server.exchange.roster_digest
 
     def open(self) -> tuple[NDArray[np.uint64], int]:
-        """Return the sum ``[Q, C]`` and the number of silos in it, as `Server.open` does, once it can be unmasked."""
+        """Wait until the sum ``[Q, C]`` can be unmasked; return it and the number of its silos."""
         return waiting(self.server.open, self.wait)
 
 
@@ -88,7 +88,7 @@ def label_silos(
 ) -> StatedLabels:
     """Release labels as `Pipeline.label` does, from silos that mask their votes on public records.
 
-    Raises ``AwaitedError`` if they did not send in time what comes next.
+    Raises ``AwaitedError`` if a silo is late.
     """
     require_private(request.exchange, run=pipeline.folder)
     complete, silos, total = invited(request, settings, pipeline.data)
@@ -98,7 +98,7 @@ def label_silos(
 def invited(
     request: SiloSum, settings: LabelSettings, data: DataSource | None
 ) -> tuple[LabelSettings, MaskedSilos, InvitedSum]:
-    """Return the settings, complete, with the silos and the sum that they are invited to.
+    """Return complete settings, the silos, and the sum that they are invited to.
 
     Writes nothing.
 

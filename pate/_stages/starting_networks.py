@@ -1,6 +1,6 @@
-"""The network that all trained teachers start from: a released student's, or one that has learned its answers.
+"""The network that all teachers start from: the network of a released student, or a copy of it.
 
-It follows from what is public: the student, public samples and the plan.
+It depends only on public things: the student, public samples and the plan.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _COMPARED = 64  # public samples, by which two feature maps are told apart
 def write_start(path: Path, start: Start, plan: TeacherPlan, data: DataSource) -> None:
     """Write the weights that all teachers start from, unless they are there.
 
-    They are those of the student if its network is of the same class and sees the same features.
-    Otherwise a network of the teachers' own learns the student's answers to the public samples, in
-    as many steps as a teacher takes.
+    These are the weights of the student if its network has the same class and sees the same
+    features. Otherwise a network of the teachers' class learns the student's answers to the public
+    samples, in as many steps as a teacher takes.
 
     Args:
         path: the file, ``.safetensors``.
@@ -62,7 +62,7 @@ def write_start(path: Path, start: Start, plan: TeacherPlan, data: DataSource) -
 def _learn(
     network: nn.Module, samples: Float32Array, answers: Float32Array, plan: TeacherPlan
 ) -> None:
-    """Train a network on answers ``[N, C]`` to public samples, with a teacher's optimizer and steps."""
+    """Train a network on answers ``[N, C]`` to public samples, as a teacher is trained."""
     optimizer = plan.optimizer(network.parameters())
     batches = draw_batches(
         len(samples),

@@ -48,10 +48,10 @@ from pate.student._data import StudentData
 from pate.student._decisions import DECISION_METRICS, Metric
 from pate.student._module import Student
 
-# checkpoints: to go on from, and of the lowest loss on held-out samples
+# checkpoints: to resume from, and with the lowest loss on held-out samples
 _LAST, _BEST = "last", "best"
 _PATIENCE = 10  # evaluations without a lower loss
-# warnings of Lightning about what is intended here
+# warnings of Lightning about intended behavior
 _KNOWN = (
     "LightningCLI's args parameter",
     "Checkpoint directory .* exists and is not empty",
@@ -75,17 +75,16 @@ _SETTINGS = ("seed_everything", "trainer", "model", "data", "optimize")
 class StudentCLI(LightningCLI):
     """`pate student`: LightningCLI on the released labels of a run.
 
-    Checkpoints, logs and results go to ``public/student``. Training that was killed continues from
-    its last checkpoint.
+    Checkpoints, logs and results go to ``public/student``. After an interruption, training
+    continues from its last checkpoint.
 
-    A network that is trained by descent is stopped, and kept, where the loss on held-out released
-    labels or shares is lowest; ``trainer.callbacks`` with an ``EarlyStopping`` take the place of a
-    patience of ten epochs.
+    Training stops ten epochs after the lowest loss on held-out released labels or shares, and the
+    network of that loss is kept. An ``EarlyStopping`` in ``trainer.callbacks`` replaces this rule.
 
     Args:
         args: a subcommand and its options, as from a command line; or plain data: ``subcommand``
-            and the configuration under its name, or a configuration alone, from which the parts are
-            instantiated without running anything.
+            and the configuration under its name, or only a configuration, which instantiates the
+            parts without running anything.
         parser_class: the class of the parsers.
         parser_kwargs: further arguments of the parsers.
     """
@@ -122,8 +121,8 @@ class StudentCLI(LightningCLI):
             ) from error
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
-        """Return the one that is asked for: building the parsers of all four takes a third of a small run."""
-        # checkpoints are read as data, which is no option
+        """Return the requested one: the parsers of all four would take a third of a small run."""
+        # checkpoints are always read as data
         return {
             name: skipped | {"weights_only"}
             for name, skipped in LightningCLI.subcommands().items()
@@ -137,7 +136,8 @@ class StudentCLI(LightningCLI):
             "--optimize",
             type=Metric,
             default="accuracy",
-            help="the figure that decisions serve: cuts for F1 are chosen by public samples, at no cost",
+            help="the figure that decisions serve: cuts for F1 are chosen by public samples,"
+            " at no cost",
         )
         parser.link_arguments("optimize", "model.optimize")
         parser.add_argument(
@@ -167,13 +167,13 @@ class StudentCLI(LightningCLI):
 
     @property
     def folder(self) -> Path:
-        """The student's folder; that of Lightning if the student is no stage of the run."""
+        """The student's folder; the folder of Lightning if the student is no stage of the run."""
         if self._asked is None:
             return Path(self._get(self.config_init, "trainer")["default_root_dir"])
         return student_folder(self.run)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Return the trainer, whose files go to the run's folder."""
+        """Return the trainer, which writes to the run's folder."""
         trainer = self._get(self.config_init, "trainer")
         if trainer["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
@@ -207,15 +207,19 @@ class StudentCLI(LightningCLI):
             callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))
         self.trainer_defaults["callbacks"] = callbacks
         made = super().instantiate_trainer(**kwargs)
-        again = isinstance(made.strategy.launcher, _SubprocessScriptLauncher)
-        one = "trainer.devices=1, or trainer.strategy=ddp_spawn: processes of others run the command again"
-        require(not again, one, devices=made.world_size, strategy=type(made.strategy).__name__)
+        require(
+            not isinstance(made.strategy.launcher, _SubprocessScriptLauncher),
+            "trainer.devices=1, or trainer.strategy=ddp_spawn: processes of others run the command"
+            " again",
+            devices=made.world_size,
+            strategy=type(made.strategy).__name__,
+        )
         return made
 
     def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Train the student, from its last checkpoint if there is one.
 
-        One that is overwritten stays until it works.
+        An overwritten student stays until the new one works.
         """
         inputs = student_inputs(self.run, self.settings, self.datamodule.source)
         with kept_until_trained(self.run, inputs):
@@ -281,7 +285,7 @@ class StudentCLI(LightningCLI):
         )
 
     def predict(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Write ``predictions.npz``: probabilities and labels for the samples of ``--data.predict_on``."""
+        """Write ``predictions.npz``: answers to the samples of ``--data.predict_on``."""
         answers = self.trainer.predict(
             model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs
         )
@@ -302,10 +306,10 @@ class StudentCLI(LightningCLI):
         return path if path.is_file() else None
 
     def trained(self) -> Path:
-        """Return the checkpoint of the student: of the lowest loss on held-out samples, or the last if there are none.
+        """Return the checkpoint with the lowest loss on held-out samples, or else the last one.
 
         Raises:
-            ValueError: if it is not there.
+            ValueError: if it is missing.
         """
         path = self._checkpoint(_BEST) or self._checkpoint(_LAST)
         require(
@@ -316,10 +320,10 @@ class StudentCLI(LightningCLI):
         return path
 
     def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
-        """Return the file that ``--ckpt_path`` names: ``best``, which None is too, ``last`` or a path.
+        """Return the file of ``--ckpt_path``: ``best``, ``last`` or a path; None means ``best``.
 
-        Raises ``ValueError`` if there is none, or if the training of the best is to be finished and
-        is not.
+        Raises ``ValueError`` if there is none, or if it is the best and ``finished`` is set, but
+        training is not.
         """
         if checkpoint in (None, _BEST):
             if finished:
@@ -336,11 +340,11 @@ class StudentCLI(LightningCLI):
         return path
 
     def _parse_ckpt_path(self) -> None:
-        """Take the settings of the run, which Lightning would look for in the checkpoint."""
+        """Do nothing: settings come from the run, not from the checkpoint as in Lightning."""
 
 
 class StudentSettings(StudentCLI):
-    """The settings of a command of `StudentCLI`: nothing is made of them, and nothing is run."""
+    """Parses the settings of a command of `StudentCLI`, without making or running anything."""
 
     def instantiate_classes(self) -> None:
         """Make nothing."""
@@ -350,7 +354,7 @@ class StudentSettings(StudentCLI):
 
 
 def _one_of(kind: type[Any], parts: Any) -> bool:
-    """Return whether any of the callbacks or plugins that were asked for is of a kind."""
+    """Return whether any of the requested callbacks or plugins is of a kind."""
     return any(
         isinstance(part, kind) for part in (parts if isinstance(parts, list | tuple) else [parts])
     )
@@ -363,7 +367,7 @@ def _read(checkpoint: Path) -> Json:
     """
     try:
         content: Json = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    # what is raised depends on where a file ends or was changed
+    # the error depends on the place of the damage
     except (
         RuntimeError,
         OSError,
@@ -375,18 +379,19 @@ def _read(checkpoint: Path) -> Json:
     ) as error:
         reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
         raise ValueError(
-            f"Expected a checkpoint of tensors, numbers and texts, of which nothing is run, got {checkpoint} ({reason})"
+            "Expected a checkpoint of tensors, numbers and texts, of which nothing is run, got"
+            f" {checkpoint} ({reason})"
         ) from None
     return content
 
 
 def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metric]:
-    """Train a student of these settings on the true labels; return its figures on the test set. PRIVATE.
+    """Train a student of these settings on the true labels; return its test figures. PRIVATE.
 
     Args:
-        run: a run whose student is trained.
+        run: a run with a trained student.
         content: the settings of that student.
-        folder: where its checkpoints go.
+        folder: the folder for checkpoints.
 
     Returns:
         The figures, and the one that decisions serve.
@@ -402,7 +407,7 @@ def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metri
 
 
 def encode_makers(**makers: Any) -> Json:
-    """Return what makes a network, its optimizer and its schedule as plain data; None is left out.
+    """Return the makers of a network, its optimizer and schedule as plain data, leaving out None.
 
     Raises ``ValueError`` in one line if a file could not hold it.
     """
@@ -415,7 +420,7 @@ def encode_makers(**makers: Any) -> Json:
 
 
 def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = StudentCLI) -> None:
-    """Run a command of `StudentCLI` from Python; random numbers and warnings are left as they are.
+    """Run a command of `StudentCLI` without changing the random state or the warning filters.
 
     Raises ``ValueError`` in one line if the settings do not fit.
     """

@@ -1,4 +1,4 @@
-"""What a trained student leaves in its run, whichever kind it is of."""
+"""The files of a trained student in its run, the same for networks and linear students."""
 
 from __future__ import annotations
 
@@ -32,21 +32,19 @@ def student_folder(run: Run) -> Path:
 
 
 def student_inputs(run: Run, settings: Json, source: DataSource) -> StageInputs:
-    """Return all that a student follows from."""
+    """Return the inputs of the student's stage: its settings, labels and public records."""
     digests = {"labels": digest(labels_file(run)), "public": public_digest(source)}
     return StageInputs(settings, digests)
 
 
 @contextmanager
 def kept_until_trained(run: Run, inputs: StageInputs) -> Iterator[None]:
-    """Keep a copy of a finished student that is about to be overwritten, and put it back if the new one fails.
+    """Keep a copy of a finished student that is overwritten, and restore it if the new one fails.
 
-    Where a process is killed the copy stays, and the same command goes on with the new student.
+    If the process is killed, the copy stays, and the same command continues with the new student.
     """
-    backup, places = (
-        run.private / "student_before",
-        (STUDENT.outputs[0], STUDENT.config, STUDENT.state),
-    )
+    backup = run.private / "student_before"
+    places = (STUDENT.outputs[0], STUDENT.config, STUDENT.state)
     if (
         not backup.exists()
         and run.is_finished(STUDENT)
@@ -64,7 +62,7 @@ def kept_until_trained(run: Run, inputs: StageInputs) -> Iterator[None]:
     except Exception:
         if backup.exists():
             run.clear(STUDENT)
-            for place in places:  # the state last: it speaks of the others
+            for place in places:  # the state last, because it refers to the others
                 (backup / place.name).replace(run.root / place)
             shutil.rmtree(backup)
         raise
@@ -78,14 +76,14 @@ def export_or_say_why_not(
     source: DataSource,
     weights: Weights,
 ) -> None:
-    """Write the student in the form that can leave the run, or say in one line why there is none. PUBLIC.
+    """Export the student from its run, or print in one line why it stays. PUBLIC.
 
     Args:
         run: the run.
-        learned: the labels that the student learned; it leaves the run only if they were released.
+        learned: the labels that the student learned; it is exported only if they were released.
         trained: reads the student.
         source: the records that it learned from.
-        weights: makes the content of the file of weights.
+        weights: encodes the weights as the content of a file.
     """
     folder = student_folder(run) / MODEL
     try:
@@ -107,11 +105,11 @@ def export_or_say_why_not(
 def write_figures(
     folder: Path, figures: Json, constants: FloatArray, source: DataSource, *, optimize: Metric
 ) -> None:
-    """Write ``metrics.json``: the figures of a student on the test set, and those of constant answers.
+    """Write ``metrics.json``: test figures of a student, and of constant answers.
 
     Args:
         folder: the folder of the student.
-        figures: those of the student.
+        figures: the figures of the student.
         constants: ``[C]``, the logits of the constant answer that the release supports.
         source: the test records, with their true labels.
         optimize: the figure that decisions serve.
@@ -132,7 +130,7 @@ def write_predictions(
     labels: BoolArray,
     label_names: tuple[str, ...],
 ) -> None:
-    """Write ``predictions.npz``: a student's answers ``[N, C]`` to the samples with these ``ids``."""
+    """Write ``predictions.npz``: answers ``[N, C]`` to the samples with ``ids`` ``[N]``."""
     write_arrays(
         folder / "predictions.npz",
         ids=ids,

@@ -37,9 +37,9 @@ from pate.student._predictor import LinearPredictor, arrays_of, student_from
 from pate.student._targets import Labels, queried
 
 WEIGHTS = "linear.safetensors"
-"""The student in its run: the arrays of `arrays_of`, and its cuts ``[3, C]`` for each figure."""
+"""The file of the student: the arrays from `arrays_of`, and its cuts ``[3, C]``."""
 
-_ROWS = 4096  # of features that are answered at a time
+_ROWS = 4096  # samples that are answered at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class Solved:
     """A linear student with its cuts.
 
     Attributes:
-        arrays: those of `arrays_of`.
+        arrays: the arrays from `arrays_of`.
         cuts: float32 ``[3, C]`` of `choose_thresholds`.
         optimize: the figure that decisions serve.
     """
@@ -160,7 +160,7 @@ class Solved:
         return LinearPredictor(None, student_from(self.arrays), cuts)
 
     def answers(self, features: Features) -> tuple[Float32Array, BoolArray]:
-        """Return probabilities and labels ``[N, C]`` of features ``[N, ...]`` that are mapped already."""
+        """Return probabilities and labels ``[N, C]`` of mapped features ``[N, ...]``."""
         predictor, num = self.predictor, features.shape[0]
         parts = [
             predictor.decided(features[np.arange(start, min(start + _ROWS, num))])
@@ -185,9 +185,9 @@ _NAMES = ("weight", "bias", "departs", "constant_logits")
 
 
 def fit(run: Run, plan: LinearPlan) -> None:
-    """Fit the student of a run's released labels. It takes seconds, and always starts anew.
+    """Fit the student of a run's released labels, in seconds and always from the start.
 
-    One that is overwritten stays until the new one works.
+    An overwritten student stays until the new one works.
 
     Raises:
         ValueError: if the labels are missing, or the student was begun with another plan.
@@ -222,7 +222,7 @@ def fit(run: Run, plan: LinearPlan) -> None:
 
 
 def test(run: Run, plan: LinearPlan) -> Json:
-    """Evaluate the student on the test set, write ``metrics.json``, and return the student's figures."""
+    """Evaluate the student on the test set, write ``metrics.json``, and return its figures."""
     require_student(run)
     source, folder = load_data(run), student_folder(run)
     solved = Solved.read(folder / WEIGHTS, plan.optimize)
@@ -233,7 +233,7 @@ def test(run: Run, plan: LinearPlan) -> Json:
 
 
 def predict(run: Run, plan: LinearPlan) -> None:
-    """Write ``predictions.npz``: probabilities and labels for the samples of ``plan.predict_on``."""
+    """Write ``predictions.npz``: answers to the samples of ``plan.predict_on``."""
     require_student(run)
     source, folder = load_data(run), student_folder(run)
     records = source.records(Role(plan.predict_on))

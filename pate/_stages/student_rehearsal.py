@@ -1,4 +1,4 @@
-"""A rehearsal of the student: a network is trained for one batch before anything is paid for."""
+"""A rehearsal: the student trains for one batch before any budget is spent."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries
     Writes nothing.
 
     Args:
-        run: the run whose student it will be.
+        run: the run of the student.
         content: the settings of `pate student fit`.
         source: the records, of which the public ones are read.
-        num_queries: the number of queries that will be labelled.
+        num_queries: the number of queries that will be labeled.
 
     Raises:
         ValueError: in one line, if a student cannot be trained by these settings.
     """
-    # any mix of labels; the last query has no answer, so that there may be samples without labels
+    # any mix of labels; the last query has no answer, as there may be samples without labels
     labels = np.indices((num_queries, source.num_labels)).sum(axis=0) % 2
     made_up = ReleasedLabels(
         ids=source.records(Role.PUBLIC).ids[:num_queries],
@@ -58,14 +58,13 @@ def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries
         def fit(self, model: Student, ckpt_path: str | None = None, **_: Any) -> None:
             trainer = self.trainer
             callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-            if (
-                trainer.world_size > 1
-            ):  # whose settings are checked, while one process is enough for the rest
+            # settings of several processes are checked; one process suffices for the rest
+            if trainer.world_size > 1:
                 model.trainer = trainer
                 model.setup("fit")
                 trainer = Trainer(accelerator="cpu", devices=1, callbacks=callbacks, **quiet)
             trainer.fit(model, self.datamodule)
-            # one batch is no occasion for callbacks to look for theirs
+            # callbacks do not look for their metrics after a single batch
             wanted = {
                 monitor for callback in callbacks if (monitor := getattr(callback, "monitor", None))
             }
@@ -78,10 +77,13 @@ def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries
     }
     try:
         run_student("fit", run, content | {"trainer": content["trainer"] | quiet}, Rehearsal)
-    except OSError:  # of the machine
+    except OSError:  # a problem of the machine
         raise
     except Exception as error:
         line = " ".join(str(error).split())
         if not line.startswith("Expected "):
-            line = f"Expected a student that can be trained on one batch, got {type(error).__name__}: {line[:300]}"
+            line = (
+                "Expected a student that can be trained on one batch, got"
+                f" {type(error).__name__}: {line[:300]}"
+            )
         raise ValueError(line) from error

@@ -1,4 +1,4 @@
-"""The student from Python: given plain data that are made of objects in place of a command line."""
+"""The student from Python: a plan of objects becomes the plain data of a command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class StudentPlan:
     """How the student is trained: the content of ``student.yaml``.
 
-    Classes and functions are given as they are, or with settings by `functools.partial`, such as
+    Pass classes and functions as they are, or with settings by `functools.partial`, such as
     ``partial(torch.optim.AdamW, lr=0.01)``.
 
     Args:
@@ -55,17 +55,13 @@ class StudentPlan:
     optimize: Metric = "accuracy"
 
     def configuration(self) -> Json:
-        """Return the plan as ``student.yaml`` says it.
+        """Return the plan as the content of ``student.yaml``.
 
         Raises ``ValueError`` in one line if a file could not hold it.
         """
-        parts = {
-            "model": to_plain(self.model),
-            "data": to_plain(self.data),
-            "trainer": to_plain(self.trainer),
-        }
-        content: Json = {name: part for name, part in parts.items() if part}
-        model = content.setdefault("model", {})
+        parts = {"data": self.data, "trainer": self.trainer}
+        content: Json = {name: to_plain(part) for name, part in parts.items() if part}
+        content["model"] = model = to_plain(self.model)
         if self.network is not None:
             require_factory(self.network)
         makers = {"optimizer": self.optimizer, "scheduler": self.scheduler}
@@ -78,7 +74,7 @@ class StudentPlan:
 
 
 def fit_student(run: Run, plan: StudentPlan) -> None:
-    """Train the student of a run's released labels; one that was killed goes on from its last checkpoint.
+    """Train the student of a run's released labels, from its last checkpoint if there is one.
 
     Raises:
         ValueError: if the labels are missing, or the student was begun with another plan.
@@ -91,7 +87,7 @@ def fit_student(run: Run, plan: StudentPlan) -> None:
 
 
 def test_student(run: Run) -> Json:
-    """Evaluate the student of a run on the test set, and return what ``metrics.json`` says then.
+    """Evaluate the student of a run on the test set; return the content of ``metrics.json``.
 
     Raises:
         ValueError: if there is no student.
@@ -107,11 +103,11 @@ def test_student(run: Run) -> Json:
 
 
 def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
-    """Train a student like that of ``run`` on the true labels; return its figures on the test set. PRIVATE.
+    """Train the student of ``run`` anew on the true labels; return its test figures. PRIVATE.
 
     Args:
-        run: a run whose student is trained.
-        folder: where checkpoints of a network go.
+        run: a run with a trained student.
+        folder: the folder for checkpoints of a network.
 
     Returns:
         The figures, and the one that decisions serve.

@@ -49,8 +49,7 @@ def fit_teachers(
 ) -> None:
     """Train the teachers, each on its own partition of the private data.
 
-    If it is killed and started again, the stage continues where it stopped, and its result is bit
-    for bit that of an uninterrupted one.
+    After an interruption the stage continues where it stopped, with the same result bit for bit.
 
     Args:
         run: the run's folder.
@@ -58,7 +57,7 @@ def fit_teachers(
         plan: how teachers are trained.
         execution: where chunks are trained.
         logger: the format of the loss curves.
-        dry_run: whether to print what training will take, and train and write nothing.
+        dry_run: whether to print the cost of training, and train and write nothing.
 
     Raises:
         ValueError: if settings, records or earlier files do not allow it.
@@ -115,10 +114,8 @@ def fit_teachers(
     with lease(folder / FINISH, wait=True):
         if run.is_finished(TEACHERS_FIT):  # by another process
             return
-        for left in (
-            *folder.glob(".teachers_*"),
-            *folder.glob("*.lease"),
-        ):  # by processes that were killed
+        # left by processes that were killed
+        for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):
             left.unlink(missing_ok=True)
         losses = read_losses(sized_plan, folder)
         write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
@@ -130,18 +127,15 @@ def fit_teachers(
 
 
 def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
-    """Delete the chunks of the teachers of some units, and mark the others as made from the data without them."""
-    folder, new, key = (
-        run.root / TEACHERS_FIT.outputs[0],
-        origin_of(run.inputs_of(TEACHERS_FIT)),
-        read_key(run),
-    )
+    """Delete the chunks of teachers of some units, and mark the others as made without them."""
+    folder, key = run.root / TEACHERS_FIT.outputs[0], read_key(run)
+    new = origin_of(run.inputs_of(TEACHERS_FIT))
     assert key is not None, "the key of finished teachers"
     touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
     files = {
         chunk_file(folder, teachers): bool(touched & set(teachers)) for teachers in plan.chunks()
     }
-    # what saw them goes first
+    # chunks that saw a unit go first
     for path in sorted(files, key=lambda path: not files[path]):
         if not path.is_file() or (origin := read_origin(path)) == new:
             continue

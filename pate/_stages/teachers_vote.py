@@ -46,13 +46,13 @@ def vote_teachers(
         data: the source of the samples.
         plan: how the teachers were trained.
         execution: where the teachers vote.
-        voting: how they vote; None for how they did in an earlier call, or ``bits``.
-        absent: numbers, from 0, of the teachers that take no part: their ballots are rows of zeros,
-            and they still count among the teachers, whose number is a public constant. Like the
-            votes, this list is PRIVATE. None for those of an earlier call, if any.
+        voting: how they vote; None for the way of an earlier call, or ``bits``.
+        absent: numbers, from 0, of the teachers that take no part. Their ballots are rows of zeros,
+            and they still count, because the number of teachers is a public constant. Like the
+            votes, this list is PRIVATE. None for the list of an earlier call, if any.
 
     Raises:
-        ValueError: if teachers, records or earlier votes are not those of this run.
+        ValueError: if teachers, records or earlier votes belong to another run.
     """
     before = run.inputs_of(TEACHERS_VOTE).settings
     voting = before.get("votes", "bits") if voting is None else voting

@@ -1,4 +1,4 @@
-"""The import of votes that were cast elsewhere, as `pate teachers vote` would have left them.
+"""The import of votes into a run, in the form that `pate teachers vote` writes.
 
 All of it is PRIVATE.
 """
@@ -38,17 +38,17 @@ from pate.data._source import DataSource, expand_path
 
 @dataclass(frozen=True, kw_only=True)
 class VotesFrom:
-    """Where votes come from, and whom the statement protects.
+    """The origin of imported votes, and the unit that the statement protects.
 
     Attributes:
         silos: the votes of each silo.
-        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the
-            run, or ``record``.
-        path: the file or folder of the votes, beside or in which their ledger lies; None for votes
-            from memory.
+        unit: the word for the protected unit, such as ``patient``, which reaches only one teacher;
+            None for the word of the run, or ``record``.
+        path: the file or folder of the votes; their ledger is next to the file or in the folder.
+            None for votes from memory.
 
     Raises:
-        ValueError: if the unit is no word.
+        ValueError: if the unit is not one word.
     """
 
     silos: Silos
@@ -67,7 +67,7 @@ class VotesFrom:
         """The default ledger: ``votes.ledger.sqlite``, in a folder of silos ``ledger.sqlite``."""
         if self.path is None:
             return None
-        # a link leads to the same votes, and so to the same ledger
+        # a link to the same votes leads to the same ledger
         place = self.path.resolve()
         return place / "ledger.sqlite" if place.is_dir() else place.with_suffix(".ledger.sqlite")
 
@@ -79,7 +79,7 @@ class VotesFrom:
 def votes_from(
     votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: str | None = None
 ) -> VotesFrom:
-    """Return votes in memory, one for each silo, or those of a file or folder, for named units.
+    """Return the origin of votes in memory, one object for each silo, or in a file or folder.
 
     Raises ``ValueError`` if a file is missing or damaged, or silos disagree.
     """
@@ -99,12 +99,12 @@ def open_votes_run(
     Args:
         root: the run's folder.
         votes: the votes.
-        ledger: the ledger that is asked for; None for that of the run or of the votes.
-        overwrite: whether other votes may take the place of those that the run has.
+        ledger: the requested ledger; None for the ledger of the run or of the votes.
+        overwrite: whether other votes may replace the votes of the run.
 
     Raises:
-        ValueError: if the run has teachers, or its ledger is missing or not that with which it was
-            begun.
+        ValueError: if the run has teachers, or its ledger is missing or not the one that it began
+            with.
     """
     run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
     require(
@@ -132,13 +132,13 @@ def require_served(
 
     Args:
         settings: the queries, the mechanism and the budget.
-        run: what `open_votes_run` returned.
+        run: the run from `open_votes_run`.
         votes: the votes.
-        data: the source of the public and test records that is named, if any is.
+        data: the source of the public and test records, if one is named.
 
     Raises:
-        ValueError: if no noise meets the target, the mechanism needs what neither votes nor data
-            bring, or more silos are copies of each other than a unit may reach teachers.
+        ValueError: if no noise meets the target, neither votes nor data have the features that the
+            mechanism needs, or more silos are copies of each other than a unit may reach teachers.
     """
     silos = votes.silos
     _require_no_copies(silos, settings.max_teachers_per_unit)
@@ -152,9 +152,9 @@ def require_served(
 def _require_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
     """Raise ``ValueError`` if more silos are copies of each other than a unit may reach teachers.
 
-    A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in
-    another order or of their counts; of scores, the sums are compared. Silos that answer all
-    samples alike, as one that stays away does, are no copies.
+    Through a copied silo each of its records reaches several teachers, also if the copy has its
+    ballots in another order or holds their counts; scores are compared by their sums. Silos that
+    answer all samples alike, such as silos that stay away, are not copies.
     """
     alike = Counter(
         (silo.num_teachers, silo.vote_sum_digest)
@@ -175,14 +175,13 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     Importing the same votes again changes nothing, except that records for a student may be added.
 
     Args:
-        run: what `open_votes_run` returned.
+        run: the run from `open_votes_run`.
         votes: the votes.
-        data: the source of the public and test records for a student, if any is described.
+        data: the source of the public and test records for a student, if there is one.
 
     Raises:
-        ValueError: if the run was begun with other votes and is not overwritten, if the votes are
-            on other samples or labels than the public records have, or if the ledger cannot be
-            used.
+        ValueError: if the run was begun with other votes and is not overwritten, if samples or
+            labels of the votes are not in the public records, or if the ledger cannot be used.
     """
     if data is not None:
         require_of_data(votes.silos, data)
@@ -198,11 +197,8 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     _forget_unit(run, inputs)
     if not run.begin(VOTES_IMPORT, inputs):
         return
-    store, silos, first_teacher = (
-        VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]),
-        votes.silos,
-        0,
-    )
+    store, silos = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), votes.silos
+    first_teacher = 0
     with step_bar(len(silos.members), "import of votes", unit="silo") as bar:
         for silo in silos.members:
             teachers = range(first_teacher, first_teacher + silo.num_teachers)
@@ -221,7 +217,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
 
 
 def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, kind: type[Votes]) -> None:
-    """Write the votes of one silo, which is let go before the next one is read."""
+    """Write the votes of one silo, and free their memory before the next silo is read."""
     ballots = votes.to_store(kind)
     if ballots is not None:
         store.save_chunk(teachers, ballots)
@@ -231,7 +227,7 @@ def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, kind: typ
 
 
 def require_of_data(votes: Silos, data: DataSource) -> None:
-    """Raise ``ValueError`` unless votes are on public records of ``data`` and on its labels."""
+    """Raise ``ValueError`` unless the votes are on public records and labels of ``data``."""
     names = data.label_names
     require(
         votes.label_names == names,
@@ -243,7 +239,7 @@ def require_of_data(votes: Silos, data: DataSource) -> None:
 
 
 def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
-    """Return the settings of an import; those not named stay as they were."""
+    """Return the settings of an import; settings that are not named stay as they were."""
     recorded = {"unit": "record", "data": None} | dict(run.inputs_of(VOTES_IMPORT).settings)
     unit = recorded["unit"] if votes.unit is None else votes.unit
     described = recorded["data"] if data is None else describe_data(data)
@@ -251,7 +247,7 @@ def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Jso
 
 
 def _add_data(run: Run, inputs: StageInputs) -> None:
-    """Record the data of a run that had none, which is no change in what was voted or released."""
+    """Record the data of a run that had none; votes and releases do not depend on them."""
     state, data = run.state(VOTES_IMPORT), inputs.settings["data"]
     if state is None or state.inputs.settings.get("data") is not None or data is None:
         return
@@ -266,7 +262,7 @@ def _add_data(run: Run, inputs: StageInputs) -> None:
 
 
 def _forget_unit(run: Run, inputs: StageInputs) -> None:
-    """Remove statements that speak of another unit; `label` makes them again at no cost."""
+    """Remove statements for another unit; `label` writes them again at no cost."""
     state = run.state(VOTES_IMPORT)
     if (
         run.overwrite
