@@ -1,1 +1,1 @@
-"""Planning before anything is spent: simulated votes, noise for a target, quality against epsilon, and costs."""
+"""Planning before any budget is spent: simulated votes, noise for a target, quality, costs."""

@@ -19,22 +19,22 @@ class Candidate(NamedTuple):
     """An aggregator that is compared with others."""
 
     name: str
-    """Its title; for a variant, the title of the original aggregator and the changed field."""
+    """The display name; for a variant, the name of the original and the changed field."""
     family: str
-    """The name of its class; if a round precedes it, that of the last round."""
+    """The name of the class; with a preceding round, the class of the last round."""
     aggregator: Aggregator
 
 
 def candidates(
     outlook: Outlook, aggregators: Sequence[Aggregator] | None = None, *, variants: bool = False
 ) -> list[Candidate]:
-    """Return the candidates for votes that ``outlook`` describes, in the order of tables and pictures.
+    """Return the candidates for votes described by ``outlook``, in the order of tables.
 
     Args:
         outlook: the votes.
-        aggregators: what is compared; None for the proposals of all registered aggregators. Those
-            that need predictions come as the last of two `Rounds`. Only the proportions of their
-            noise matter.
+        aggregators: the aggregators to compare; None for the proposals of all registered ones.
+            Aggregators that need predictions become the last of two `Rounds`. Only the proportions
+            of their noise matter.
         variants: whether each is followed by its other forms, unless these are candidates already.
     """
     if aggregators is None:
@@ -64,7 +64,7 @@ def families_of(compared: Iterable[Candidate]) -> dict[str, str]:
 
 
 def _named_apart(compared: list[Candidate], aggregators: Sequence[Aggregator]) -> list[Candidate]:
-    """Return candidates of which those with one name also tell the settings in which they differ."""
+    """Return candidates with distinct names: equal names get the settings that differ."""
     named = []
     for candidate, aggregator in zip(compared, aggregators, strict=True):
         namesakes = [

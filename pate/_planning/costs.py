@@ -1,4 +1,4 @@
-"""The cost of queries by several accountants, from parameters alone."""
+"""The cost of queries by several accountants, computed from parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting"
 def costs_of(
     events: Events, *, num_queries: int, delta: float
 ) -> dict[str, dict[str, float | None]]:
-    """Return what several equal queries cost together.
+    """Return the total cost of several equal queries.
 
     Args:
         events: the event of one query under each relation.
@@ -27,12 +27,11 @@ def costs_of(
         delta: the delta of every epsilon.
 
     Returns:
-        For each relation: the ``tightest`` epsilon, as given in statements; epsilon of the curve by
-            the ``optimal`` and
-        the ``classic`` conversion; the ``exact`` one if all events are Gaussian; that of ``autodp``
-        for the same curve; and that of ``dp_accounting`` from its own curves, where they are installed. A
-        figure that does not exist is None. ``delta0`` is the part of delta that failures, such as
-        those of stability tests, cost.
+        For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
+        ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
+        Gaussian; epsilon from ``autodp`` for the same curve, and from ``dp_accounting`` by its own
+        curves, if they are installed. A missing figure is None. ``delta0`` is the part of delta
+        that is spent on failures, such as failures of stability tests.
 
     Raises:
         ValueError: on parameters out of range.
@@ -56,7 +55,7 @@ def costs_of(
 
 
 def _by_autodp(total: RDPAccountant, delta: float) -> float | None:
-    """Return the epsilon that autodp finds for the same curve by its own conversion and search."""
+    """Return epsilon of the same curve by the conversion and search of autodp."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -66,7 +65,7 @@ def _by_autodp(total: RDPAccountant, delta: float) -> float | None:
 
 
 def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:
-    """Return epsilon from dp_accounting: by privacy-loss distribution, or by Renyi DP if it only knows zCDP."""
+    """Return epsilon from dp_accounting, by privacy-loss distribution or, for zCDP, by Renyi DP."""
     if find_spec("dp_accounting") is None:
         return None
     import dp_accounting
@@ -76,18 +75,12 @@ def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:
     gaussian = True
     for leaf, n in leaves(event, count):
         if isinstance(leaf, GaussianEvent):
-            parts.append(
-                dp_accounting.SelfComposedDpEvent(
-                    dp_accounting.GaussianDpEvent(leaf.noise_multiplier), n
-                )
-            )
+            single = dp_accounting.GaussianDpEvent(leaf.noise_multiplier)
         elif isinstance(leaf, BoundedRangeEvent):
-            parts.append(
-                dp_accounting.SelfComposedDpEvent(dp_accounting.ZCDpEvent(leaf.eta**2 / 8), n)
-            )
-            gaussian = False
+            single, gaussian = dp_accounting.ZCDpEvent(leaf.eta**2 / 8), False
         else:
             return None
+        parts.append(dp_accounting.SelfComposedDpEvent(single, n))
     accountant = (
         pld.PLDAccountant() if gaussian else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
     )

@@ -1,4 +1,4 @@
-"""Simulated ensembles: the votes of many teachers, each with its share of the records, and records as voters."""
+"""Simulated ensembles: votes of many teachers, and private records as voters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class World:
 
     Attributes:
         public: ``[Q, F]``, features of public samples, of variance 1 along each direction.
-        test: ``[M, F]``, those of the test samples.
+        test: ``[M, F]``, features of the test samples.
         test_labels: ``[M, C]`` in {False, True}.
         directions: ``[F, C]``, true weights of unit length.
         thresholds: ``[C]``, which a label's direction must exceed.
@@ -45,7 +45,7 @@ class World:
 
     @classmethod
     def of(cls, facts: Facts, learner: Learner, *, num_queries: int, seed: int) -> World:
-        """Draw a task with ``num_queries`` public samples; the same seed gives the same task for any ensemble."""
+        """Draw a task with ``num_queries`` public samples, the same for all ensembles of a seed."""
         generator = np.random.default_rng(seed)
         spectrum, thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))
         directions = (
@@ -79,12 +79,12 @@ def ensemble_votes(
 ) -> Task[Ballots]:
     """Return a task with the votes of a simulated ensemble.
 
-    Of a large ensemble fewer teachers are simulated, each of which stands for ``num_teachers /
-    simulated`` alike. Their mean is as close to the truth as that of all would be.
+    A large ensemble is simulated by fewer teachers, each in place of ``num_teachers / simulated``.
+    Their mean is as close to the truth as the mean of all teachers would be.
 
     Args:
         world: the task.
-        learner: what a teacher learns.
+        learner: the model of a teacher.
         num_teachers: number of teachers.
         records: number of records of each.
         seed: seed of the teachers.
@@ -93,7 +93,7 @@ def ensemble_votes(
     simulated = max(2, min(num_teachers, _ENTRIES // (num_queries * num_labels)))
     generator = np.random.default_rng(seed)
     width = math.sqrt(learner.noise / records)
-    # the threshold is learnt like a weight, which is not shrunk
+    # the threshold is learned like a weight, but is not shrunk
     errors = generator.standard_normal((num_features + 1, simulated, num_labels), dtype=np.float32)
     errors -= (1 - math.sqrt(simulated / num_teachers)) * errors.mean(axis=1, keepdims=True)
     shrinkage = learner.shrinkage(world.spectrum, records)
@@ -110,7 +110,7 @@ def ensemble_votes(
 def voters_task(
     world: World, learner: Learner, *, num_teachers: int, records: float, seed: int
 ) -> Task[Votes]:
-    """Return a task whose teachers are voters in closed form, single records or a few: fewer than there would be."""
+    """Return a task with fewer voters in closed form than planned, of one record or a few each."""
     generator, records_each = np.random.default_rng(seed), max(1, round(records))
     simulated = max(2, min(num_teachers, _FEATURES // len(world.spectrum) // records_each))
     features = generator.standard_normal((simulated * records_each, len(world.spectrum)))

@@ -1,4 +1,4 @@
-"""The frontier: the quality of each aggregator's labels, and of the student they train, at each epsilon."""
+"""The frontier: the quality of each aggregator's labels, and of their student, at each epsilon."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHORT = 1e-3  # the relative shortfall of epsilon below its target that is acce
 def measure(
     task: Task[Counts], aggregator: Aggregator, epsilon: float, comparison: Comparison
 ) -> Point | None:
-    """Return the results of an aggregator on a task at a target epsilon, or None if no noise meets it."""
+    """Return the results of an aggregator at a target epsilon, or None if no noise meets it."""
     shape, target = task.votes.shape, comparison.target(epsilon)
     met = _calibrated(aggregator, target, shape)
     if met is None:
@@ -54,7 +54,7 @@ def measure(
 def _calibrated(
     aggregator: Aggregator, target: Target, shape: VoteShape
 ) -> tuple[Aggregator, float] | None:
-    """Return an aggregator with the noise that meets a target, and its epsilon; None if no noise does.
+    """Return an aggregator with noise that meets a target, and its epsilon; None if none does.
 
     A few orders suffice for most aggregators. They overestimate epsilon; where that is noticeable,
     all orders are used.
@@ -108,7 +108,7 @@ def _metrics(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) -> d
 
 
 def label_quality(release: Release, votes: Counts) -> dict[str, float]:
-    """Return how much was released, and its agreement with the noiseless majority; NaN if nothing was released."""
+    """Return the share of released labels, and their agreement with the majority (NaN if none)."""
     majority, labelled, answered = majority_of(votes), release.labels > 0, release.mask
     right = (labelled == majority) & answered
     both = (labelled & majority & answered).sum(axis=0)
@@ -127,13 +127,13 @@ def majority_of(votes: Counts) -> BoolArray:
 
 
 def references(task: Task[Counts], *, student: bool, cutoff: float) -> dict[str, dict[str, float]]:
-    """Return the figures of what aggregators are compared with, by name.
+    """Return the figures of the references that aggregators are compared with, by name.
 
-    The ``constant answer`` gives each label its more common value: that of the noiseless majority
-    for released labels, that of the true test labels for a student. It is what a student must be
-    better than, and the most that anyone could reach without looking at a sample. The ``noiseless
-    majority`` releases the majority of the teachers' votes, the ``noiseless counts`` their exact
-    numbers; both would cost an infinite epsilon.
+    The ``constant answer`` gives each label its more common value, among noiseless majorities for
+    released labels and among true test labels for a student. It is the best answer that does not
+    look at a sample, which a useful student must beat. The ``noiseless majority`` releases the
+    majority of the teachers' votes, the ``noiseless counts`` their exact numbers; both would cost
+    an infinite epsilon.
     """
     votes, majority = task.votes, majority_of(task.votes)
     all_answered = np.ones(majority.shape, dtype=np.bool_)
@@ -159,14 +159,14 @@ def references(task: Task[Counts], *, student: bool, cutoff: float) -> dict[str,
 def frontier(
     task: Task[Counts], comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
 ) -> Frontier:
-    """Measure the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
+    """Measure labels, and a student, against epsilon for several aggregators on the same votes.
 
     Args:
-        task: the votes on the queries, and what a student is trained and judged on.
-        comparison: what is the same for all aggregators.
-        aggregators: what is compared, with noise in any proportion: all of it is scaled by one
-            factor to meet each target. Those that need predictions come as the last of two
-            `Rounds`. None for what all registered aggregators propose.
+        task: the votes on the queries, and the data for a student.
+        comparison: the settings common to all aggregators.
+        aggregators: the aggregators to compare; one factor scales all noise of each of them to meet
+            each target. Aggregators that need predictions become the last of two `Rounds`. None for
+            the proposals of all registered aggregators.
 
     Returns:
         A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.

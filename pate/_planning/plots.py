@@ -1,4 +1,4 @@
-"""Plots of quality against epsilon, and of epsilon against queries; matplotlib is imported when one is drawn."""
+"""Plots of quality against epsilon, and of epsilon against queries."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pate._planning.comparison import (
     ranked,
 )
 from pate.accounting._calibration import epsilon_of
+from pate.accounting._conversion import Conversion
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_NAMED = 5  # lines with a colour and a name
+_NAMED = 5  # lines with a color and a name
 _MARKERS = "osD^v"
 _ACROSS = 3  # panels side by side
 _GREY: Mapping[str, Any] = {"color": "0.8", "linewidth": 0.9, "zorder": 2}
@@ -58,9 +59,9 @@ def _save(path: Path, figure: Figure, *, dpi: int) -> None:
 def frontier_figure(frontier: Frontier) -> Figure:
     """Plot each figure against epsilon, a line for each aggregator and a level for each reference.
 
-    The five aggregators of the best mean rank have colours and names, the best first; the others
-    are grey. Where variants are compared, each class counts once, by the best of its forms. What
-    lies far below the constant answer leaves the picture.
+    The five aggregators with the best mean ranks have colors and names, the best first; the others
+    are gray. If variants are compared, each class counts once, by its best form. Values far below
+    the constant answer are cut off.
     """
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
@@ -97,9 +98,9 @@ def frontier_figure(frontier: Frontier) -> Figure:
 
 
 def variants_figure(frontier: Frontier) -> Figure:
-    """Plot a panel for each class with several forms: its forms have colours and names, all others are grey.
+    """Plot a panel for each class with several forms, in color; all other classes are gray.
 
-    Shown is the accuracy of the student, or without a student the macro-F1 of released labels.
+    The panels show the accuracy of the student or, without a student, macro-F1 of the labels.
     """
     from matplotlib.figure import Figure
 
@@ -140,8 +141,8 @@ def variants_figure(frontier: Frontier) -> Figure:
         axes.legend(
             loc="upper center", bbox_to_anchor=(0.5, -0.08), frameon=False, fontsize="x-small"
         )
-    title = f"{_TITLES[measured]} against epsilon, by class\n{frontier.comparison.title}\n{frontier.notice}"
-    figure.suptitle(title, fontsize="medium")
+    heading = f"{_TITLES[measured]} against epsilon, by class"
+    figure.suptitle(f"{heading}\n{frontier.comparison.title}\n{frontier.notice}", fontsize="medium")
     return figure
 
 
@@ -159,7 +160,7 @@ def _by_epsilon(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _limits(frontier: Frontier, measured: str) -> tuple[float, float]:
-    """Return where a plot begins and ends: at the latest a little below the constant answer."""
+    """Return the limits of a plot, which begins at most a little below the constant answer."""
     levels = [figures[measured] for figures in frontier.references.values()]
     values = np.array([*levels, *(getattr(point, measured) for point in frontier.points)])
     constant, high = frontier.references["constant answer"][measured], float(np.nanmax(values))
@@ -183,10 +184,11 @@ def draw_epsilons(
     counts = np.unique(np.linspace(1, num_queries, 60).astype(int))
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
+    styles: dict[Conversion, str] = {"tightest": "-", "classic": ":"}
     for relation, event in events.items():
-        for conversion, style in (("tightest", "-"), ("classic", ":")):
+        for conversion, style in styles.items():
             epsilons = [
-                epsilon_of(event, count=count, delta=delta, conversion=conversion)  # type: ignore[arg-type]
+                epsilon_of(event, count=count, delta=delta, conversion=conversion)
                 for count in counts.tolist()
             ]
             name = (

@@ -10,22 +10,22 @@ from pate.aggregators._rounds import two_rounds
 
 
 def all_proposals(outlook: Outlook) -> list[Aggregator]:
-    """Return the proposals of all registered aggregators as they are, without rounds before those that need them."""
+    """Return the proposals of all registered aggregators, without preceding rounds."""
     return [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]
 
 
 def propose(outlook: Outlook) -> list[Aggregator]:
-    """Return the proposals of all registered aggregators; those that need predictions as the last of two `Rounds`."""
+    """Return the proposals of all registered aggregators, preceded by a round if needed."""
     return [with_first_round(aggregator, outlook) for aggregator in all_proposals(outlook)]
 
 
 def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
-    """Return an aggregator as the last of two rounds if it needs predictions, otherwise as it is."""
+    """Return an aggregator, as the last of two rounds if it needs predictions."""
     return two_rounds(aggregator, outlook) if "predictions" in aggregator.needs else aggregator
 
 
 def one_change_variants(aggregator: Aggregator, outlook: Outlook) -> dict[str, Aggregator]:
-    """Return an aggregator with one field changed to another of its `variants`, by ``field=value``."""
+    """Return an aggregator with one field changed to each of its `variants`, by ``field=value``."""
     changed: dict[str, Aggregator] = {}
     for name, values in aggregator.variants(outlook).items():
         for value in values:

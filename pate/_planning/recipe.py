@@ -1,4 +1,4 @@
-"""What a sweep leaves: a table, rows, a picture, and for each epsilon the files that train and label accordingly."""
+"""The output of a sweep: a table, rows, a picture, and configurations for each epsilon."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _NUM_STEPS, _BATCH_SIZE = 150, 100
 
 
 def sweep_text(result: SweepResult) -> str:
-    """Return all numbers of teachers with both figures of the student, and what to take, as text."""
+    """Return all numbers of teachers with the figures of the student, and the choice, as text."""
     facts, sweep, learner = result.facts, result.sweep, result.learner
     lines = [
         NOTICE,
-        f"{facts.num_records} records ({facts.unit}s of {facts.records_per_group:g}), {facts.num_labels} labels,"
-        f" {sweep.queries(facts)} queries, delta {sweep.delta:g}, {sweep.neighboring_relation.value.upper()}",
-        f"one teacher: signal {learner.signal:.2f}, noise {learner.noise:.2f}, ridge {learner.ridge:.2f}"
+        f"{facts.num_records} records ({facts.unit}s of {facts.records_per_group:g}),"
+        f" {facts.num_labels} labels, {sweep.queries(facts)} queries, delta {sweep.delta:g},"
+        f" {sweep.neighboring_relation.value.upper()}",
+        f"one teacher: signal {learner.signal:.2f}, noise {learner.noise:.2f},"
+        f" ridge {learner.ridge:.2f}"
         + (" (no learning curve was given: a guess)" if facts.curve is None else ", fitted to"),
     ]
     for records, accuracy in (facts.curve or {}).items():
@@ -51,8 +53,9 @@ def _head() -> str:
 
 def _line(trial: Trial, recommended: bool) -> str:
     accuracy, f1 = (_figure(*_spread(trial, by)) for by in ("accuracy", "macro_f1"))
-    columns = f"{trial.num_teachers:>10}{trial.records:>17.1f}{trial.teacher_accuracy:>14.4f}   {trial.aggregator:<14}"
-    return f"{columns}{accuracy:>17}{f1:>20}{'  <- take' if recommended else ''}"
+    size = f"{trial.num_teachers:>10}{trial.records:>17.1f}{trial.teacher_accuracy:>14.4f}"
+    figures = f"{accuracy:>17}{f1:>20}{'  <- take' if recommended else ''}"
+    return f"{size}   {trial.aggregator:<14}{figures}"
 
 
 def _figure(mean: float, error: float | None) -> str:
@@ -60,17 +63,16 @@ def _figure(mean: float, error: float | None) -> str:
 
 
 def _spread(trial: Trial, by: str) -> tuple[float, float | None]:
-    """Return the mean of a figure, and its standard error over simulated tasks; None for a single one."""
-    figures = trial.figures(by)
-    return float(figures.mean()), float(figures.std(ddof=1) / len(figures) ** 0.5) if len(
-        figures
-    ) > 1 else None
+    """Return the mean of a figure over simulated tasks, and its standard error (None for one)."""
+    figures, num = trial.figures(by), len(trial.figures(by))
+    return float(figures.mean()), float(figures.std(ddof=1) / num**0.5) if num > 1 else None
 
 
 def _advice(result: SweepResult, choice: Trial) -> list[str]:
     facts, form = result.facts, "two rounds" if choice.aggregator == "Rounds" else "one round"
     if choice.in_closed_form:
-        form = f"fit: closed_form, {'each its own' if choice.num_teachers == facts.num_units else 'parts as'} teacher"
+        own = choice.num_teachers == facts.num_units
+        form = f"fit: closed_form, {'each its own' if own else 'parts as'} teacher"
     queries = result.sweep.queries(facts)
     advice = [
         f"take {choice.num_teachers} teachers, {choice.aggregator} ({form}), {queries} queries"
@@ -78,7 +80,8 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
     constant = result.constant[0 if result.sweep.by == "accuracy" else 1]
     if float(choice.figures(result.sweep.by).mean()) <= constant:
         advice.append(
-            "no number of teachers is better than the constant answer here: a larger epsilon, or more records"
+            "no number of teachers is better than the constant answer here: a larger epsilon, or"
+            " more records"
         )
     if choice.in_closed_form:
         return advice
@@ -89,7 +92,7 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
 
 
 def write_sweep(path: Path, result: SweepResult) -> None:
-    """Write all trials as comma-separated values, below a comment that nothing private was touched."""
+    """Write all trials as comma-separated values, below a comment that nothing is private."""
     with atomic_write(path, "w") as file:
         file.write(f"# {NOTICE}\n")
         writer = csv.writer(file)
@@ -109,13 +112,13 @@ def write_sweep(path: Path, result: SweepResult) -> None:
 
 
 def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
-    """Write ``teachers.yaml`` and ``label.yaml`` of a choice: linear teachers, and a target in place of noise."""
+    """Write ``teachers.yaml`` and ``label.yaml`` of a choice, with a target in place of noise."""
     relation, facts = result.sweep.neighboring_relation, result.facts
     teachers: Json = {"network": "pate.models.Linear", "unit": facts.unit}
     if choice.in_closed_form:
-        teachers |= {"fit": "closed_form"}
+        teachers["fit"] = "closed_form"
     if not choice.in_closed_form or choice.num_teachers != facts.num_units:
-        teachers |= {"num_teachers": choice.num_teachers}
+        teachers["num_teachers"] = choice.num_teachers
     if not choice.in_closed_form:
         teachers |= {
             "num_steps": _NUM_STEPS,
@@ -138,7 +141,10 @@ def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
         "target_epsilon": choice.epsilon,
     }
     notice = f"# Planned {NOTICE}.\n"
-    scale = "# In data.yaml: `features: PublicScaling`, or another map after which rows are about one unit long.\n"
+    scale = (
+        "# In data.yaml: `features: PublicScaling`, or another map after which rows are about one"
+        " unit long.\n"
+    )
     for name, heading, content in (
         ("teachers", notice + scale, teachers),
         ("label", notice, label),
@@ -147,7 +153,7 @@ def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
 
 
 def draw_sweep(path: Path, result: SweepResult) -> None:
-    """Plot accuracy and macro-F1 of the student against the number of teachers, a line for each epsilon."""
+    """Plot figures of the student against the number of teachers, a line for each epsilon."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
@@ -173,10 +179,16 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
                 means, errors = zip(*(_spread(trial, by) for trial in shown), strict=True)
                 label = f"epsilon {epsilon:g}{suffix}"
                 axes.errorbar(
-                    [trial.num_teachers for trial in shown], means, yerr=None if None in errors else errors,
-                    color=colour, linestyle=style,
-                    marker=".", capsize=2, linewidth=1.4, label=label,
-                )  # fmt: skip
+                    [trial.num_teachers for trial in shown],
+                    means,
+                    yerr=None if None in errors else errors,
+                    color=colour,
+                    linestyle=style,
+                    marker=".",
+                    capsize=2,
+                    linewidth=1.4,
+                    label=label,
+                )
             choice = result.choice(epsilon)
             axes.plot(
                 choice.num_teachers,

@@ -15,7 +15,7 @@ _LEAST = 24  # columns for names, however many figures there are
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table: in each row a name, wrapped if the figures leave it no room, and figures.
+    """Return the lines of a table: each row is a name, wrapped if it is long, and figures.
 
     >>> text_table([("aggregator", "epsilon"), ("NoisyVotes", "2.0")])
     ['aggregator  epsilon', 'NoisyVotes      2.0']
@@ -34,7 +34,7 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def write_csv(path: Path, notice: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows with the fields of the first, or some of them, below a comment on whether they may be published."""
+    """Write rows with some or all fields of the first row, below a comment ``notice``."""
     first, *others = rows
     with atomic_write(path, "w") as file:
         file.write(f"# {notice}\n")

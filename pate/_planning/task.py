@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from pate._data_file import load_data
+from pate._linear import flat
 from pate._planning.comparison import Comparison
 from pate._runs import Run
 from pate._typing import FloatArray, UInt8Array
@@ -27,7 +28,7 @@ class Task(Generic[Kind]):
 
     Attributes:
         votes: votes on ``N`` public samples, with ballots and features where they are needed.
-        test_features: features of the test samples, ``[M, ...]``; of none without a student.
+        test_features: features of the test samples, ``[M, ...]``; M = 0 without a student.
         test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}.
         label_names: names of the labels.
         private: whether the votes are private.
@@ -49,13 +50,13 @@ class Task(Generic[Kind]):
 def load_task(
     root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
 ) -> Task[Counts]:
-    """Return the task of a run, PRIVATE: votes on the drawn samples alone, with no more than a comparison needs.
+    """Return the task of a run: votes on the drawn samples, as a comparison needs them. PRIVATE.
 
     Args:
         root: the folder of the run.
         comparison: its settings. Test samples are read only for a student.
-        aggregators: what is compared. Ballots and features are read only if one of them needs them,
-            or for None.
+        aggregators: the aggregators to compare. Ballots and features are read if one of them needs
+            these, or for None.
 
     Raises:
         ValueError: if the teachers have not voted, or only their counts are known where ballots are
@@ -66,7 +67,7 @@ def load_task(
     manifest = store.manifest()
     names = tuple(manifest.label_names)
     rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
-    # a round of clipped ballots and its student come before what needs predictions
+    # a round of clipped ballots, which trains a student, precedes aggregators with predictions
     needs = frozenset[Need]({Counts}).union(*(each.needs for each in aggregators or ()))
     if aggregators is None or "predictions" in needs:
         needs |= {Ballots, "features"}
@@ -80,10 +81,9 @@ def load_task(
         data = load_data(run)
         if brought is None:
             public = data.records(Role.PUBLIC)
-            features_drawn = np.asarray(
-                public.features[rows_of(np.array(ids), public.ids)], dtype=np.float64
+            votes = votes.with_public(
+                features=flat(public.features[rows_of(np.array(ids), public.ids)])
             )
-            votes = votes.with_public(features=features_drawn.reshape(len(ids), -1))
         if comparison.student:
             test = data.records(Role.TEST)
             test_features, test_labels = (

@@ -1,7 +1,4 @@
-"""A release that answered nothing: its price, and what would help.
-
-It follows from public numbers and the answers.
-"""
+"""A release without answers: its price, and possible remedies, from public numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ _LIKELY = 0.9
 
 
 def describe_unanswered(released: StatedLabels) -> str | None:
-    """Return two lines on labels of which none was answered, or None if some were."""
+    """Return two lines on a release without answers, or None if there are answers."""
     if released.answered.any():
         return None
     aggregator: Aggregator = decode(Aggregator, released.aggregator)
@@ -23,7 +20,8 @@ def describe_unanswered(released: StatedLabels) -> str | None:
     gap = aggregator.gap_needed(released.shape, probability=_LIKELY)
     needed = "" if gap is None else f" {gap.meaning} with probability {_LIKELY:g}."
     return (
-        f"None of {len(released.ids)} queries was answered, and {price} is spent: the teachers agree too little for"
-        f" this noise.{needed}\n"
-        "Fewer queries, a larger epsilon, more teachers or another aggregator help; to ask again costs again."
+        f"None of {len(released.ids)} queries was answered, and {price} is spent: the teachers"
+        f" agree too little for this noise.{needed}\n"
+        "Fewer queries, a larger epsilon, more teachers or another aggregator help; to ask again"
+        " costs again."
     )
