@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Gap as Gap,
         NoisyVotes as NoisyVotes,
         Outlook as Outlook,
+        Partial as Partial,
         Release as Release,
         Rounds as Rounds,
         StableTopK as StableTopK,

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, isfunction, signature
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_type_hints
+from typing import Any, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
+from pate._validation import require
+
 Settings = TypeVar("Settings")
+Made_co = TypeVar("Made_co", covariant=True)
 
 _TOO_LARGE = "Expected numbers that a float holds, got a larger one"
 
@@ -40,8 +43,105 @@ class RecordsInitArgs:
         return described
 
 
+class Completable:
+    """Dataclasses whose settings may be left out of a file: they are read as a `Partial`."""
+
+
+@dataclass(frozen=True, init=False)
+class Partial(Generic[Made_co]):
+    """A class with those of its settings that are given; a target finds the others.
+
+    >>> Partial(NoisyVotes, soft=False).missing
+    ('sigma_votes',)
+
+    Args:
+        cls: the class, such as `pate.aggregators.StableTopK`.
+        settings: settings of the class by name. They are checked once all of them are there.
+
+    Raises:
+        ValueError: on a setting that the class does not have.
+    """
+
+    cls: type[Made_co]
+    settings: Mapping[str, Any]
+
+    def __init__(self, cls: type[Made_co], /, **settings: Any) -> None:
+        unknown = sorted(settings.keys() - signature(cls).parameters.keys())
+        require(not unknown, f"settings of {cls.__name__}", settings=unknown)
+        object.__setattr__(self, "cls", cls)
+        object.__setattr__(self, "settings", settings)
+
+    def setting(self, name: str) -> Any:
+        """Return a setting, or the default of the class; None if there is neither."""
+        return self.settings.get(name, getattr(self.cls, name, None))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of settings without a default that are not given, ``answers.k`` of one within."""
+        own = [
+            field.name
+            for field in fields(self.cls)  # type: ignore[arg-type]
+            if field.default is MISSING is field.default_factory and field.name not in self.settings
+        ]
+        within = [
+            f"{name}.{inner}"
+            for name, value in self.settings.items()
+            for part in parts(value)
+            for inner in part.missing
+        ]
+        return (*own, *within)
+
+    def complete(self, **settings: Any) -> Made_co | Partial[Made_co]:
+        """Return the object with ``settings`` too, or a `Partial` if it still lacks something."""
+        partial = Partial(self.cls, **{**self.settings, **settings})
+        return partial if partial.missing else self.cls(**partial.settings)
+
+
+def require_made(name: str, value: object, way_out: str = "") -> None:
+    """Raise ``ValueError`` if the value of a setting, or a part, is a `Partial`; ``way_out`` says what completes it."""
+    for part in parts(value):
+        missing = ", ".join(f"`{name}.{lacking}`" for lacking in part.missing)
+        raise ValueError(f"Expected {missing} of {part.cls.__name__}{way_out}")
+
+
+def parts(value: Any, kind: Any = Partial) -> list[Any]:
+    """Return the objects of a kind in the value of a setting, which may be a list."""
+    return [
+        part
+        for part in (value if isinstance(value, list | tuple) else [value])
+        if isinstance(part, kind)
+    ]
+
+
+def _make(cls: type[Completable], **settings: Any) -> Any:
+    """Return an object of a class, or a `Partial` if settings are left out or null."""
+    required = Partial(cls).missing
+    given = {
+        name: value for name, value in settings.items() if value is not None or name not in required
+    }
+    return Partial(cls, **given).complete()
+
+
 class SettingsParser(ArgumentParser):
-    """A parser that refuses unknown settings, empty ones too, and whole numbers that no float holds."""
+    """A parser that refuses unknown settings, empty ones too, and whole numbers that no float holds.
+
+    A `Completable` may lack settings.
+    """
+
+    def add_class_arguments(self, theclass: Any, *args: Any, **options: Any) -> list[str]:
+        """Add the arguments of a class."""
+        added: list[str] = super().add_class_arguments(theclass, *args, **options)
+        if isinstance(theclass, type) and issubclass(theclass, Completable):
+            for action in self._actions:
+                action.required = False
+        return added
+
+    def instantiate(self, *args: Any, **options: Any) -> Namespace:
+        """Return what the parsed settings describe."""
+        made: Namespace = super().instantiate(
+            *args, instantiators=[(_make, Completable, True)], **options
+        )
+        return made
 
     def parse_args(self, *args: Any, **settings: Any) -> Namespace:  # type: ignore[override]
         """Return the parsed options."""
@@ -178,6 +278,8 @@ def to_plain(value: Any) -> Any:
         return _plain_partial(value)
     if isinstance(value, RecordsInitArgs):
         return _plain_object(type(value), _arguments(value))
+    if isinstance(value, Partial):
+        return _plain_object(value.cls, value.settings)
     if is_dataclass(value):
         return _plain_object(
             type(value),

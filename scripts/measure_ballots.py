@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from sklearn.ensemble import RandomForestRegressor
 
-from pate import LabelSettings, NamedVotes, Pipeline, StudentPlan
+from pate import LabelSettings, NamedVotes, Partial, Pipeline, StudentPlan
 from pate._typing import Float32Array, FloatArray, IntArray, UInt8Array
 from pate._votes import Voting, highest
 from pate.aggregators import ScoreVotes
@@ -138,7 +138,7 @@ def measure(
                 pipeline = Pipeline(folder / voting, data, ledger=ledger, overwrite=True)
             for epsilon in epsilons:
                 aggregator_settings = (
-                    ScoreVotes.blank() if voting in BITS and aggregator == "ScoreVotes" else None
+                    Partial(ScoreVotes) if voting in BITS and aggregator == "ScoreVotes" else None
                 )
                 settings = LabelSettings(
                     aggregator_settings, delta=DELTA, target_epsilon=epsilon, query_seed=seed

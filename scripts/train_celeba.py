@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run.vote(workers)
 
     # the one step that spends privacy; your own mechanism comes first:
-    # LabelSettings(pate.StableTopK.blank(), ...)
+    # LabelSettings(pate.Partial(pate.StableTopK), ...)
     released = run.label(
         pate.LabelSettings(delta=options.delta, target_epsilon=options.target_epsilon)
     )

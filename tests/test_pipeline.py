@@ -149,7 +149,7 @@ def test_teachers_that_were_killed_go_on(finished: Path, made: Path, tmp_path: P
 
 def released(root: Path, aggregator: type[pate.Aggregator] | None) -> pate.ReleasedLabels:
     given = {"delta": 1e-3, "target_epsilon": 50.0, "num_queries": 20, "noise_seed": 1}
-    settings = pate.LabelSettings(aggregator and aggregator.blank(), **given)  # type: ignore[arg-type]
+    settings = pate.LabelSettings(aggregator and pate.Partial(aggregator), **given)  # type: ignore[arg-type]
     return pate.Pipeline(root, overwrite=True).label(settings)
 
 
@@ -318,10 +318,10 @@ def test_what_cannot_be_done_is_told_in_one_line(
 
 def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"all parameters of StableTopK .* or `target_epsilon`, which finds it"
+        ValueError, match=r"scale_gap.* of StableTopK, or `target_epsilon`, which finds it"
     ):
         pate.Pipeline(copied, overwrite=True).label(
-            pate.LabelSettings(StableTopK.blank(), delta=0.001)
+            pate.LabelSettings(pate.Partial(StableTopK), delta=0.001)
         )
 
 

@@ -9,6 +9,7 @@ from pate._commands.parsing import run_command
 from pate._planning.costs import EPSILONS, costs_of
 from pate._planning.plots import draw_epsilons
 from pate._planning.tables import text_table
+from pate._settings import require_made
 from pate._votes import VoteShape
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.aggregators import Aggregator
@@ -38,6 +39,7 @@ def account(
     Raises:
         ValueError: on parameters out of range.
     """
+    require_made("aggregator", aggregator)
     events = aggregator.events(shape)
     costs = costs_of(events, num_queries=num_queries, delta=delta)
     print(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -12,17 +12,18 @@ import yaml
 from pate._commands.parsing import run_command
 from pate._planning.completion import complete_aggregator, scale_to_target
 from pate._release.promise import require_promise
-from pate._settings import import_path
+from pate._settings import Partial, import_path
 from pate._validation import require, require_in_open_unit_interval
 from pate._votes import VoteShape
 from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.accounting._formatting import format_epsilon, format_exact
 from pate.aggregators import Aggregator, StableTopK, registered
+from pate.aggregators._base import AnyAggregator, made_for
 
 
 def calibrate(
     *,
-    aggregator: Aggregator | None = None,
+    aggregator: AnyAggregator | None = None,
     target_epsilon: float,
     delta: float,
     num_queries: int,
@@ -64,19 +65,19 @@ def calibrate(
         num_queries=num_queries,
         neighboring_relation=neighboring_relation,
     )
-    start = StableTopK.blank() if aggregator is None else aggregator
-    if len(start.missing) == len(start.required):
+    start: AnyAggregator = Partial(StableTopK) if aggregator is None else aggregator
+    if isinstance(start, Partial) and start.missing == Partial(start.cls).missing:
         # a name alone is for the relation of the target
-        start = replace(start, neighboring_relation=neighboring_relation)
-    aggregator_relation, target_relation = start.neighboring_relation, target.neighboring_relation
-    same = f"--aggregator.neighboring_relation {target_relation.name}, for which the target is"
-    require(
-        aggregator_relation is target_relation, same, neighboring_relation=aggregator_relation.name
-    )
+        start = start.complete(neighboring_relation=neighboring_relation)
+    relation = made_for(start)
+    same = f"--aggregator.neighboring_relation {neighboring_relation.name}, for which the target is"
+    require(relation is neighboring_relation, same, neighboring_relation=relation.name)
     if delta_test is not None:
-        has_one = "delta_test" in start.missing
-        require(has_one, f"no delta_test for {type(start).__name__}", delta_test=delta_test)
-        start = replace(start, delta_test=delta_test)  # type: ignore[call-arg]
+        lacks_one = isinstance(start, Partial) and "delta_test" in start.missing
+        name = (start.cls if isinstance(start, Partial) else type(start)).__name__
+        require(lacks_one, f"no delta_test for {name}", delta_test=delta_test)
+        assert isinstance(start, Partial)
+        start = start.complete(delta_test=delta_test)
     scaled = scale_to_target(
         complete_aggregator(start, target, shape, answered=answered), target, shape
     )

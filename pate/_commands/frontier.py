@@ -14,6 +14,7 @@ from pate._planning.simulation import Simulation, simulated
 from pate._planning.tables import write_csv
 from pate._planning.task import Task, load_task
 from pate._runs import Run
+from pate._settings import require_made
 from pate._validation import require
 from pate._votes import Counts
 from pate.aggregators import Aggregator
@@ -55,6 +56,7 @@ def compare(
         run=run,
         simulate=simulate,
     )
+    require_made("aggregators", aggregators)
     if simulate is not None:
         task: Task[Counts] = simulated(simulate).drawn(
             comparison.num_queries, seed=comparison.query_seed

@@ -8,6 +8,7 @@ from typing import Any
 
 from pate._release.label_settings import LabelSettings
 from pate._release.promise import require_promise
+from pate._settings import parts
 from pate._validation import require
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
 from pate.accounting._bisection import smallest_where
@@ -15,11 +16,8 @@ from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target
 from pate.accounting._charges import Charge
 from pate.accounting._filters import affordable
-from pate.aggregators._base import Aggregator
-from pate.aggregators._outlook import Outlook
-from pate.aggregators._rounds import Rounds
-from pate.aggregators._score_votes import ScoreVotes
-from pate.aggregators._silo_votes import SiloVotes
+from pate.aggregators import Aggregator, Outlook, Partial, Rounds, ScoreVotes, SiloVotes
+from pate.aggregators._base import AnyAggregator
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
 _TOLERANCE = 1e-6
@@ -56,7 +54,7 @@ def resolve_settings(
         max_teachers_per_unit=reach,
     )
     aggregator = settings.aggregator
-    if aggregator is not None:
+    if isinstance(aggregator, Aggregator):
         aggregator.require_kind(kind)
     if settings.target_epsilon is None:
         return replace(settings, num_queries=number)
@@ -69,7 +67,7 @@ def resolve_settings(
         before=before,
     )
     if aggregator is None and kind in _DEFAULTS:
-        aggregator = _DEFAULTS[kind].blank()
+        aggregator = Partial(_DEFAULTS[kind])
     scaled = scale_to_target(
         complete_aggregator(aggregator, target, shape), target, shape, settings.budget
     )
@@ -78,12 +76,12 @@ def resolve_settings(
 
 
 def complete_aggregator(
-    aggregator: Aggregator | None, target: Target, shape: VoteShape, *, answered: float = 0.9
+    aggregator: AnyAggregator | None, target: Target, shape: VoteShape, *, answered: float = 0.9
 ) -> Aggregator:
     """Return an aggregator with its missing fields filled in, before its noise is scaled to the target.
 
     Args:
-        aggregator: the aggregator, perhaps incomplete; None for `pate.aggregators.Rounds`.
+        aggregator: the aggregator, or a `Partial` of one; None for `pate.aggregators.Rounds`.
         target: what all queries may cost together, under the aggregator's own relation.
         shape: the numbers of teachers and labels.
         answered: the probability with which a query is to be answered, for classes that split their
@@ -91,43 +89,65 @@ def complete_aggregator(
 
     Returns:
         The same aggregator if nothing is missing. Otherwise missing noise is 1, or its class
-        chooses it for the target together with the other missing fields.
+        chooses it for the target together with the other missing fields; so do aggregators within.
 
     Raises:
         ValueError: if some noise is missing but not all, no noise meets the target, or the class
             needs settings that a target does not suggest.
     """
     if aggregator is None:
-        aggregator = Rounds.blank(neighboring_relation=target.neighboring_relation)
-    cls, missing = type(aggregator), aggregator.missing
-    lacking = [name for name in cls.noise_parameters if name in missing]
-    words = ", ".join(f"`aggregator.{name}`" for name in lacking)
-    require(
-        lacking in ([], [*cls.noise_parameters]),
-        f"all noise of {cls.__name__} or none of it",
-        missing=words,
-    )
-    if not missing:
+        aggregator = Partial(Rounds, neighboring_relation=target.neighboring_relation)
+    if isinstance(aggregator, Aggregator):
         return aggregator
-    if missing == tuple(lacking) and not cls.splits_noise:
-        filled_in: dict[str, Any] = dict.fromkeys(missing, 1.0)
+    noise = _noise_given(aggregator)
+    require(
+        len({is_given for _, is_given in noise}) < 2,
+        f"all noise of {aggregator.cls.__name__} or none of it",
+        missing=", ".join(f"`aggregator.{name}`" for name, is_given in noise if not is_given),
+    )
+    completed: Aggregator = _completed(aggregator, target, shape, answered)
+    return completed
+
+
+def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, bool]]:
+    """Return the scales of noise, those of aggregators within included, and whether each is given."""
+    if isinstance(aggregator, Aggregator):
+        return [(place + name, True) for name in aggregator.noise]
+    settings = aggregator.settings
+    noise = [(place + name, name in settings) for name in aggregator.cls.noise_parameters]
+    for name, value in settings.items():
+        for part in parts(value, Aggregator | Partial):
+            noise += _noise_given(part, f"{place}{name}.")
+    return noise
+
+
+def _completed(value: Any, target: Target, shape: VoteShape, answered: float) -> Any:
+    """Return the value of a setting, with all that partial aggregators in it lack."""
+    if isinstance(value, list | tuple):
+        return tuple(_completed(item, target, shape, answered) for item in value)
+    if not isinstance(value, Partial):
+        return value
+    cls = value.cls
+    given = {
+        name: _completed(part, target, shape, answered) for name, part in value.settings.items()
+    }
+    missing = [name for name in Partial(cls).missing if name not in given]
+    if {*missing} <= {*cls.noise_parameters} and not cls.splits_noise:
+        found: dict[str, Any] = dict.fromkeys(missing, 1.0)
     else:
-        start = _starting_point(aggregator, target, shape, answered)
-        filled_in = {name: getattr(start, name) for name in missing}
-    return replace(aggregator, **filled_in)
+        start = _starting_point(value, target, shape, answered)
+        found = {name: getattr(start, name) for name in missing}
+    return cls(**given, **found)
 
 
 def _starting_point(
-    aggregator: Aggregator, target: Target, shape: VoteShape, answered: float
+    aggregator: Partial[Aggregator], target: Target, shape: VoteShape, answered: float
 ) -> Aggregator:
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
-    cls, missing = type(aggregator), aggregator.missing
+    cls = aggregator.cls
     if cls.splits_noise:
         start = cls.for_target(
-            target,
-            shape,
-            delta_test=getattr(aggregator, "delta_test", None),
-            answered=answered,
+            target, shape, delta_test=aggregator.setting("delta_test"), answered=answered
         )
         require(
             start is not None,
@@ -136,17 +156,13 @@ def _starting_point(
         )
         assert start is not None
         return start
-    outlook = Outlook.at(target, shape, labels_per_sample=getattr(aggregator, "k", None))
+    outlook = Outlook.at(target, shape, labels_per_sample=aggregator.setting("k"))
     try:
         proposed = cls.proposals(outlook)
     except ValueError:
-        others = [name for name in missing if name not in cls.noise_parameters]
+        others = [name for name in aggregator.missing if name not in cls.noise_parameters]
         words = ", ".join(f"{name} (`aggregator.{name}`)" for name in others)
-        require(
-            not others,
-            f"{words} of {cls.__name__}, which no target suggests",
-            **dict.fromkeys(others),
-        )
+        require(not others, f"{words} of {cls.__name__}, which no target suggests")
         raise
     require(
         proposed,

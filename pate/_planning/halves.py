@@ -11,7 +11,7 @@ from pate._votes import VoteShape
 from pate.accounting._calibration import Target, calibrate_scale, epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._events import GaussianEvent
-from pate.aggregators._score_votes import ScoreVotes
+from pate.aggregators import Partial, ScoreVotes
 
 _MANY = 10_000  # teachers, with which noise is tried before their number is known
 _ANSWERED = 0.9  # the probability with which a query of the predicted gap is answered
@@ -52,7 +52,7 @@ def first_settings(settings: LabelSettings) -> LabelSettings:
     )
     half = event(math.sqrt(2) * calibrate_scale(event, target)).for_group_size(reach)
     return LabelSettings(
-        ScoreVotes.blank(neighboring_relation=relation),
+        Partial(ScoreVotes, neighboring_relation=relation),
         delta=settings.delta,
         target_epsilon=epsilon_of(half, count=1, delta=settings.delta),
         max_teachers_per_unit=reach,

@@ -6,10 +6,11 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from pate._release.promise import require_promise
+from pate._settings import require_made
 from pate._validation import require, require_count
 from pate.accounting import NeighboringRelation
 from pate.accounting._budget import Budget, FilterName
-from pate.aggregators._base import Aggregator
+from pate.aggregators._base import Aggregator, AnyAggregator, made_for
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,9 @@ class LabelSettings:
 
     Args:
         aggregator: the mechanism, by name or path. With a target epsilon its noise may be left out,
-            or all of it: None is then ``Rounds`` of ``ClippedVotes``, which need ballots and
-            features, or ``ScoreVotes`` where ballots are scores or moments.
+            as of ``Partial(StableTopK)``, or all of it: None is then ``Rounds`` of
+            ``ClippedVotes``, which need ballots and features, or ``ScoreVotes`` where ballots are
+            scores or moments.
         delta: the delta of the statement, above what the mechanism's tests cost, at most 1e-3 and
             below one over the number of teachers.
         num_queries: number of public samples to label; None for all that were voted on.
@@ -52,7 +54,7 @@ class LabelSettings:
             target, or predictions are missing, or given to an aggregator that takes none.
     """
 
-    aggregator: Aggregator | None = None
+    aggregator: AnyAggregator | None = None
     _: KW_ONLY
     delta: float
     num_queries: int | None = None
@@ -79,8 +81,8 @@ class LabelSettings:
                 self.aggregator is not None,
                 "`aggregator`, or `target_epsilon`, which finds one",
             )
-            self.mechanism.require_complete(", or `target_epsilon`, which finds it")
-        if self.aggregator is None or self.aggregator.missing:
+            require_made("aggregator", self.aggregator, ", or `target_epsilon`, which finds it")
+        if not isinstance(self.aggregator, Aggregator):
             return  # what is needed is known once the target has found the rest
         name, needed = type(self.aggregator).__name__, "predictions" in self.aggregator.needs
         use = (
@@ -97,7 +99,7 @@ class LabelSettings:
     @property
     def mechanism(self) -> Aggregator:
         """The aggregator. Raises ``ValueError`` if it is yet to be found."""
-        if self.aggregator is None:
+        if not isinstance(self.aggregator, Aggregator):
             raise ValueError(
                 "Expected an aggregator, got none: it is found for a target once the votes are known"
             )
@@ -106,12 +108,7 @@ class LabelSettings:
     @property
     def relation(self) -> NeighboringRelation:
         """The relation of the target and of the budget."""
-        aggregator = self.aggregator
-        return (
-            NeighboringRelation.REPLACE_RECORD
-            if aggregator is None
-            else aggregator.neighboring_relation
-        )
+        return made_for(Aggregator if self.aggregator is None else self.aggregator)
 
     @property
     def budget(self) -> Budget | None:

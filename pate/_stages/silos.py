@@ -21,7 +21,7 @@ from pate._validation import require
 from pate._votes import MaskedTotal, Votes, VoteShape
 from pate._votes.named import Silos
 from pate._votes.store import VoteManifest
-from pate.aggregators._silo_votes import SiloVotes
+from pate.aggregators import Partial, SiloVotes
 from pate.data._checks import as_text
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -115,9 +115,9 @@ def invited(
     )
     ids, names = np.sort(as_text(data.load(Role.PUBLIC).ids)), data.label_names
     shape = VoteShape(sum(request.teachers.values()), len(names))
-    silos, aggregator = len(request.teachers), settings.aggregator or SiloVotes.blank()
-    if isinstance(aggregator, SiloVotes) and aggregator.silos is None:
-        aggregator = replace(aggregator, silos=silos)
+    silos, aggregator = len(request.teachers), settings.aggregator or Partial(SiloVotes)
+    if isinstance(aggregator, Partial) and "silos" in aggregator.missing:
+        aggregator = aggregator.complete(silos=silos)
     complete = resolve_settings(
         replace(settings, aggregator=aggregator), shape, len(ids), MaskedTotal
     )

@@ -1,5 +1,6 @@
 """Aggregator plug-ins: they turn votes into released labels and describe the cost as an event."""
 
+from pate._settings import Partial as Partial
 from pate._votes import (
     Ballots as Ballots,
     Counts as Counts,

@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from inspect import get_annotations
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Literal,
     NamedTuple,
     Self,
+    TypeAlias,
     get_args,
     get_origin,
     get_type_hints,
@@ -20,6 +21,7 @@ from typing import (
 
 import numpy as np
 
+from pate._settings import Completable, Partial, require_made
 from pate._typing import FloatArray
 from pate._validation import require, require_positive
 from pate._votes import Counts, Need, Votes, VoteShape, require_kind
@@ -68,15 +70,14 @@ class Gap(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregator(ABC):
+class Aggregator(Completable, ABC):
     """Turns votes into labels through a private mechanism, and knows what that costs.
 
     Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and their names
     differ between classes, so that none is carried over silently when the class in a configuration
     changes.
 
-    A field without a default may be None where a target is to suggest it. Until then it is
-    `missing`: fields are not checked against each other, and nothing is stated, scaled or released.
+    Settings that a target is yet to find are no aggregator: they are a `Partial` of its class.
 
     The number of teachers is nominal: a public constant under both relations, never measured. A
     teacher that takes no part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are
@@ -90,43 +91,27 @@ class Aggregator(ABC):
     noise_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the parameters that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
 
-    required: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that have no default."""
-
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name, annotation in get_annotations(cls).items():
-            if not hasattr(cls, name) and "ClassVar" not in str(annotation):
-                # before the dataclass is made, which takes it for the default: parsers read what is
-                # missing as None
-                setattr(cls, name, None)
-                cls.required += (name,)
         if "aggregate" in vars(cls) and not {"law", "laws"} & vars(cls).keys():
             cls.law, cls.laws = Aggregator.law, Aggregator.laws  # type: ignore[method-assign]
         if "aggregate" in vars(cls):
             cls.aggregate = _when_served(cls.aggregate)  # type: ignore[method-assign]
-        if "__post_init__" in vars(cls):
-            cls.__post_init__ = _when_complete(cls.__post_init__)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         object.__setattr__(
             self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
         )
-        scales = {
-            name: getattr(self, name) for name in self.noise_parameters if name not in self.missing
-        }
+        for field in fields(self):
+            require_made(field.name, getattr(self, field.name))
+        scales = {name: getattr(self, name) for name in self.noise_parameters}
         require_positive(**scales)
         for name, scale in scales.items():
             require(
                 float(scale) <= _LARGEST_SCALE, f"{name} <= {_LARGEST_SCALE:g}", **{name: scale}
             )
-
-    @classmethod
-    def blank(cls, **settings: Any) -> Self:
-        """Return one with the given ``settings``; all others are `missing` until a target suggests them."""
-        return cls(**settings)
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
@@ -135,7 +120,7 @@ class Aggregator(ABC):
         Noise that they lack is 1: only its proportions matter. By default they are one if nothing
         but noise is to be set, and none otherwise. Tests and thresholds may take half of delta.
         """
-        return [{}] if set(cls.required) <= set(cls.noise_parameters) else []
+        return [{}] if set(Partial(cls).missing) <= set(cls.noise_parameters) else []
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
@@ -175,7 +160,7 @@ class Aggregator(ABC):
             and values[field.name] != field.default
         }
         known = [word(changed[name]) for name, word in _WORDS.items() if name in changed]
-        others = changed.keys() - _WORDS.keys() - set(self.required)
+        others = changed.keys() - _WORDS.keys() - set(Partial(type(self)).missing)
         return [*within, *known, *(f"{name}={changed[name]}" for name in sorted(others))]
 
     @property
@@ -220,23 +205,6 @@ class Aggregator(ABC):
             aggregator=name,
         )
         return proposed[0].calibrated(target, shape)
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Names of the required fields that are None."""
-        return tuple(name for name in self.required if getattr(self, name) is None)
-
-    def require_complete(self, way_out: str = "") -> None:
-        """Raise ``ValueError`` if something is missing, here or in an aggregator within; ``way_out`` says more."""
-        missing = self.missing
-        kind = "the noise" if set(missing) <= set(self.noise_parameters) else "all parameters"
-        words = ", ".join(f"--aggregator.{name}" for name in missing)
-        require(not missing, f"{kind} of {type(self).__name__} ({words}){way_out}", noise=None)
-        for name in self.required:
-            value = getattr(self, name)
-            for part in value if isinstance(value, tuple) else (value,):
-                if isinstance(part, Aggregator):
-                    part.require_complete()
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -290,7 +258,6 @@ class Aggregator(ABC):
 
     def events(self, shape: VoteShape, tier: int | None = None) -> Events:
         """Describe the cost of one query under both relations, as `event` does under one."""
-        self.require_complete()
         return {relation: self.event(shape, relation, tier) for relation in NeighboringRelation}
 
     def charges(self, release: Release, shape: VoteShape) -> tuple[Charge, ...]:
@@ -337,7 +304,6 @@ class Aggregator(ABC):
         Raises:
             ValueError: if the aggregator cannot serve the shape.
         """
-        self.require_complete()
         relation = target.neighboring_relation
         self.event(shape, relation)  # raises if it cannot serve the shape, whatever the noise
         try:
@@ -413,14 +379,18 @@ class Aggregator(ABC):
         return self.neighboring_relation if relation is None else NeighboringRelation(relation)
 
 
-def _when_complete(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a ``__post_init__`` that checks complete aggregators only."""
+if TYPE_CHECKING:
+    AnyAggregator: TypeAlias = Aggregator | Partial[Aggregator]
+else:
+    # parsers read both by the name of the class
+    AnyAggregator = Aggregator
 
-    @wraps(check)
-    def checked(aggregator: Any) -> None:
-        (Aggregator.__post_init__ if aggregator.missing else check)(aggregator)
 
-    return checked
+def made_for(aggregator: AnyAggregator | type[Aggregator]) -> NeighboringRelation:
+    """Return the relation that an aggregator, or a partial one, is for; of a class, its default."""
+    if isinstance(aggregator, Partial):
+        return NeighboringRelation(aggregator.setting("neighboring_relation"))
+    return aggregator.neighboring_relation
 
 
 def _when_served(aggregate: Callable[..., Release]) -> Callable[..., Release]:

@@ -85,8 +85,6 @@ class Rounds(Aggregator):
     @property
     def needs(self) -> frozenset[Need]:
         """What its rounds need, but predictions: those are of a student between rounds, who needs features."""
-        if self.missing:
-            return super().needs
         needs = frozenset[Need]().union(*(part.needs for part in self.rounds)) - {"predictions"}
         # a sum of silos is opened once
         return needs | {"features", Counts | Scores | Moments} if len(self.rounds) > 1 else needs

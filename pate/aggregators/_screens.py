@@ -50,7 +50,7 @@ class Screen(Aggregator):
     @property
     def needs(self) -> frozenset[Need]:
         """The counts that it checks, and what ``answers`` needs."""
-        return super().needs if self.missing else super().needs | self.answers.needs
+        return super().needs | self.answers.needs
 
     def screen_event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of the check alone: whether a distance of sensitivity 1 with noise passes a threshold."""

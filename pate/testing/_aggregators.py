@@ -29,7 +29,7 @@ from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._cost import Cost
 from pate.accounting._events import Event, GaussianEvent, leaves
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Aggregator, Release
+from pate.aggregators import Aggregator, Partial, Release
 from pate.aggregators._outlook import Outlook
 from pate.testing._contract import (
     Contract,
@@ -371,7 +371,7 @@ class AggregatorContract(Contract):
         """Every noise parameter has to be given."""
         aggregator = self.make(RELATIONS[0])
         assert aggregator.noise
-        assert set(aggregator.noise_parameters) <= set(aggregator.required)
+        assert set(aggregator.noise_parameters) <= set(Partial(type(aggregator)).missing)
 
     def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
         """Votes of another kind, or without predictions or features, are refused exactly if they are needed."""

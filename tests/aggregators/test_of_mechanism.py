@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import Votes, VoteShape, mechanisms as m
+from pate import Partial, Votes, VoteShape, mechanisms as m
 from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import (
     Canonical,
@@ -127,6 +127,8 @@ def test_a_call_of_the_mechanism_draws_what_is_answered(name: str) -> None:
 
 def test_noise_and_failures_have_names_of_their_own() -> None:
     """So that none is carried over silently where the class in a configuration changes."""
-    names = [set(type(plain).names) & set(type(plain).required) for plain, _ in PAIRS.values()]
+    names = [
+        set(type(plain).names) & set(Partial(type(plain)).missing) for plain, _ in PAIRS.values()
+    ]
     tagged = [name for each in names for name in each if name not in ("k", "kbar", "rank_penalty")]
     assert len(tagged) == len(set(tagged)) > 15

@@ -11,11 +11,12 @@ import pytest
 from scipy.special import expit, ndtr, ndtri
 
 import pate.aggregators
-from pate import Outlook, Votes, VoteShape
+from pate import Outlook, Partial, Votes, VoteShape
 from pate._planning.proposals import propose
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
+    ConfidentScreen,
     FixedStableTopK,
     InteractiveScreen,
     LimitedDomainTopK,
@@ -185,17 +186,28 @@ def test_a_list_is_bounded_by_the_widest_of_its_gaps() -> None:
     assert most / 4 < answered < most + 4 * math.sqrt(most / 2000)
 
 
-def test_what_is_missing_is_named_as_noise_where_it_is_all_noise() -> None:
-    for blank, missing in (
-        (NoisyVotes.blank(), r"the noise of NoisyVotes \(--aggregator\.sigma_votes\)"),
-        (
-            Peeling.blank(),
-            r"all parameters of Peeling \(--aggregator\.k, --aggregator\.scale_peel\)",
-        ),
-        (Peeling.blank(k=2), r"the noise of Peeling \(--aggregator\.scale_peel\)"),
+def test_an_aggregator_that_lacks_a_setting_cannot_be_made() -> None:
+    for cls in registered().values():
+        lacking = Partial(cls)
+        if not lacking.missing:
+            continue
+        assert lacking.complete() == lacking
+        with pytest.raises(TypeError, match=rf"^{cls.__name__}\.__init__\(\) missing .*'$"):
+            cls()
+    with pytest.raises(TypeError, match=r"'sigma_votes'$"):
+        NoisyVotes()  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match=r"^Expected `answers\.sigma_votes` of NoisyVotes$"):
+        ConfidentScreen(
+            answers=Partial(NoisyVotes),  # type: ignore[arg-type]
+            sigma_confident=1.0,
+            threshold_confident=3.0,
+        )
+    with pytest.raises(
+        ValueError, match=r"^Expected settings of NoisyVotes, got settings=\['sigma'\]$"
     ):
-        with pytest.raises(ValueError, match=rf"^Expected {missing}, got noise=None$"):
-            blank.require_complete()
+        Partial(NoisyVotes, sigma=1.0)
+    assert Partial(NoisyVotes).complete(sigma_votes=2.0) == NoisyVotes(sigma_votes=2.0)
+    assert Partial(Peeling, k=2).missing == ("scale_peel",)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.7, 3.0])

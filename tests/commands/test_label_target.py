@@ -164,7 +164,7 @@ def test_a_budget_of_the_size_of_the_target_is_enough(
     [
         (
             ["--aggregator=NoisyVotes"],
-            "Expected the noise of NoisyVotes (--aggregator.sigma_votes), or --target_epsilon",
+            "Expected --aggregator.sigma_votes of NoisyVotes, or --target_epsilon",
         ),
         (
             ["--aggregator=NoisyVotes", "--target_epsilon=1", "--max_delta0=1e-5"],

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from torch import nn
 
-from pate import LabelSettings, VoteShape, cli
+from pate import LabelSettings, Partial, VoteShape, cli
 from pate._planning.completion import resolve_settings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._formatting import format_epsilon
@@ -126,7 +126,7 @@ def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
     assert (
         cli.main([*words, str(tmp_path / "new")]) == 0 and not (tmp_path / "ledger.sqlite").exists()
     )
-    settings = LabelSettings(NoisyVotes.blank(), delta=1e-3, target_epsilon=3, max_epsilon=4)
+    settings = LabelSettings(Partial(NoisyVotes), delta=1e-3, target_epsilon=3, max_epsilon=4)
     complete = resolve_settings(settings, VoteShape(10, 4), 100)
     paid: dict[str, Any] = {
         "count": 100,
@@ -576,7 +576,10 @@ def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
             "metrics to monitor among train_loss, got val_loss",
         ),
         ({"label.yaml": "num_queries: 101\ndelta: 0.001\ntarget_epsilon: 2"}, "num_queries <= 100"),
-        ({"label.yaml": "aggregator: NoisyVotes\ndelta: 0.001"}, "the noise of NoisyVotes"),
+        (
+            {"label.yaml": "aggregator: NoisyVotes\ndelta: 0.001"},
+            "--aggregator.sigma_votes of NoisyVotes",
+        ),
         ({"label.yaml": "delta: 0.001"}, "--aggregator, or --target_epsilon"),
         (
             {

@@ -1,10 +1,10 @@
-"""What an aggregator lacks is None, is suggested by a target, and is refused where there is
-none."""
+"""A target completes a partial aggregator; without a target it is refused."""
 
 import pytest
 
-from pate import LabelSettings, VoteShape, cli
+from pate import LabelSettings, Partial, VoteShape, cli
 from pate._planning.completion import complete_aggregator
+from pate._settings import decode, encode
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
@@ -21,16 +21,16 @@ TARGET = Target(epsilon=4.0, delta=1e-4, num_queries=50)
 
 
 def test_missing_noise_is_one_and_what_is_given_stays() -> None:
-    found = complete_aggregator(NoisyVotes.blank(soft=False), TARGET, PANEL)
+    found = complete_aggregator(Partial(NoisyVotes, soft=False), TARGET, PANEL)
     assert found == NoisyVotes(sigma_votes=1.0, soft=False)
     assert complete_aggregator(found, TARGET, PANEL) is found
-    assert complete_aggregator(Peeling.blank(k=2), TARGET, PANEL) == Peeling(k=2, scale_peel=1.0)
+    assert complete_aggregator(Partial(Peeling, k=2), TARGET, PANEL) == Peeling(k=2, scale_peel=1.0)
 
 
 def test_other_parameters_are_what_the_class_chooses() -> None:
-    majority = complete_aggregator(StableMajority.blank(), TARGET, PANEL)
+    majority = complete_aggregator(Partial(StableMajority), TARGET, PANEL)
     assert majority == StableMajority(sigma_majority=1.0, delta_majority=1e-4 / 100)
-    screen = complete_aggregator(ConfidentScreen.blank(threshold_confident=7.0), TARGET, PANEL)
+    screen = complete_aggregator(Partial(ConfidentScreen, threshold_confident=7.0), TARGET, PANEL)
     assert isinstance(screen, ConfidentScreen) and screen.answers == NoisyVotes(sigma_votes=1.0)
     assert screen.threshold_confident == 7.0
     relation = NeighboringRelation.ADD_REMOVE_TEACHER
@@ -47,12 +47,12 @@ def test_other_parameters_are_what_the_class_chooses() -> None:
     ("aggregator", "message"),
     [
         (
-            StableTopK.blank(scale_gap=1.0, delta_test=1e-6),
+            Partial(StableTopK, scale_gap=1.0, delta_test=1e-6),
             "all noise of StableTopK or none of it, got missing='`agg",
         ),
-        (Peeling.blank(), r"k \(`aggregator.k`\) of Peeling, which no target suggests"),
+        (Partial(Peeling), r"k \(`aggregator.k`\) of Peeling, which no target suggests"),
         (
-            StableMajority.blank(delta_majority=2.0),
+            Partial(StableMajority, delta_majority=2.0),
             "0 < delta_majority < 1, got delta_majority=2.0",
         ),
     ],
@@ -63,7 +63,7 @@ def test_what_no_target_suggests_is_refused(aggregator: Aggregator, message: str
         complete_aggregator(aggregator, TARGET, PANEL)
 
 
-@pytest.mark.parametrize("aggregator", [StableTopK.blank(delta_test=1e-6), None])
+@pytest.mark.parametrize("aggregator", [Partial(StableTopK, delta_test=1e-6), None])
 def test_without_a_target_nothing_may_be_missing(aggregator: Aggregator | None) -> None:
     with pytest.raises(
         ValueError, match=r"^Expected [^\n]*, or `target_epsilon`, which finds (it|one)"
@@ -72,23 +72,31 @@ def test_without_a_target_nothing_may_be_missing(aggregator: Aggregator | None) 
     assert LabelSettings(aggregator, delta=1e-3, target_epsilon=1.0).aggregator == aggregator
 
 
-def test_what_lies_within_is_complete() -> None:
-    screen = ConfidentScreen(
-        answers=NoisyVotes.blank(), sigma_confident=1.0, threshold_confident=3.0
+def test_what_lies_within_is_completed() -> None:
+    screen = Partial(ConfidentScreen, answers=Partial(NoisyVotes, soft=False))
+    assert screen.missing == ("sigma_confident", "threshold_confident", "answers.sigma_votes")
+    assert decode(Aggregator, encode(Aggregator, screen)).missing == screen.missing
+    found = complete_aggregator(screen, TARGET, PANEL)
+    assert found == ConfidentScreen(
+        answers=NoisyVotes(sigma_votes=1.0, soft=False),
+        sigma_confident=1.0,
+        threshold_confident=20.0,
     )
-    for state in (screen.events, lambda shape: screen.calibrated(TARGET, shape)):
-        with pytest.raises(
-            ValueError, match=r"^Expected the noise of NoisyVotes \(--aggregator.sigma_votes\), got"
-        ):
-            state(PANEL)
+    rounds = Partial(Rounds, rounds=(Partial(NoisyVotes), Partial(Peeling, k=2)))
+    found = complete_aggregator(rounds, TARGET, PANEL)
+    assert found == Rounds(rounds=(NoisyVotes(sigma_votes=1.0), Peeling(k=2, scale_peel=1.0)))
+    mixed = Partial(ConfidentScreen, answers=Partial(NoisyVotes), sigma_confident=2.0)
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected all noise of ConfidentScreen or none of it, .*`aggregator.answers.sigma_votes`",
+    ):
+        complete_aggregator(mixed, TARGET, PANEL)
 
 
 def test_account_needs_the_noise(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--num_queries=9", "--delta=1e-5", "--num_teachers=60", "--num_labels=6"]
     assert cli.main(["account", "--aggregator=NoisyVotes", *words]) == 2
-    assert capsys.readouterr().err.endswith(
-        "Expected the noise of NoisyVotes (--aggregator.sigma_votes), got noise=None\n"
-    )
+    assert capsys.readouterr().err.endswith("Expected --aggregator.sigma_votes of NoisyVotes\n")
 
 
 @pytest.mark.parametrize("word", ["--target_epsilon=two", "--aggregator=StableTopk"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pate import LabelSettings, VoteShape
+from pate import LabelSettings, Partial, VoteShape
 from pate._planning.completion import resolve_settings
 from pate._planning.halves import charge_of, first_settings, teachers_for
 from pate.accounting import NeighboringRelation, RDPAccountant
@@ -13,7 +13,7 @@ SHAPE, FIRST_SHAPE, SIZE = VoteShape(2000, 5), VoteShape(1 << 23, 5), 400
 
 def asked(epsilon: float = 1.0, reach: int = 1) -> LabelSettings:
     return LabelSettings(
-        NoisyVotes.blank(),
+        Partial(NoisyVotes),
         delta=1e-6,
         target_epsilon=epsilon,
         num_queries=50,
@@ -43,7 +43,7 @@ def test_both_releases_together_meet_the_target(reach: int) -> None:
 
 def test_half_of_the_squared_budget_is_for_the_first() -> None:
     def whole(epsilon: float) -> ScoreVotes:
-        settings = LabelSettings(ScoreVotes.blank(), delta=1e-6, target_epsilon=epsilon)
+        settings = LabelSettings(Partial(ScoreVotes), delta=1e-6, target_epsilon=epsilon)
         chosen = resolve_settings(settings, FIRST_SHAPE, SIZE, Moments).aggregator
         assert isinstance(chosen, ScoreVotes)
         return chosen
