@@ -1,4 +1,4 @@
-"""A private classifier with the interface of scikit-learn: the stages of `Pipeline` on arrays in memory."""
+"""A private classifier with the interface of scikit-learn, on arrays in memory."""
 
 from __future__ import annotations
 
@@ -44,46 +44,44 @@ _DRAWN = 2000  # public samples between bounds
 
 
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
-    """A classifier for scikit-learn that is private towards the records it is fitted on, with its statement.
+    """A classifier for scikit-learn that protects the records of each fit, with a statement.
 
     ``fit`` is one release. It runs the stages of `Pipeline` in a temporary folder, which is removed
-    when it returns: records vote, or teachers that were trained on parts of them, their votes on
-    public samples are released through a private mechanism, and a linear student learns from what
-    was released. The fitted estimator is the student and the statement, both PUBLIC; it holds
-    nothing else of the private records.
+    at the end: records, or teachers trained on parts of them, vote on public samples, a private
+    mechanism releases their votes, and a linear student learns from the release. The fitted
+    estimator is the student and the statement, both PUBLIC; it holds nothing else of the private
+    records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
-    drawn between ``bounds``. Nothing protects them. Nor is anything protected of which a pipeline's
-    earlier steps were fitted to private records: scale by public ones, or leave it to this
-    estimator, which does so by itself. Each fit costs anew: cross-validation and a search over
-    parameters are as many releases, and the choice between them is one more thing that the records
-    decide.
+    drawn between ``bounds``. They are not protected. Earlier steps of a pipeline that are fitted to
+    private records are not protected either: scale by public records, or leave scaling to this
+    estimator. Each fit costs anew: cross-validation and a search over parameters make several
+    releases, and the choice among them depends on the records once more.
 
     Args:
-        epsilon: what one fit may cost at most, under REPLACE_RECORD.
-        delta: the chance that this fails: 1e-3 at most, and below one over ``n_teachers``. Choose
-            it well below one over the number of records, which is private, and so not looked at.
-        teacher: None for a linear model in closed form, for which nothing is trained (`ScoreVotes`;
-            the best choice for most tables, ``docs/measured.md``); or any classifier of
-            scikit-learn, whose clones are fitted label by label to parts of the records. Those with
-            ``predict_proba`` give each label to their best public samples, to as large a share as
-            has it among their own records; others to those that they predict.
+        epsilon: the largest cost of one fit, under REPLACE_RECORD.
+        delta: the probability that this fails: at most 1e-3, and below one over ``n_teachers``.
+            Choose it well below one over the number of records, which is private and not checked.
+        teacher: None for a linear model in closed form, without training (`ScoreVotes`; the best
+            choice for most tables, ``docs/measured.md``); or any classifier of scikit-learn, with
+            clones fitted label by label to parts of the records. Classifiers with ``predict_proba``
+            give each label to their best public samples, as many as match the share of the label
+            among their own records; others use their predictions.
         n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in
             closed form None lets each record (each group) vote for itself.
-        bounds: between which features lie, ``(low, high)``, each a number or one for every feature,
-            known without a look at the records. `fit` without ``X_public`` draws its samples evenly
-            between them.
-        classes: of a target ``y`` ``[N]``, all values that there can be, known without a look at
-            the records. None for 0 and 1; ``"from_y"`` takes those that occur in ``y``, and it is
-            then not private which ones do.
-        ledger: a file that counts all releases of the same records, made if it is missing. None for
-            a statement of this fit alone, which other fits to the same records add to.
-        random_state: seeds what is no secret: drawn samples and the teachers' training. Neither
-            noise nor partition.
+        bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
+            known without a look at the records. `fit` without ``X_public`` draws its samples
+            uniformly from this range.
+        classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
+            None for 0 and 1; ``"from_y"`` takes the values in ``y``, which are then not protected.
+        ledger: a file that counts all releases of the same records, created if it is missing. None
+            for a statement of only this fit; other fits to the same records add to its cost.
+        random_state: seed of public randomness: drawn samples and the teachers' training, but
+            neither noise nor partition.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
 
     Attributes:
-        statement_: the `Statement` of what was spent; ``statement_.text`` reads well.
+        statement_: the `Statement` of the cost; ``statement_.text`` is its text.
         released_: the `StatedLabels` of the public samples, from which any other student may learn.
         X_public_: ``[P, F]`` float64, these samples, in the order of ``released_.ids``.
         classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]``, 0 and 1.
@@ -126,10 +124,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         Args:
             X: ``[N, F]``, the features of the private records.
             Y: ``[N, C]`` in {0, 1}, their labels; or ``[N]``, the class of each.
-            X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them
-                between ``bounds``.
-            groups: ``[N]`` texts or integers, whose record each is, such as a person, who is then
-                what is protected.
+            X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
+                ``bounds``.
+            groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
+                are then the protected units.
 
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
@@ -169,7 +167,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 pipeline.vote()
                 released = pipeline.label(settings)
             else:
-                # a target that nothing reaches is found before teachers are fitted
+                # refuse an unreachable target before teachers are fitted
                 resolve_settings(
                     settings, VoteShape(self._num_teachers(), labels.shape[1]), len(public)
                 )
@@ -196,7 +194,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return the probabilities ``[N, C]`` of labels, or ``[N, K]`` of classes, of samples ``[N, F]``."""
+        """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes of ``[N, F]``."""
         check_is_fitted(self)
         probabilities = self._student.predict(
             self._features(validate_data(self, X, reset=False, dtype=np.float64))
@@ -205,19 +203,20 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             return probabilities
         if len(self.classes_) == 2:
             return np.column_stack((1 - probabilities, probabilities))
-        # a share of nothing, where no class is known to occur, is a share of them all
+        # if no class is known to occur, all are equally likely
         probabilities = np.maximum(probabilities, np.finfo(np.float64).tiny)
         return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
     def _labels_of(self, Y: NDArray[Any]) -> UInt8Array:
-        """Return labels ``[N, C]``: one for each class of a target ``[N]``, one alone of two classes."""
+        """Return labels ``[N, C]``; of a target ``[N]`` one per class, or one for two classes."""
         check_classification_targets(Y)
         self._multi_label = Y.ndim == 2 and (Y.shape[1] > 1 or self.classes is None)
         if self._multi_label or self.classes is None:
             self.classes_: NDArray[Any] = np.array([0, 1])
             if len(np.unique(Y)) > 2 and Y.ndim == 1:
                 raise ValueError(
-                    "Only binary classification is supported without classes, the public values of y"
+                    "Only binary classification is supported without classes, the public values"
+                    " of y"
                 )
             require(
                 np.isin(Y, (0, 1)).all(),
@@ -256,17 +255,18 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             "X_public, samples that anybody may see, or bounds between which to draw them",
         )
         assert self.bounds is not None
-        wanted = f"bounds (low, high), finite and low < high, each a number or {self.n_features_in_} of them"
+        size = self.n_features_in_
+        wanted = f"bounds (low, high), finite and low < high, each a number or {size} of them"
         try:
             pair = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)
-            low, high = (np.broadcast_to(bound, self.n_features_in_) for bound in pair)
+            low, high = (np.broadcast_to(bound, size) for bound in pair)
             ordered = bool(
                 np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
             )
         except (TypeError, ValueError):
             ordered = False
         require(ordered, wanted, bounds=self.bounds)
-        return np.asarray(random.uniform(low, high, size=(_DRAWN, self.n_features_in_)))
+        return np.asarray(random.uniform(low, high, size=(_DRAWN, size)))
 
     def _ballots(
         self,
@@ -276,15 +276,15 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         units: StrArray,
         random: np.random.RandomState,
     ) -> UInt8Array:
-        """Return the ballots ``[P, T, C]`` of teachers, each fitted to the units that a secret key assigns to it.
+        """Return the ballots ``[P, T, C]`` of teachers of units that a secret key assigns.
 
-        The key is drawn for this fit alone, so that the teacher of a record, even of a row number,
-        is independent of all others': of neighbors with a record more or less, every assignment of
-        the others is as likely.
+        The key is drawn for this fit only, so that the teacher of a record, even if its id is a row
+        number, is independent of the teachers of others: with a record more or less, every
+        assignment of the others is as likely.
         """
         num_teachers = self._num_teachers()
         seeds = random.randint(2**31 - 1, size=num_teachers).tolist()
-        # a classifier that cannot be fitted at all is found out on labels that mean nothing
+        # refuse a classifier that cannot be fitted at all, by a fit to arbitrary labels
         _fitted(self.teacher, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(
             public[:1]
         )
@@ -320,7 +320,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
 
 
 class _OneFit(Arrays):
-    """Records that exist for one fit: there is no place where they, and their ledger, are found again."""
+    """Records that exist for one fit, and so have no place for a ledger."""
 
     @property
     def ledger_path(self) -> None:  # type: ignore[override]
@@ -336,10 +336,10 @@ def _save(
     *,
     groups: StrArray | None,
 ) -> None:
-    """Write private records and public samples as `Arrays` reads them, with a test record that nobody asks for.
+    """Write private records and public samples for `Arrays`, with one unused test record.
 
-    Where each record votes for itself, no id matters. A part of them is found by a key that is
-    drawn for this fit alone, so that row numbers will do.
+    If each record votes for itself, ids do not matter. Parts are assigned by a key that is drawn
+    for this fit only, so that row numbers suffice as ids.
     """
     sizes = [len(X), len(public), 1]
     arrays = {
@@ -356,7 +356,7 @@ def _save(
 def _ballot(
     classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int
 ) -> UInt8Array | int:
-    """Return the ballot ``[P]`` of a classifier fitted to one label ``[N]`` of a teacher's records."""
+    """Return the ballot ``[P]`` of a classifier fitted to one label ``[N]`` of its records."""
     if labels.min() == labels.max():
         return int(labels[0])
     try:
@@ -371,13 +371,12 @@ def _ballot(
                 np.uint8
             )
     except Exception:
-        # nothing that one record can change makes a fit fail: five neighbors of three records are
-        # no error
+        # one record must not make a fit fail, such as a search for five neighbors of three records
         return 0
 
 
 def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:
-    """Return a clone of a classifier, fitted with ``seed`` wherever it draws anything."""
+    """Return a clone of a classifier, fitted with ``seed`` for all of its random states."""
     copy = clone(classifier)
     seeded: Sequence[str] = [
         name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"

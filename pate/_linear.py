@@ -1,8 +1,8 @@
-"""The closed-form student: one linear model per label, from noisy shares or labels of public samples alone.
+"""The closed-form student: one linear model per label, from released labels or noisy shares.
 
-Nothing is left to set: how strongly a label's weights are shrunk follows from the likelihood of
-what was released. All labels rank by their model; one decides by it only if the release itself
-shows that this is better than the constant answer.
+There are no settings: the likelihood of the released targets determines the shrinkage of a label's
+weights. All labels rank samples by their models. A model decides its label only if the release
+shows that it is better than the constant answer.
 """
 
 from __future__ import annotations
@@ -20,30 +20,29 @@ from scipy.special import expit, gammaln, logit
 from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate._validation import require, require_positive
 
-# of a signal to its noise along the widest direction
+# ratios of the signal to its noise along the widest direction
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e5, 33)))
-_STEPS = 40  # of accelerated gradient descent
-# of the logistic link, relative to the widest direction: keeps separable labels finite
+_STEPS = 40  # steps of accelerated gradient descent
+# ridge of the logistic link, relative to the widest direction: keeps separable labels finite
 _RIDGE = 1e-4
-_SAMPLES = 10  # for each direction, that a logistic model of exact labels needs
+_SAMPLES = 10  # samples per direction that a logistic model of exact labels needs
 _NEWTON = 40  # steps of the two-number link
 _STEEPEST = 6.0  # logits for each standard deviation of an answer over the samples
 _SIGNIFICANT = 2.0  # standard errors
 SHARPNESS = 8.0
-"""How closely logits that are kept on one side of 0 follow the model before they bend: their bend is 1/8 wide."""
+"""Sharpness of the bend of logits that are kept on one side of 0: it is 1/8 wide."""
 LEAST = 1e-6
-"""The least logit of an answer that is kept above one half, which float32 tells from 0."""
+"""The smallest logit of an answer that is kept above one half; float32 can tell it from 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearStudent:
-    """One linear model per label: ``x @ weights`` is the logit of a label; ``departs`` says which it may decide.
+    """One linear model per label: ``x @ weights`` is the logit of a label.
 
     Attributes:
         weights: ``[F + 1, C]``, the intercepts last; minus infinity where nothing was released.
-        departs: ``[C]``, whether the model may decide otherwise than the constant answer. Where it
-            may not, its logits are bent to the side of ``constants``, in the same order: they rank
-            samples, and decide nothing.
+        departs: ``[C]``, whether the model may decide a label. Otherwise its logits are bent to the
+            side of ``constants`` in the same order: they rank samples, and decide nothing.
         constants: ``[C]``, the logits of the constant answer.
     """
 
@@ -62,9 +61,9 @@ class LinearStudent:
 
 
 def clamp_sign(logits: FloatArray, above: BoolArray) -> FloatArray:
-    """Return logits ``[N, C]`` bent so that they stay above 0, or below it, in the order that they had.
+    """Return logits ``[N, C]``, bent to stay above 0, or below 0, in the same order.
 
-    Those that were on that side already hardly change. Minus infinity stays what it is.
+    Logits already on that side hardly change. Minus infinity does not change.
 
     Args:
         logits: ``[N, C]``.
@@ -79,7 +78,9 @@ def clamp_sign(logits: FloatArray, above: BoolArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Features as coordinates: ``features - centre = left * spread @ right.T``, widest direction first.
+    """Features as coordinates: ``features - centre = left * spread @ right.T``.
+
+    The widest direction comes first.
 
     Attributes:
         centre: ``[F]``, the mean.
@@ -95,14 +96,13 @@ class Directions:
 
     @classmethod
     def of(cls, features: FloatArray) -> Directions:
-        """Factorise features ``[N, F]``, in time of the third power of the smaller of samples and features."""
+        """Factorize features ``[N, F]``, in time proportional to ``N F min(N, F)``."""
         centre = features.mean(axis=0)
         inner = features - centre
         wide = inner.shape[0] < inner.shape[1]
-        # of the smaller Gram matrix, which takes a fraction of the time of a singular value
-        # decomposition
+        # eigenvectors of the smaller Gram matrix, much faster than a singular value decomposition
         values, vectors = np.linalg.eigh(inner @ inner.T if wide else inner.T @ inner)
-        # what subtracting a rounded mean leaves of constant features is no direction
+        # constant features leave rounding errors of their mean, which are no direction
         rounding = (
             len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)) ** 2
         )
@@ -116,20 +116,21 @@ class Directions:
 def fit_linear(
     features: ArrayLike, targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None
 ) -> LinearStudent:
-    """Fit a linear student to released labels or noisy shares, in seconds for thousands of features.
+    """Fit a linear student to labels or noisy shares, in seconds for thousands of features.
 
     Label by label, in the coordinates of one factorisation:
 
-    1. Weights have a Gaussian prior, whose size is the most likely one for the label and, as one
-       label more, for all labels together; the noise is at least ``noise_std``. Means of labels are
-       shrunk towards each other by their known noise (Efron & Morris (1973)).
-    2. A logistic model of two numbers, its level and its slope along the posterior mean, takes on
-       the mean of the answers and their spread. It ranks samples as the posterior mean does. Exact
-       labels, ten or more for each direction (Peduzzi et al. (1996)), have a logistic model of all
+    1. Weights have a Gaussian prior of the most likely size, given the label and, as one more
+       label, all labels together; the noise is at least ``noise_std``. Means of labels are shrunk
+       towards each other by their known noise (Efron & Morris (1973)).
+    2. A logistic model of two numbers, a level and a slope along the posterior mean, matches the
+       mean of the answers and their spread. It ranks samples as the posterior mean does. Exact
+       labels, ten or more for each direction (Peduzzi et al. (1996)), get a logistic model of all
        directions.
-    3. Answers of the posterior mean with one sample left out, which is exact for its prior, are
-       compared with the constant answer on that sample's own target, whose noise has mean 0. See
-       `labels_better_than_constant` for which labels may decide by their model; the others rank by it alone.
+    3. Leave-one-out answers of the posterior mean, which are exact given the prior, are compared
+       with the constant answer on the sample that was left out. The noise in its target has mean 0.
+       `labels_better_than_constant` selects the labels that may decide by their models; for the
+       others, models only rank samples.
 
     >>> features = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> labels = np.array([[0], [0], [1], [1]])
@@ -140,24 +141,21 @@ def fit_linear(
     Args:
         features: ``[N, ...]``, flattened.
         targets: ``[N, C]``, labels in {0, 1} or noisy shares of any size.
-        mask: ``[N, C]``, which targets were released. A label that never was is denied.
+        mask: ``[N, C]``, whether a target was released. A label without any target is denied.
         noise_std: standard deviation of the noise in the shares; None for labels.
 
     Raises:
         ValueError: on shapes that do not match, or ``noise_std <= 0``.
     """
-    x, y, released = (
-        flat(features),
-        np.asarray(targets, dtype=np.float64),
-        np.asarray(mask, dtype=np.bool_),
-    )
+    x, y = flat(features), np.asarray(targets, dtype=np.float64)
+    released = np.asarray(mask, dtype=np.bool_)
     require(y.ndim == 2 and len(y) == len(x), f"targets of shape [{len(x)}, C]", shape=y.shape)
     require(released.shape == y.shape, f"a mask of shape {list(y.shape)}", shape=released.shape)
     if noise_std is not None:
         require_positive(noise_std=noise_std)
     num_labels = y.shape[1]
     weights = np.zeros((x.shape[1] + 1, num_labels))
-    weights[-1] = -np.inf  # a label of which nothing is known is denied
+    weights[-1] = -np.inf  # a label without any target is denied
     constants, gains, squares = weights[-1].copy(), np.zeros(num_labels), np.zeros(num_labels)
     patterns, pattern_of = np.unique(released, axis=1, return_inverse=True)
     for pattern, rows in enumerate(patterns.T):
@@ -166,8 +164,8 @@ def fit_linear(
             models = _fit(x[rows], y[np.ix_(rows, labels)], noise_std)
             constants[labels], weights[:, labels] = models.constants, models.weights
             gains[labels], squares[labels] = models.gains, models.squares
-    # together, whatever their masks: each label alone may prove little
-    # where no answer differs from the constant one there is nothing to decide
+    # all labels together, whatever their masks: a single label may prove little; if no answer
+    # differs from the constant one, there is nothing to decide
     departs = labels_better_than_constant(gains, squares) & (squares > 0)
     return LinearStudent(weights, departs, constants)
 
@@ -175,11 +173,11 @@ def fit_linear(
 def linear_student_of(
     features: ArrayLike, answers: ArrayLike, decisions: ArrayLike
 ) -> LinearStudent:
-    """Return the linear student whose answers to public samples were released, with its decisions there.
+    """Return the linear student with released answers to public samples, and its decisions.
 
-    Answers are a linear function of the features; its logistic model of two numbers is that of
-    `match_logistic_moments`. A label whose decision is the same for all samples is decided by its constant answer; of
-    others the model decides.
+    Answers are a linear function of the features; `match_logistic_moments` turns it into a logistic
+    model. If the decision on a label is the same for all samples, its constant answer decides it;
+    otherwise the model does.
 
     Args:
         features: ``[N, ...]``, flattened.
@@ -202,7 +200,7 @@ def linear_student_of(
 
 
 class Answers(Protocol):
-    """What a release says of ``Q`` queries, as far as a linear student learns from it."""
+    """The parts of a release on ``Q`` queries that a linear student learns from."""
 
     @property
     def labels(self) -> UInt8Array:
@@ -210,7 +208,7 @@ class Answers(Protocol):
 
     @property
     def mask(self) -> BoolArray:
-        """``[Q, C]``, which labels were released."""
+        """``[Q, C]``, whether a label was released."""
 
     @property
     def noisy_counts(self) -> FloatArray | None:
@@ -226,10 +224,9 @@ class Answers(Protocol):
 
 
 def student_of(released: Answers, features: ArrayLike, num_teachers: int) -> LinearStudent:
-    """Return the linear student of a release: of its noisy shares if it has counts, else of its labels.
+    """Return the linear student of a release: from noisy shares if it has counts, else from labels.
 
-    Answers of a linear model, which have no noise, are all released, and are the answers of that
-    model.
+    Counts that are answers of a linear model, without noise, give that model itself.
 
     Args:
         released: the answers to ``Q`` queries.
@@ -247,11 +244,11 @@ def student_of(released: Answers, features: ArrayLike, num_teachers: int) -> Lin
 def constant_logits(
     targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None
 ) -> FloatArray:
-    """Return the logits ``[C]`` of the constant answer that a release supports: its means, shrunk as in `fit_linear`.
+    """Return the logits ``[C]`` of the constant answer: means, shrunk as in `fit_linear`.
 
     Args:
         targets: ``[N, C]``, labels in {0, 1} or noisy shares of any size.
-        mask: ``[N, C]``, which targets were released. A label that never was is denied.
+        mask: ``[N, C]``, whether a target was released. A label without any target is denied.
         noise_std: standard deviation of the noise in the shares; None for labels.
     """
     y, released = np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
@@ -268,18 +265,18 @@ def constant_logits(
 
 
 def labels_better_than_constant(gains: FloatArray, squares: FloatArray) -> BoolArray:
-    """Return which labels ``[C]`` may depart from a constant answer: as many as are better than it all together.
+    """Return ``[C]``, whether a label may depart from its constant answer.
 
-    A label that is worse by more than a standard error stays constant. Of the others, the most
-    convincing first, as many depart as leave the sum of their gains significant: at ``sqrt(4 + 2
-    log n)`` standard errors or more, where ``n`` is the number of ways to choose so many labels. Of
-    labels that hold nothing but noise, few sets ever pass: ``exp(-2) / n`` bounds the chance of
-    each.
+    A label that is worse by more than a standard error stays constant. The others depart in the
+    order of their significance, as many as keep the sum of their gains significant: at least
+    ``sqrt(4 + 2 log n)`` standard errors, where ``n`` is the number of ways to choose so many
+    labels. Sets of labels that are pure noise rarely pass: ``exp(-2) / n`` bounds the probability
+    for each.
 
     Args:
-        gains: ``[C]``, by how many answers a model agrees better with held-out targets than the
+        gains: ``[C]``, the number of held-out targets that the model answers better than the
             constant answer: the sum over samples of ``(answer - constant) (2 target - 1)``.
-        squares: ``[C]``, the sum of the squares of the same terms, which estimates the variance of
+        squares: ``[C]``, the sum of the squares of these terms, which estimates the variance of
             ``gains``.
     """
     errors = np.sqrt(np.maximum(squares, np.finfo(np.float64).tiny))
@@ -308,7 +305,7 @@ class _Models(NamedTuple):
 
 
 def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
-    """Fit models to samples whose targets are all known."""
+    """Fit models to samples with complete targets."""
     space, num = _directions(_Keyed(x)), len(y)
     raw = y.mean(axis=0)
     weights, shrinkage, noise = ridge_posterior(space, y - raw, noise_std or 0.0)
@@ -319,7 +316,7 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     else:
         intercepts, steepness = match_logistic_moments(means, fitted)
         slopes = steepness * weights
-    # leaving a sample out moves its own posterior mean by a known share of its residual
+    # leaving out a sample moves its posterior mean by a known share of its residual
     leverage = 1 / num + space.left**2 @ shrinkage
     moved = leverage / np.maximum(1 - leverage, np.finfo(np.float64).eps) * (y - raw - fitted)
     answers = means + fitted - moved > 0.5
@@ -336,27 +333,23 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
 def ridge_posterior(
     space: Directions, centred: FloatArray, noise_std: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return posterior means ``[P, C]``, by what they were shrunk ``[P, C]``, and the variance of the noise ``[C]``.
+    """Return posterior means ``[P, C]``, shrinkage factors ``[P, C]`` and noise variances ``[C]``.
 
-    Targets are Gaussian around a linear function whose weight along direction ``j`` has variance
-    ``r spread_j^2`` times that of the noise. The noise has its most likely size given ``r``, but no
-    less than is known. The ratio ``r`` of a label is the most likely one, where the mean over all
-    labels of the log-likelihood counts as that of one label more: what all labels say together
-    steadies what one of them says.
+    Targets are Gaussian around a linear function. Its weight along direction ``j`` has a variance
+    of ``r spread_j^2`` in units of the noise variance. The noise has its most likely size given
+    ``r``, but at least the known size. The ratio ``r`` of a label maximizes its log-likelihood plus
+    the mean log-likelihood over all labels, which stabilizes the estimate.
 
     Args:
         space: the directions of the samples.
         centred: ``[N, C]``, targets less their means.
-        noise_std: standard deviation of the noise that is known; 0 for none.
+        noise_std: standard deviation of the known noise; 0 for none.
     """
     moments = space.left.T @ centred
     squares, free = (centred**2).sum(axis=0), max(1, len(centred) - 1)
     outside = np.maximum(squares - (moments**2).sum(axis=0), 0)
     shapes = (space.spread / space.spread[:1]) ** 2
-    losses, levels = (
-        np.empty((len(_RATIOS), centred.shape[1])),
-        np.empty((len(_RATIOS), centred.shape[1])),
-    )
+    losses, levels = np.empty((2, len(_RATIOS), centred.shape[1]))
     for i, ratio in enumerate(_RATIOS.tolist()):
         signal = ratio * shapes
         residual = outside + (moments**2 / (1 + signal)[:, None]).sum(axis=0)
@@ -371,18 +364,18 @@ def ridge_posterior(
 def match_logistic_moments(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return level ``[C]`` and steepness ``[C]`` of logistic models ``level + steepness * fitted``.
 
-    Their probabilities have the mean of linear answers ``means + fitted`` over the samples, and the
-    same moment along ``fitted``. Two numbers cannot follow noise, and keep the order of the
-    samples.
+    Their probabilities have the same mean over the samples as the linear answers ``means +
+    fitted``, and the same moment along ``fitted``. A model of two numbers cannot follow noise, and
+    keeps the order of the samples.
 
     Args:
         means: ``[C]``, the means of the labels.
-        fitted: ``[N, C]``, what the answers add to them, with mean 0.
+        fitted: ``[N, C]``, the answers minus these means, with mean 0.
     """
     rare = 0.5 / len(fitted)
     means = means.clip(rare, 1 - rare)
     spread = fitted.std(axis=0)
-    # what does not vary has no slope
+    # constant answers have no slope
     scale = np.where(spread > np.finfo(np.float64).eps, spread, np.inf)
     unit = fitted / scale
     level, slope = np.asarray(logit(means)), np.zeros(len(means))
@@ -392,19 +385,19 @@ def match_logistic_moments(means: FloatArray, fitted: FloatArray) -> tuple[Float
         predicted = expit(level + slope * unit)
         curvature = predicted * (1 - predicted)
         missing, short = predicted.mean(axis=0) - means, (predicted * unit).mean(axis=0) - spread
-        # of the two moments by level and slope, a little more than it is so that it never vanishes
+        # derivatives of the moments by level and slope, slightly increased so that none vanishes
         by_level = curvature.mean(axis=0) + 1e-6
         both = (curvature * unit).mean(axis=0)
         by_slope = (curvature * unit**2).mean(axis=0) + 1e-6
         before, step = slope, (by_level * short - both * missing) / (by_level * by_slope - both**2)
         slope = (slope - step.clip(-0.5, 0.5)).clip(0, _STEEPEST)
-        # the mean is met whatever the slope may be
+        # match the mean for any slope
         level = level - ((missing + both * (slope - before)) / by_level).clip(-4, 4)
     return level, slope / scale
 
 
 def shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return means ``[C]`` shrunk towards their mean (Efron & Morris (1973)), of which at least four are needed."""
+    """Return means ``[C]`` shrunk towards their mean (Efron & Morris (1973)), if C >= 4."""
     if len(means) < 4:
         return means
     centre = means.mean()
@@ -415,16 +408,15 @@ def shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:
 
 
 def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return intercepts ``[C]`` and slopes ``[P, C]`` of logistic models with the moments of ``shares`` ``[N, C]``.
+    """Return intercepts ``[C]`` and slopes ``[P, C]`` of logistic models by Nesterov's method.
 
-    Nesterov's method; the curvature along each direction is at most a quarter.
+    The models match the moments of ``shares`` ``[N, C]``. The curvature along each direction is at
+    most a quarter.
     """
     moments, means = space.left.T @ shares, shares.mean(axis=0)
     penalty = _RIDGE * (space.spread[:1] / space.spread)[:, None] ** 2
-    slopes, intercepts = (
-        np.zeros(moments.shape),
-        np.asarray(logit(means.clip(0.5 / len(shares), 1 - 0.5 / len(shares)))),
-    )
+    slopes, rare = np.zeros(moments.shape), 0.5 / len(shares)
+    intercepts = np.asarray(logit(means.clip(rare, 1 - rare)))
     x_prev, b_prev, t = slopes, intercepts, 1.0
     for _ in range(_STEPS):
         t_next = (1 + np.sqrt(1 + 4 * t**2)) / 2
@@ -439,7 +431,7 @@ def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatA
 
 
 class _Keyed:
-    """Features that compare by digest, so that what is computed from them can be cached."""
+    """Features that are compared by digest, as keys of a cache."""
 
     def __init__(self, features: FloatArray) -> None:
         self.features = features
@@ -455,7 +447,7 @@ class _Keyed:
 
 @lru_cache(maxsize=2)
 def _directions(keyed: _Keyed) -> Directions:
-    """Return the directions of features, which many fits to the same samples share."""
+    """Return the directions of features, cached for many fits to the same samples."""
     return Directions.of(keyed.features)
 
 

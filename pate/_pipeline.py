@@ -1,4 +1,4 @@
-"""The stages of a run as methods of one object: what `pate run` does, from Python."""
+"""The stages of a run as methods of one object: `pate run` from Python."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class AwaitedTotal(NoisyTotal, Protocol):
-    """A sum of silos that send their shares while it is waited for."""
+    """A sum of silos that may still send their shares."""
 
     def collect(self) -> None:
         """Wait until all shares are there, before the sum is paid for."""
@@ -61,17 +61,16 @@ class AwaitedTotal(NoisyTotal, Protocol):
 class Pipeline:
     """The stages of one run, from private records to a student.
 
-    Each method is a stage of `pate run` and leaves the same files, so that either continues what
-    the other began: a finished stage is skipped, a killed one continues where it stopped, and one
-    whose settings changed is refused unless ``overwrite`` is set.
+    Each method is a stage of `pate run` and writes the same files, so that one can continue the
+    work of the other: a finished stage is skipped, an interrupted stage continues, and a stage with
+    changed settings is refused unless ``overwrite`` is set.
 
     Args:
-        folder: the run's folder, made if it is missing.
+        folder: the run's folder, created if it is missing.
         data: the source of the records, for the first stage; later stages read it from the folder.
-        ledger: the ledger of the private data, shared by all runs on them; None for the file beside
-            the data.
-        overwrite: whether a stage whose settings changed is done again. Labels are then paid for
-            again.
+        ledger: the ledger of the private data, shared by all runs on them; None for the file next
+            to the data.
+        overwrite: whether a stage with changed settings is done again. New labels cost again.
     """
 
     def __init__(
@@ -97,13 +96,13 @@ class Pipeline:
     ) -> None:
         """Train the teachers, each on its own partition of the private data.
 
-        What they leave is PRIVATE.
+        Their files are PRIVATE.
 
         Args:
             plan: how teachers are made, a `TeacherPlan` or a `ClosedFormPlan`.
-            execution: where they are trained, which does not affect them; None for this process.
+            execution: where they are trained, without effect on the result; None for this process.
             logger: the format of the loss curves.
-            dry_run: whether sizes, memory and time are printed, and nothing is written.
+            dry_run: whether to print sizes, memory and time, and write nothing.
 
         Raises:
             ValueError: in one line, if plan, records or earlier files do not allow it.
@@ -137,12 +136,12 @@ class Pipeline:
             execution: where they vote; None for this process.
             votes: ``bits``, the decisions of the teachers; ``scores``, their probabilities; or
                 ``quantile_bits``, each label for as large a share of the samples as has it among a
-                teacher's own records. None for what was named in an earlier call, or ``bits``.
-            absent: numbers, from 0, of teachers that take no part; None for those named in an
-                earlier call, if any.
+                teacher's own records. None for the value of an earlier call, or ``bits``.
+            absent: numbers, from 0, of teachers that take no part; None for the list of an earlier
+                call, if any.
 
         Raises:
-            ValueError: in one line, if there are no teachers, or the data are others.
+            ValueError: in one line, if there are no teachers, or the data have changed.
         """
         from pate._stages.beginning import load_plan
 
@@ -164,24 +163,23 @@ class Pipeline:
                 vote(run, data, plan, chosen_execution, voting=votes, absent=absent)
 
     def forget(self, units: Sequence[str], execution: Execution | None = None) -> bool:
-        """Make teachers and votes those of a run without some private records, bit for bit.
+        """Change teachers and votes to those of a run without some private records, bit for bit.
 
         Released labels stay.
 
-        The data are to hold the records still, by which the run knows that all others are the same;
-        take them out once this is done. The run expects the data without them from then on.
+        The data must still hold the records, so that the run can check that all others are the
+        same. Remove them from the data afterwards; the run then expects the data without them.
 
         Args:
             units: ids of records or, where groups are protected, groups with all their records.
             execution: where teachers are trained and vote; None for this process.
 
         Returns:
-            False if the data hold none of the units any more, and the teachers are of what they
-            hold.
+            False if the data hold none of the units, and are the data of the teachers.
 
         Raises:
-            ValueError: in one line, if the data hold some of them alone, or are not those of the
-                teachers.
+            ValueError: in one line, if the data hold only some of the units, or are not the data of
+                the teachers.
         """
         from pate._stages.forgetting import forget
 
@@ -200,18 +198,17 @@ class Pipeline:
         *,
         unit: str | None = None,
     ) -> StatedLabels:
-        """Release labels of public samples through a private mechanism, and state what all releases so far cost.
+        """Release labels of public samples privately, and state the cost of all releases so far.
 
-        The cost is in the ledger before the noise is drawn. The same call again returns the labels
-        that are there.
+        The cost is in the ledger before the noise is drawn. Another call returns the same labels.
 
         Args:
             settings: the queries, the mechanism, delta and the budget.
-            votes: votes from elsewhere, those of each silo, or a file or folder of them, in place
-                of those of teachers that were trained here; the pipeline's data are then the public
-                and test records of a student, if any.
-            unit: with votes from elsewhere, the word for what reaches one teacher alone, such as
-                ``patient``; None for that of the run, or ``record``.
+            votes: imported votes, an object for each silo, or a file or folder of them, in place of
+                the votes of the run's teachers; the pipeline's data are then the public and test
+                records of a student, if any.
+            unit: with imported votes, the word for the protected unit, such as ``patient``, which
+                reaches only one teacher; None for the word of the run, or ``record``.
 
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
@@ -222,7 +219,7 @@ class Pipeline:
         self, settings: LabelSettings, source: VotesFrom | None, total: AwaitedTotal | None = None
     ) -> StatedLabels:
         if source is not None and not self.folder.exists():
-            # the lock makes the folder, which a refusal is not to leave behind
+            # the lock creates the folder, which a refusal must not leave behind
             require_served(settings, self._votes_run(source), source, self.data)
         with locked(self.folder):
             if source is not None:
@@ -266,8 +263,8 @@ class Pipeline:
 
         Returns:
             The figures of ``student``, and of the constant answers ``released_constant`` and
-                ``all_majority``: each has
-            ``accuracy``, ``macro_f1`` and others, and ``per_label`` those of each label.
+            ``all_majority``: ``accuracy``, ``macro_f1`` and others, and under ``per_label`` the
+            figures of each label.
 
         Raises:
             ValueError: in one line, if there is no student.
@@ -278,21 +275,20 @@ class Pipeline:
             return test_student(run)
 
     def student(self, *, device: str = "cpu") -> ExportedStudent:
-        """Return the student, to predict the labels of new samples; it needs neither the run nor its data. PUBLIC.
+        """Return the student, which predicts new samples without the run and its data. PUBLIC.
 
         Args:
-            device: torch's name of where it computes, such as ``cuda``.
+            device: torch's name of the device, such as ``cuda``.
 
         Raises:
-            ValueError: in one line, if there is no student, or it could not be carried out of its
-                run.
+            ValueError: in one line, if there is no student, or it could not be exported.
         """
         from pate.student._carried import load_student
 
         return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device, trust=True)
 
     def references(self) -> dict[str, Any]:
-        """Measure, on the test set, what the student is compared with.
+        """Measure the references that the student is compared with, on the test set.
 
         PRIVATE: for data that may be looked at.
 
@@ -333,23 +329,22 @@ def label(
     ledger: Path | str | None = None,
     overwrite: bool = False,
 ) -> StatedLabels:
-    """Label public samples from votes through a private mechanism, and state what all releases so far cost.
+    """Label public samples privately from votes, and state the cost of all releases so far.
 
-    The cost is in the ledger before the noise is drawn. The same call again returns the labels that
-    are there. Other settings are refused unless ``overwrite``; labels are then released anew and
-    paid for again.
+    The cost is in the ledger before the noise is drawn. Another call returns the same labels. Other
+    settings are refused unless ``overwrite`` is set; new labels are then released, and cost again.
 
     Args:
-        votes: the votes, those of each silo, or a file or folder of them as for `pate label
+        votes: the votes, an object for each silo, or a file or folder of them as for `pate label
             --votes`.
         settings: the queries, the mechanism, delta and the budget.
-        run: the folder of the run, made if it is missing.
-        data: a ``data.yaml`` that names public and test records, which `pate student` needs; None
-            for that of the run.
-        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the
-            run, or ``record``.
-        ledger: the ledger of the private data behind the votes. None for the file beside the votes;
-            for votes from memory the run then has its own, which counts this run alone.
+        run: the folder of the run, created if it is missing.
+        data: a ``data.yaml`` with public and test records, which `pate student` needs; None for the
+            one of the run.
+        unit: the word for the protected unit, such as ``patient``, which reaches only one teacher;
+            None for the word of the run, or ``record``.
+        ledger: the ledger of the private data behind the votes. None for the file next to the
+            votes; with votes from memory the run then has its own, which counts only this run.
         overwrite: whether a run that was begun with other votes or settings is done again.
 
     Raises:
@@ -368,23 +363,23 @@ def open_run(
     ledger: Path | None = None,
     overwrite: bool = False,
 ) -> Run:
-    """Return the run at ``root`` with its ledger, which is chosen by the stage that brings ``data``. Writes nothing.
+    """Return the run at ``root`` with its ledger. Writes nothing.
 
     Args:
         root: the run's folder.
-        data: the source of the records, for the stage that brings them; None for any other.
-        ledger: the ledger that is asked for by the stage that brings data; None for that of the run
-            or of the data.
-        overwrite: whether a stage whose settings changed is done again.
+        data: the source of the records, for the stage that introduces them; None for later stages.
+        ledger: the ledger requested together with ``data``; None for the ledger of the run or of
+            the data.
+        overwrite: whether a stage with changed settings is done again.
 
     Raises:
-        ValueError: if the ledger is missing or not that with which the run was begun, or the run
-            has imported votes in place of teachers.
+        ValueError: if the ledger is missing or not the one that the run began with, or the run has
+            imported votes in place of teachers.
     """
     run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
     if data is None:
         if run.state(first_stage(run)) is not None:
-            # which ledger counts is said there
+            # it names the ledger
             require_data_config(run)
     else:
         of_votes = first_stage(run) is VOTES_IMPORT

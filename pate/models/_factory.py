@@ -17,14 +17,14 @@ class Factory(nn.Module):
     The function is given ``num_classes``, the number of labels, and the settings.
 
     Args:
-        input_shape: shape of one sample's features; the function is not told.
+        input_shape: shape of one sample's features; the function does not get it.
         num_labels: number of labels.
         name: path of the function, such as ``timm.create_model``.
         settings: further arguments of the function by name, such as ``{model_name: resnet18,
             in_chans: 1}``.
 
     Attributes:
-        path_argument: which argument names what is imported and called.
+        path_argument: the name of the argument with the path of the imported function.
     """
 
     path_argument = "name"

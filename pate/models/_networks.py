@@ -69,7 +69,9 @@ class SmallCNN(nn.Sequential):
 
 
 class ResNet8(nn.Sequential):
-    """Eight layers: a convolution, three residual blocks that double the width, one linear layer; GroupNorm.
+    """Eight layers with GroupNorm: a convolution, three residual blocks, one linear layer.
+
+    The second and the third block double the width.
 
     Args:
         input_shape: ``(channels, height, width)``.
@@ -124,8 +126,8 @@ class ResNet50(nn.Module):
             and GroupNorm elsewhere.
 
     Attributes:
-        settings_without_weights: what makes the same layers without reading weights, for a student
-            that is carried away with its own.
+        settings_without_weights: settings for the same layers without reading weights, for an
+            exported student with weights of its own.
     """
 
     mean: Tensor
@@ -139,7 +141,7 @@ class ResNet50(nn.Module):
         norm: Literal["group", "batch"] | None = None,
     ) -> None:
         super().__init__()
-        # takes seconds, which no other network needs
+        # this import takes seconds, which no other network needs
         from torchvision import models as vision
 
         norm = norm or ("group" if weights is None else "batch")
@@ -155,12 +157,9 @@ class ResNet50(nn.Module):
         if weights is not None and weights.endswith((".pt", ".pth")):
             self.body.load_state_dict(torch.load(weights, weights_only=True))
         self.body.fc = nn.Linear(self.body.fc.in_features, num_labels)
-        self.register_buffer(
-            "mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None], persistent=False
-        )
-        self.register_buffer(
-            "scale", torch.tensor([0.229, 0.224, 0.225])[:, None, None], persistent=False
-        )
+        colors = {"mean": [0.485, 0.456, 0.406], "scale": [0.229, 0.224, 0.225]}
+        for name, values in colors.items():
+            self.register_buffer(name, torch.tensor(values)[:, None, None], persistent=False)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return logits ``[B, C]`` of pictures ``[B, 3, size, size]``."""
@@ -169,7 +168,7 @@ class ResNet50(nn.Module):
 
 
 class ResNet50Features(ResNet50):
-    """The 2048 features before ResNet-50's last layer, for pictures in [0, 1]: a backbone to be frozen.
+    """A backbone to freeze: the 2048 features before ResNet-50's last layer, of pictures in [0, 1].
 
     Args:
         input_shape: ``(3, size, size)``.
