@@ -25,7 +25,7 @@ ZONES = {
     "pate": """
         _linear _votes _runs _networks data _data_file _votes.store _votes.named _votes.voter_store
         _votes.loading aggregators _closed_form_plan teachers._jobs student._decisions
-        student._average_precision student._metrics student._targets student._predictor
+        student._metrics student._targets student._predictor
         student._samples student._carried student._carry student._predictions
         _planning.proposals
         _planning.tables _release _planning.completion _planning.halves _planning.unanswered _stages _pipeline

@@ -34,7 +34,7 @@ class Comparison:
         seeds: number of times that the noise is drawn; medians are shown.
         query_seed: seed of the public order in which samples are taken, as in ``pate label``.
         variants: whether the other forms of each aggregator are compared too, such as other laws of
-            its noise: what its class declares, one setting changed at a time.
+            its noise: one setting changed at a time, as its class declares.
 
     Raises:
         ValueError: on parameters out of range, or without an epsilon.
@@ -68,7 +68,8 @@ class Comparison:
     @property
     def title(self) -> str:
         """The settings in one line."""
-        return f"{self.num_queries} queries, delta {self.delta:g}, {self.neighboring_relation.value.upper()}"
+        relation = self.neighboring_relation.value.upper()
+        return f"{self.num_queries} queries, delta {self.delta:g}, {relation}"
 
     def target(self, epsilon: float) -> Target:
         """Return the target of all queries together at one of the epsilons."""
@@ -82,7 +83,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One aggregator at one epsilon: medians over seeds of the noise; figures of the student are NaN without one."""
+    """One aggregator at one epsilon: medians over seeds of the noise; NaN without a student."""
 
     aggregator: str
     target_epsilon: float
@@ -104,8 +105,7 @@ class Frontier:
     Attributes:
         comparison: the settings.
         points: a point for each aggregator and epsilon that it can meet.
-        references: figures by name of what aggregators are compared with, such as a constant
-            answer.
+        references: figures of references by name, such as a constant answer.
         private: whether the votes, and so all results, are private.
         families: the class of each aggregator by its name, where variants are compared; else empty.
     """
@@ -123,9 +123,9 @@ class Frontier:
 
 
 def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
-    """Return the names of all aggregators, those first that have the best mean rank over targets and ``figures``.
+    """Return the names of all aggregators by their mean rank over targets and ``figures``.
 
-    An aggregator that misses a target, or a figure there, is behind all others.
+    The best comes first. An aggregator without a figure at a target ranks last there.
     """
     names = list(dict.fromkeys(point.aggregator for point in points))
     points_by_name = {(point.aggregator, point.target_epsilon): point for point in points}
@@ -136,16 +136,14 @@ def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
                 name: getattr(points_by_name.get((name, target)), figure, math.nan)
                 for name in names
             }
-            comparable = {
-                name: -math.inf if math.isnan(value) else value for name, value in values.items()
-            }
+            values = {n: -math.inf if math.isnan(value) else value for n, value in values.items()}
             for name in names:
-                ranks[name] += sum(other > comparable[name] for other in comparable.values())
+                ranks[name] += sum(other > values[name] for other in values.values())
     return sorted(names, key=lambda name: ranks[name])
 
 
 def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:
-    """Return the best aggregator of each family, as `ranked` orders all; every one without families."""
+    """Return the best aggregator of each family, in the order of `ranked`."""
     best: dict[str, str] = {}
     for name in ranked(frontier.points, figures):
         best.setdefault(frontier.families.get(name, name), name)
@@ -157,10 +155,8 @@ def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
     best: dict[float, Point] = {}
     for point in points:
         value = getattr(point, measured)
-        best_so_far = best.get(point.target_epsilon)
-        if not math.isnan(value) and (
-            best_so_far is None or value > getattr(best_so_far, measured)
-        ):
+        best_so_far = getattr(best.get(point.target_epsilon), measured, -math.inf)
+        if value > best_so_far:
             best[point.target_epsilon] = point
     return dict(sorted(best.items()))
 

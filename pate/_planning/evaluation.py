@@ -23,7 +23,8 @@ from pate.accounting._cost import DEFAULT_ORDERS
 from pate.aggregators import Aggregator, Release
 from pate.aggregators._base import features_of
 from pate.aggregators._outlook import Outlook
-from pate.student._average_precision import average_precision
+from pate.student._decisions import agreement
+from pate.student._metrics import average_precision
 
 _TOLERANCE = 1e-4  # relative; less excess noise changes no figure visibly
 _SHORT = 1e-3  # the relative shortfall of epsilon below its target that is accepted
@@ -96,13 +97,10 @@ def score_student(student: LinearStudent, task: Task[Votes], *, cutoff: float) -
 
 
 def _metrics(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) -> dict[str, float]:
-    predicted = probabilities > cutoff
-    either = predicted.sum(axis=0) + truth.sum(axis=0)
+    figures = agreement(probabilities > cutoff, truth)
     return {
-        "student_accuracy": float((predicted == truth).mean()),
-        "student_macro_f1": float(
-            (2 * (predicted & truth).sum(axis=0) / np.maximum(either, 1)).mean()
-        ),
+        "student_accuracy": figures["accuracy"],
+        "student_macro_f1": figures["macro_f1"],
         "student_mAP": float(average_precision(probabilities, truth).mean()),
     }
 

@@ -1,4 +1,4 @@
-"""The public facts of a task that is planned: how much data, how many labels, and what one teacher learns."""
+"""The public facts of a planned task: the sizes of its data, and the accuracy of one teacher."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ _SMALLEST, _LARGEST = 50, 12_800  # numbers of teachers that are tried
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What may be known of a task before anything private is touched.
+    """The facts of a task that are public before anything private is touched.
 
     Args:
         num_records: number of private records, a public figure.
         num_labels: number of labels.
         num_public: number of public samples that can be queried.
         label_density: the share of records that have a label: one share for each label, or one
-            number, around which labels are spread as in usual data sets (a beta distribution whose
-            parameters add up to 2).
-        num_features: number of features that a teacher and the student learn from, such as those of
-            a frozen network.
-        unit: whose privacy is protected, ``record`` or ``group``: a group's records go to one
-            teacher.
+            number, around which labels spread as in usual data sets (a beta distribution with
+            parameters that add up to 2).
+        num_features: number of features that a teacher and the student learn from, such as the
+            outputs of a frozen network.
+        unit: the protected unit, ``record`` or ``group``; a group's records go to one teacher.
         records_per_group: average number of records of a group. 1 with the unit ``record``.
         curve: accuracy of one teacher by its number of training records, from public data, from the
-            literature or guessed. Never from the private records: what is planned on them is as
-            private as they are. None for a linear model of middling labels.
+            literature or guessed. Never take it from the private records: the plan would be as
+            private as they are. None for a linear model of labels of medium difficulty.
 
     Raises:
-        ValueError: on facts out of range, or as many shares as there are no labels.
+        ValueError: on facts out of range, or if the numbers of shares and labels differ.
     """
 
     num_records: int
@@ -58,11 +57,10 @@ class Facts:
         )
         require_count(2 * _FEWEST_RECORDS, num_records=self.num_records)
         if isinstance(self.label_density, Sequence):
-            num_shares, wanted = len(self.label_density), self.num_labels
             require(
-                num_shares == wanted,
-                f"{wanted} shares, one for each label",
-                label_density=num_shares,
+                len(self.label_density) == self.num_labels,
+                f"{self.num_labels} shares, one for each label",
+                label_density=len(self.label_density),
             )
             require_in_open_unit_interval(
                 **{f"label_density[{i}]": share for i, share in enumerate(self.label_density)}
@@ -94,13 +92,13 @@ class Facts:
 
     @property
     def spectrum(self) -> FloatArray:
-        """The share of the variance along each direction of the features, ``[F]``: as ``1/1, 1/2, 1/3 ...``."""
+        """The share ``[F]`` of the features' variance along each direction: ``1, 1/2, 1/3 ...``."""
         shares = 1 / np.arange(1, self.num_features + 1, dtype=np.float64)
         return np.asarray(shares / shares.sum())
 
     @property
     def most_teachers(self) -> int:
-        """The largest number of teachers that leaves each a group, and five records, on average."""
+        """The largest number of teachers with a group, and five records, each on average."""
         return int(self.num_records / max(self.records_per_group, _FEWEST_RECORDS))
 
     @property
@@ -110,7 +108,7 @@ class Facts:
 
     @property
     def num_voters(self) -> tuple[int, ...]:
-        """Numbers of teachers in closed form: one per group; without groups, one per five records or per record."""
+        """Numbers of closed-form teachers: one per group, or per five records and per record."""
         return (
             (self.num_units,)
             if self.unit == "group"
@@ -118,10 +116,10 @@ class Facts:
         )
 
     def grid(self) -> tuple[int, ...]:
-        """Return numbers of teachers, each twice the one before, 50 to 12,800 or as many as the records allow.
+        """Return numbers of teachers that double from 50 to 12,800, or as far as the records allow.
 
         Raises:
-            ValueError: if there are not records enough for 50 teachers.
+            ValueError: if there are not enough records for 50 teachers.
         """
         least, most = _SMALLEST, self.most_teachers
         require(most >= least, f"records for {least} teachers (or `num_teachers`)", at_most=most)

@@ -1,4 +1,4 @@
-"""What one teacher learns from its records: a ridge regression in closed form, fitted to a learning curve."""
+"""A model of one teacher: a ridge regression in closed form, fitted to a learning curve."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pate._planning.facts import Facts
 from pate._typing import FloatArray
 from pate._validation import require
 
-_TYPICAL = (0.8, 1.5, 1.0)  # signal, noise and ridge where no curve says more
-_FIRM = (0.1, 0.3, 0.1)  # how firmly logarithms (log-odds of the signal) stay there
+_TYPICAL = (0.8, 1.5, 1.0)  # signal, noise and ridge without a curve
+_FIRM = (0.1, 0.3, 0.1)  # the weights that pull logarithms (log-odds of the signal) to these
 _POINT = 0.002  # the error of a point of a curve
-_WORST = 0.02  # a curve that is missed by more is not one of a learner
+_WORST = 0.02  # the largest error at which a learner explains a curve
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
     """A teacher as a ridge regression on its own records.
 
-    A label is given where ``signal`` times the extent along its own direction, and independent
-    noise for the rest of a unit of variance, exceed a threshold. Along a direction that holds the
-    share ``l`` of the variance of the features, a teacher of ``n`` records finds the true weight
-    with noise of variance ``noise / n``, and shrinks it to ``l / (l + ridge / n)`` of its size. So
-    teachers of few records make errors of their own, which average out, and all understate the same
-    weights, which does not.
+    A sample has a label if ``signal`` times its extent along the label's direction, plus
+    independent noise that completes the variance to 1, exceeds a threshold. Along a direction with
+    the share ``l`` of the variance of the features, a teacher of ``n`` records finds the true
+    weight with noise of variance ``noise / n``, and shrinks it to ``l / (l + ridge / n)`` of its
+    size. So teachers of few records make individual errors, which average out, and all understate
+    the same weights, which does not.
 
     Args:
         signal: correlation of a label's extent with the features, 0 to 1.
-        noise: variance of a weight learnt from one record; 1.57 for a probit regression of a
+        noise: variance of a weight learned from one record; 1.57 for a probit regression of a
             balanced label.
-        ridge: the records' worth of shrinkage.
+        ridge: the strength of the shrinkage, in records.
     """
 
     signal: float
@@ -47,7 +47,7 @@ class Learner:
         return np.asarray(spectrum / (spectrum + self.ridge / records))
 
     def accuracy(self, facts: Facts, records: float) -> float:
-        """Return the share of labels that one teacher of so many records gets right on new samples."""
+        """Return the share of labels that a teacher of ``records`` records gets right."""
         spectrum, far = facts.spectrum, ndtri(1 - facts.densities)[:, None]
         shrinkage = self.shrinkage(spectrum, records)
         own_variance = self.signal**2 * float(shrinkage**2 @ spectrum)
@@ -63,10 +63,10 @@ class Learner:
 
 
 def fit_learner(facts: Facts) -> Learner:
-    """Return the learner whose accuracy follows the curve of ``facts``; a typical one where there is no curve.
+    """Return the learner that fits the curve of ``facts``, or a typical one without a curve.
 
-    Each point is fitted with an error of 0.002; what few points leave undetermined stays near the
-    typical learner.
+    Each point has an error of 0.002. Parameters that few points leave undetermined stay near those
+    of the typical learner.
 
     Raises:
         ValueError: if no learner comes within 0.02 of each point.

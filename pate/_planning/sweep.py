@@ -1,4 +1,4 @@
-"""A sweep over numbers of teachers: what a student of simulated votes makes of each at each target epsilon."""
+"""A sweep over numbers of teachers: students of simulated votes at each target epsilon."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _MOST_QUERIES = 3000
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What is tried, and how it is judged.
+    """The settings of a sweep.
 
     Args:
         epsilons: the targets; each has a choice of its own.
         delta: the delta at which they hold.
-        num_teachers: numbers of teachers to try. None for 50, 100, 200 ... up to 12,800, or as far
-            as each teacher has five records and a group.
+        num_teachers: numbers of teachers to try. None for 50, 100, 200 ... up to 12,800, as long as
+            each teacher has five records and a group.
         num_queries: number of public samples to label. None for all, at most 3,000.
         neighboring_relation: the relation under which the targets hold.
-        by: the figure of the student by which a number of teachers is chosen, ``accuracy`` or
+        by: the figure of the student that decides the number of teachers, ``accuracy`` or
             ``macro_f1``.
-        seeds: number of simulated tasks, whose mean is shown.
+        seeds: number of simulated tasks; results are means over them.
 
     Raises:
         ValueError: on parameters out of range.
@@ -116,11 +116,11 @@ class Trial:
     Attributes:
         num_teachers: number of teachers.
         records: records of each, on average.
-        teacher_accuracy: what one teacher gets right.
+        teacher_accuracy: share of labels that one teacher gets right.
         epsilon: the target.
         aggregator: name of the class.
         accuracies: accuracy of the student on each simulated task.
-        macro_f1s: macro-F1 of the student on each.
+        macro_f1s: macro-F1 of the student on each task.
     """
 
     num_teachers: int
@@ -147,7 +147,7 @@ class Trial:
         return float(np.mean(self.macro_f1s))
 
     def figures(self, by: str) -> FloatArray:
-        """Return one figure of the student, ``accuracy`` or ``macro_f1``, on each simulated task."""
+        """Return ``accuracy`` or ``macro_f1`` of the student on each simulated task."""
         return np.array(self.accuracies if by == "accuracy" else self.macro_f1s)
 
 
@@ -156,9 +156,9 @@ class SweepResult:
     """The results of a sweep.
 
     Attributes:
-        facts: those of the task.
+        facts: the facts of the task.
         sweep: the settings.
-        learner: what one teacher learns.
+        learner: the model of one teacher.
         trials: by epsilon, number of teachers and aggregator.
         constant: accuracy and macro-F1 of the best constant answer.
     """
@@ -170,19 +170,19 @@ class SweepResult:
     constant: tuple[float, float]
 
     def choice(self, epsilon: float) -> Trial:
-        """Return the trial to take at an epsilon: see `fewest_as_good`."""
+        """Return the best trial at an epsilon (see `fewest_as_good`)."""
         return fewest_as_good(
             [trial for trial in self.trials if trial.epsilon == epsilon], self.sweep.by
         )
 
 
 def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
-    """Return the trial with the fewest teachers that is as good as the best; among equals, the first aggregator.
+    """Return the trial with the fewest teachers that is as good as the best.
 
-    Voters in closed form, which take no training, come before teachers, and the more the better.
-
-    A trial is as good if it is worse by at most a standard error of the mean difference over the
-    simulated tasks, which are the same for all trials.
+    Ties go to the first aggregator. Voters in closed form, which need no training, come before
+    teachers, with the largest number first. A trial is as good as the best if it is worse by at
+    most a standard error of the mean difference over the simulated tasks, which are the same for
+    all trials.
     """
     best = max(trials, key=lambda trial: trial.figures(by).mean())
 
@@ -198,11 +198,11 @@ def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
 
 
 def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
-    """Simulate ensembles of each size, release their votes at each epsilon, and judge the students.
+    """Simulate ensembles of each size, release their votes at each epsilon, and score students.
 
-    Votes are simulated, but the release is not: it is that of `pate label`. A simulated ensemble
-    may be smaller than the real one (see `ensemble_votes`); its noise is scaled down with it, so
-    that shares are as noisy as they would be.
+    Votes are simulated, but released by the code of `pate label`. A simulated ensemble may be
+    smaller than planned (see `ensemble_votes`); its noise is scaled down with it, so that shares
+    are as noisy as planned.
 
     Raises:
         ValueError: on facts or settings that do not fit, or a target that no noise meets.
@@ -255,10 +255,7 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
 
 
 def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Sweep) -> Aggregator:
-    """Return an aggregator at a target.
-
-    The noise of those compared here is the same for any number of teachers.
-    """
+    """Return an aggregator at a target; its noise does not depend on the number of teachers."""
     target = Target(
         epsilon=epsilon,
         delta=sweep.delta,
@@ -272,7 +269,7 @@ def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Swee
 
 
 def _constant(world: World) -> tuple[float, float]:
-    """Return accuracy and macro-F1 on the test samples of the better constant answer for each label."""
+    """Return accuracy and macro-F1 on the test samples of the best constant answers."""
     density = world.test_labels.mean(axis=0)
     always = world.thresholds < 0
     f1 = np.where(always, 2 * density / (1 + density), 0.0)

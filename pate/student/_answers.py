@@ -1,4 +1,4 @@
-"""How a student answers: as its network does, on the side of the constant answer unless a label may depart from it."""
+"""The answers of a network: labels that may not depart keep the side of the constant answer."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _WHITE = 255
 
 
 def gate(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
-    """Return the network's logits ``[B, C]``, bent to the constant answer's side where a label does not depart.
+    """Return logits ``[B, C]``, bent to the constant answer's side for labels that do not depart.
 
-    The constant answer decides such a label and the network ranks it:
-        `pate._linear.clamp_sign` in torch.
+    The constant answer decides such a label, and the network ranks its samples
+    (`pate._linear.clamp_sign` in torch).
 
     Args:
         logits: ``[B, C]``, of the network.
@@ -44,10 +44,10 @@ def gate(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
 
 
 class Predictor(nn.Module):
-    """A student as one module from raw samples to answers: with its feature map, its gate and its cuts.
+    """A student as one module from raw samples to answers, with feature map, gate and cuts.
 
     Args:
-        features: the map from raw samples to what the network sees; None if it sees the samples.
+        features: the map from raw samples to the input of the network; None for the samples.
         network: from features ``[B, ...]`` to logits ``[B, C]``.
         cuts: ``[C]``; a label is given where its probability is above its cut.
     """
@@ -70,7 +70,7 @@ class Predictor(nn.Module):
         """Return probabilities and labels, float32 and bool ``[B, C]``.
 
         Args:
-            samples: float32 ``[B, ...]``, or pictures in uint8, whose white is 1.
+            samples: float32 ``[B, ...]``, or pictures in uint8, with 255 as 1.
         """
         if samples.dtype == torch.uint8:
             samples = samples.float() / _WHITE
@@ -84,7 +84,7 @@ class ModulePredictor:
     """A student as a torch module, from raw samples to answers in numpy.
 
     Attributes:
-        module: `Predictor`, whose outputs are probabilities and labels.
+        module: a `Predictor`, which returns probabilities and labels.
         device: where it computes.
     """
 

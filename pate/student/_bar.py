@@ -39,16 +39,10 @@ class StageBar(ProgressBar):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Name the epoch, and the loss on held-out samples if there are any."""
         if self._bar is not None:
-            losses = {
-                name: value
-                for name, value in trainer.callback_metrics.items()
-                if name == "val_loss"
-            }
-            words = [
-                f"epoch {trainer.current_epoch + 1}",
-                *(f"{name} {value:.4f}" for name, value in losses.items()),
-            ]
-            self._bar.set_postfix_str(", ".join(words), refresh=False)
+            loss = trainer.callback_metrics.get("val_loss")
+            epoch = f"epoch {trainer.current_epoch + 1}"
+            text = epoch if loss is None else f"{epoch}, val_loss {loss:.4f}"
+            self._bar.set_postfix_str(text, refresh=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """End the bar, which is full where training stopped early, too."""
@@ -68,7 +62,7 @@ class StageBar(ProgressBar):
             self._step()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End the bar, unless it is that of training."""
+        """End the bar, unless it is the bar of training."""
         if trainer.state.fn == "validate":
             self._end()
 

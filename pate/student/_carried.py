@@ -1,4 +1,4 @@
-"""A student that has left its run: its folder, and predictions from it, offline."""
+"""An exported student: its folder, and predictions from it, offline."""
 
 from __future__ import annotations
 
@@ -27,19 +27,17 @@ from pate.student._samples import InputFormat, Kind, Samples
 if TYPE_CHECKING:
     from torch import nn
 
-SETTINGS, WEIGHTS, STATEMENT, STATEMENT_TEXT = (
-    "model.json",
-    "model.safetensors",
-    "privacy.json",
-    "privacy.txt",
-)
-"""The files of a carried student."""
+SETTINGS, WEIGHTS = "model.json", "model.safetensors"
+"""The files of an exported student."""
+
+STATEMENT, STATEMENT_TEXT = "privacy.json", "privacy.txt"
+"""The privacy statement of its labels, next to these files."""
 
 FORMAT = 2
 """The version of the folder's format, which is raised when an older ``pate`` could not read it."""
 
 _LAYER, _MAP = "network.1.", "features."
-"""How the names of a linear layer's arrays, and those of a feature map, begin."""
+"""Prefixes of the names of arrays in a linear layer, and in a feature map."""
 
 _BATCH = 256
 
@@ -50,12 +48,12 @@ class ExportedStudent:
 
     Attributes:
         label_names: names of the ``C`` labels.
-        input: what it takes: pictures, texts or features, and their shape.
-        statement: the content of ``privacy.json``: what the labels that it learned from cost. Its
-            `verify` makes it again from the releases that it lists.
+        input: the kind and shape of its samples: pictures, texts or features.
+        statement: the content of ``privacy.json``: the cost of the labels that it learned from. Its
+            method `verify` recomputes it from the releases that it lists.
         settings: the content of ``model.json``.
         predictor: from raw samples to probabilities and labels.
-        device: where it computes.
+        device: torch's name of its device.
         folder: the folder that it was read from.
     """
 
@@ -75,7 +73,7 @@ class ExportedStudent:
         return self.predictor.module  # type: ignore[attr-defined, no-any-return]
 
     def predict(self, samples: Samples, *, batch_size: int = _BATCH) -> UInt8Array:
-        """Return labels ``[N, C]`` in {0, 1}; see `predict_proba` for what samples may be."""
+        """Return labels ``[N, C]`` in {0, 1} of samples as in `predict_proba`."""
         return self.answer(samples, batch_size=batch_size)[1]
 
     def predict_proba(self, samples: Samples, *, batch_size: int = _BATCH) -> Float32Array:
@@ -119,21 +117,21 @@ class ExportedStudent:
 def load_student(
     folder: Path | str, *, device: str = "cpu", trust: bool = False
 ) -> ExportedStudent:
-    """Return the student in a folder that `pate student fit` left, such as ``runs/faces/public/student/model``.
+    """Return the student in a folder from `pate student fit`.
 
-    Neither the run nor its data are needed, and nothing is downloaded. The folder is data: of all
-    that it names, only networks and transforms of pate and torchvision are imported and called.
-    A linear student needs no torch, unless its feature map is a network or ``device`` is another
-    one than the processor.
+    Neither the run nor its data are needed, and nothing is downloaded. The folder is data: it may
+    name any class, but only networks and transforms of pate and torchvision are imported and
+    called. A linear student needs no torch, unless its feature map is a network or ``device`` is
+    not the processor.
 
     Args:
-        folder: the folder.
-        device: torch's name of where it computes, such as ``cuda``.
+        folder: the folder, such as ``runs/faces/public/student/model``.
+        device: torch's name of the device, such as ``cuda``.
         trust: whether networks and feature maps of other packages are imported and called too.
 
     Raises:
-        ValueError: in one line, if the folder holds no whole student, or its network's class is not
-            trusted or cannot be imported.
+        ValueError: in one line, if the folder holds no complete student, or the class of its
+            network is not trusted or cannot be imported.
     """
     root = Path(folder)
     settings = _read_settings(root)

@@ -1,4 +1,4 @@
-"""What a trained student leaves for those who have neither the run nor its data. PUBLIC."""
+"""The export of a trained student, for use without the run and its data. PUBLIC."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Weights = Callable[[dict[str, Any]], bytes]
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A trained student, apart from where its samples come from.
+    """A trained student without its feature map.
 
     Attributes:
         network: class path and arguments of the network, from features to logits ``[B, C]``, as
-            settings that read no weights from elsewhere.
+            settings that read no further files of weights.
         state: the arrays of the network, or tensors, by their names in it.
         departs: ``[C]``, whether the network decides a label.
         constant_logits: ``[C]``, the logits of the constant answer.
         label_names: names of the ``C`` labels.
-        optimize: the figure that decisions serve.
+        optimize: the metric that decisions optimize.
         cuts: ``[C]``, the probabilities above which labels are given.
     """
 
@@ -68,16 +68,16 @@ def export_student(
     """Write a student into a folder that `pate.load_student` reads, completely or not at all.
 
     The folder holds the weights of feature map and network, their class paths and settings, the
-    shape of the input, the names of the labels, and the privacy statement: what is public already.
-    The same student has the same bytes.
+    shape of the input, the names of the labels, and the privacy statement. All of this is public
+    already. The same student has the same bytes.
 
     Args:
-        folder: the folder, replaced if it is there.
+        folder: the folder, replaced if it exists.
         trained: the student.
         source: the records that it learned from, of which the public ones were read.
         statement: ``privacy.json`` of the released labels.
         text: ``privacy.txt`` of the released labels.
-        weights: makes the content of the file of weights from arrays and tensors by name.
+        weights: encodes arrays and tensors by name as the content of a file.
 
     Raises:
         ValueError: in one line, if the feature map or the network cannot be described; nothing is
@@ -91,8 +91,7 @@ def export_student(
         state |= {f"features.{name}": value for name, value in mapped.state.items()}
     state |= {"departs": trained.departs, "constant_logits": trained.constant_logits}
     names, cuts = trained.label_names, trained.cuts.tolist()
-    # a gate keeps probabilities on one side of one half, which decides where the cut is not on that
-    # side
+    # a gate keeps probabilities on one side of one half; it decides unless the cut is on that side
     above = (trained.constant_logits > 0).tolist()
     settings = {
         "format": FORMAT,

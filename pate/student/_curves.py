@@ -1,4 +1,4 @@
-"""The curves of a student's training, in one file however often training was killed."""
+"""The curves of a student's training, in one file despite interruptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Curves(CSVLogger):
 
     @rank_zero_only
     def resume(self, step: int) -> None:
-        """Keep what was logged in the first ``step`` steps; the rest will be logged again."""
+        """Keep the log of the first ``step`` steps; the rest will be logged again."""
         folder = Path(self.log_dir)
         earlier: list[dict[str, Any]] = []
         for old in folder.glob("metrics.csv"):
@@ -35,11 +35,11 @@ class Curves(CSVLogger):
                 ]
             earlier = [row for row in rows if int(row[_STEP]) < step]
         for old in folder.glob("*"):
-            # Lightning would warn that it deletes what it finds
+            # Lightning would warn before it deletes old files
             old.unlink()
         self.experiment.metrics.extend(earlier)
 
     @rank_zero_only
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
-        """Write what was logged so far, so that training resumed from a checkpoint has the curves up to it."""
+        """Write the log, so that training resumed from the checkpoint has the curves up to it."""
         self.save()

@@ -23,12 +23,14 @@ from pate.student._targets import Labels, noise_of, queried, targets_of
 
 
 class StudentData(pl.LightningDataModule):
-    """The public samples of a run with their released labels, split for training and validation, and the test set.
+    """The public samples of a run with released labels, in two parts, and the test set.
+
+    One part of the samples is for training, the other for validation.
 
     Args:
         run: the run's folder, in which ``pate label`` is finished.
         batch_size: samples per batch.
-        val_fraction: share of the labelled samples held out for validation.
+        val_fraction: share of the labeled samples held out for validation.
         labels: ``released`` for the released labels; ``truth`` for the true labels of the same
             queries, from which the reference student learns: everything computed from these is
             PRIVATE.
@@ -37,14 +39,14 @@ class StudentData(pl.LightningDataModule):
         soft: whether to learn from noisy counts in place of labels, if the aggregator released
             them: as shares of the teachers, which may lie below 0 or above 1. Answers of a linear
             model are clipped to [0, 1].
-        unlabelled: number of unlabelled samples shown with each labelled one, drawn anew every
+        unlabelled: number of unlabeled samples shown with each labeled one, drawn anew every
             epoch from the rest of the public pool and from the queries that were not answered. A
             student with ``pseudo_confidence`` learns from them.
         predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes
             predictions.
 
     Attributes:
-        constants: ``C`` logits of the constant answer that all targets support.
+        constants: ``C`` logits of the constant answer, from all targets.
 
     Raises:
         ValueError: if a number is outside its range, the labels are missing, or there is nothing to
@@ -74,18 +76,12 @@ class StudentData(pl.LightningDataModule):
         self.label_names = self.source.label_names
         public, rows = queried(self.source, released)
         if labels == "truth":
-            targets, mask, noise_std = (
-                public.labels[rows].astype(np.float32),
-                np.ones(released.mask.shape, dtype=np.bool_),
-                None,
-            )
+            targets, noise_std = public.labels[rows].astype(np.float32), None
+            mask = np.ones(released.mask.shape, dtype=np.bool_)
         else:
             answered, noise_std = released.answered, noise_of(released, soft=soft)
-            rows, targets, mask = (
-                rows[answered],
-                targets_of(released, soft=soft)[answered],
-                released.mask[answered],
-            )
+            targets = targets_of(released, soft=soft)[answered]
+            rows, mask = rows[answered], released.mask[answered]
         self.constants = tuple(constant_logits(targets, mask, noise_std=noise_std).tolist())
         others = (
             np.setdiff1d(np.arange(len(public)), rows)
@@ -114,11 +110,11 @@ class StudentData(pl.LightningDataModule):
         return load_data(self.run), ReleasedLabels.load(self.run.root)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Return the labelled samples, every epoch in a new order that depends on the seed and the epoch alone."""
+        """Return the labeled samples, in an order that depends only on seed and epoch."""
         return self._loader(self._train, sampler=self._order)
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Return the labelled samples held out for validation."""
+        """Return the labeled samples held out for validation."""
         return self._loader(self._val)
 
     def test_dataloader(self) -> DataLoader[Any]:
@@ -164,7 +160,7 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         )
 
     def with_blank(self, rows: IntArray) -> _Samples:
-        """Return these samples followed by unlabelled ones of further ``rows``."""
+        """Return these samples followed by unlabeled ones of further ``rows``."""
         blank = np.zeros((len(rows), self._labels.shape[1]))
         return _Samples(
             self._features,
@@ -187,7 +183,7 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
 
 class _Shuffle(Sampler[int]):
-    """A new order of ``size`` samples every epoch, mixed with ``extra`` ones drawn from the ``others`` after them.
+    """A new order of ``size`` samples every epoch, with ``extra`` of the ``others`` after them.
 
     Lightning sets the epoch.
     """

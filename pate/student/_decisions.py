@@ -1,4 +1,4 @@
-"""Which probability suffices for a label: cuts that serve accuracy, macro-F1 or micro-F1, and figures of decisions."""
+"""Cuts of probabilities for accuracy, macro-F1 or micro-F1, and the figures of decisions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ DECISION_METRICS: tuple[Metric, ...] = get_args(Metric)
 
 
 def choose_thresholds(probabilities: ArrayLike) -> FloatArray:
-    """Return cuts ``[3, C]`` of probabilities, above which labels are given, a row for each metric.
+    """Return cuts ``[3, C]`` of probabilities, a row for each of `DECISION_METRICS`.
 
-    The rows are those of `DECISION_METRICS`.
-
-    The cut for accuracy is one half. To give a label to the samples S of all has an expected F1, as
-    a ratio of expectations, of ``2 sum_S p / (|S| + sum p)``. Let F be its maximum: then ``sum_S (2
-    p - F) <= F sum p`` for every S, with equality for the best. The left side is largest where S
-    holds the samples of ``p > F / 2``: the cut is half of the largest F1 (Lipton, Elkan &
-    Naryanaswamy (2014)). For macro-F1 the sums run over the samples of one label; for micro-F1 over
-    all pairs of a sample and a label, so that all labels have one cut.
+    A label is given above its cut. The cut for accuracy is one half. If a set S of samples gets a
+    label, its expected F1, as a ratio of expectations, is ``2 sum_S p / (|S| + sum p)``. Let F be
+    the maximum: then ``sum_S (2 p - F) <= F sum p`` for every S, with equality for the best set.
+    The left side is largest if S holds the samples with ``p > F / 2``: the cut is half of the
+    largest F1 (Lipton, Elkan & Naryanaswamy (2014)). For macro-F1 the sums run over the samples of
+    one label; for micro-F1 over all pairs of a sample and a label, so that all labels have one cut.
 
     Args:
         probabilities: ``[N, C]``, of public samples.
@@ -42,7 +40,7 @@ def choose_thresholds(probabilities: ArrayLike) -> FloatArray:
 
 
 def _largest_f1(probabilities: FloatArray) -> FloatArray:
-    """Return the largest expected F1 ``[C]`` of any decisions on samples with ``probabilities`` ``[N, C]``."""
+    """Return the largest expected F1 ``[C]`` on samples with ``probabilities`` ``[N, C]``."""
     falling = -np.sort(-probabilities, axis=0)
     numbers = np.arange(1, len(falling) + 1)[:, None]
     f1 = 2 * np.cumsum(falling, axis=0) / (numbers + falling.sum(axis=0))

@@ -1,4 +1,4 @@
-"""A carried student as a program of torch or ONNX, with its scaling, feature map, gate and cuts inside."""
+"""Export of a student as a program of torch or ONNX, with feature map, gate and cuts inside."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _NEEDED = ("onnx", "onnxscript")
 def export_program(student: ExportedStudent, output: Path, *, format: ExportFormat) -> None:
     """Write a student as a program that needs neither ``pate`` nor the class of its network.
 
-    Its input is called as `ExportedStudent.input` says: ``pictures``, uint8 ``[N, 3, size, size]``
-    that are cut and resized already, or ``features``, float32 ``[N, ...]``; N is any number. Its
-    outputs are ``probabilities``, float32 ``[N, C]``, and ``labels``, bool ``[N, C]``. The metadata
-    `METADATA` say so, with the names of the labels and the privacy statement.
+    The input is named by its kind: ``pictures``, uint8 ``[N, 3, size, size]`` that are cropped and
+    resized already, or ``features``, float32 ``[N, ...]``; N is any number. The outputs are
+    ``probabilities``, float32 ``[N, C]``, and ``labels``, bool ``[N, C]``. The metadata `METADATA`
+    describe them, with the names of the labels and the privacy statement.
 
     Args:
         student: the student, on the processor.
@@ -43,8 +43,8 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
             ``onnx``.
 
     Raises:
-        ValueError: in one line, if the packages are missing, the output ends otherwise than its
-            format does, or the network cannot be exported.
+        ValueError: in one line, if packages are missing, the suffix of the output does not fit the
+            format, or the network cannot be exported.
     """
     suffix = _SUFFIXES[format]
     require(
@@ -69,7 +69,7 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
             program = torch.export.export(
                 student.module, (example,), dynamic_shapes=any_number, strict=False
             )
-    # torch raises errors of many classes and any length on what it cannot export
+    # torch raises errors of many classes and any length
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
@@ -77,7 +77,7 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
         ) from None
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
-            node.meta.pop("stack_trace", None)  # where the code lies on this machine
+            node.meta.pop("stack_trace", None)  # paths on this machine
     metadata = describe_program(student)
     content = io.BytesIO()  # torch aborts the process where it cannot write to a file
     if format == "torch.export":
@@ -100,7 +100,7 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what torch logs and prints while it traces a network."""
+    """Silence logs and output of torch while it traces a network."""
     logging.disable(logging.WARNING)
     try:
         with redirect_stderr(io.StringIO()), warnings.catch_warnings():

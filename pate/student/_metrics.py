@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import FloatArray, UInt8Array
-from pate.student._average_precision import average_precision
+from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate.student._decisions import DECISION_METRICS, Metric, agreement, choose_thresholds
 
 
@@ -26,13 +25,13 @@ def evaluate(
         probabilities: ``[N, C]``.
         truth: ``[N, C]`` in {0, 1}.
         label_names: names of the ``C`` labels.
-        cuts: ``[3, C]`` of `choose_thresholds`.
-        optimize: which of them decides.
+        cuts: ``[3, C]``, from `choose_thresholds`.
+        optimize: the metric with the cuts that decide.
 
     Returns:
         ``macro_f1``, ``micro_f1``, ``mAP``, ``balanced_accuracy`` and ``accuracy`` over all labels;
-        under ``at_cut`` the figures `DECISION_METRICS` of the decisions that serve each of them; under
-        ``per_label`` those of each label.
+        under ``at_cut``, for each of `DECISION_METRICS`, the figures of the decisions that serve
+        it; under ``per_label`` the figures of each label.
     """
     scores, right = np.asarray(probabilities), np.asarray(truth) > 0
     at_cut = {
@@ -40,13 +39,9 @@ def evaluate(
         for purpose, row in zip(DECISION_METRICS, cuts, strict=True)
     }
     decisions = scores > cuts[DECISION_METRICS.index(optimize)]
-    hits, num_given, num_right = (
-        (decisions & right).sum(axis=0),
-        decisions.sum(axis=0),
-        right.sum(axis=0),
-    )
+    hits, num_right = (decisions & right).sum(axis=0), right.sum(axis=0)
     per_label = {
-        "f1": 2 * hits / np.maximum(num_given + num_right, 1),
+        "f1": 2 * hits / np.maximum(decisions.sum(axis=0) + num_right, 1),
         "recall": hits / np.maximum(num_right, 1),
         "specificity": (~decisions & ~right).sum(axis=0) / np.maximum((~right).sum(axis=0), 1),
         "average_precision": average_precision(scores, right),
@@ -69,7 +64,7 @@ def evaluate(
 def evaluate_constant(
     shares: ArrayLike, truth: UInt8Array, label_names: tuple[str, ...], *, optimize: Metric
 ) -> dict[str, Any]:
-    """Return the figures of one answer to all samples, by cuts of its own probabilities ``shares`` ``[C]``."""
+    """Return the figures of constant probabilities ``shares`` ``[C]``, by their own cuts."""
     probabilities = np.broadcast_to(np.asarray(shares), truth.shape)
     return evaluate(
         probabilities,
@@ -78,3 +73,23 @@ def evaluate_constant(
         cuts=choose_thresholds(probabilities[:1]),
         optimize=optimize,
     )
+
+
+def average_precision(scores: NDArray[np.floating], truth: BoolArray) -> FloatArray:
+    """Return the exact average precision of each label.
+
+    Args:
+        scores: ``[N, C]``, higher if more certain; equal scores are one step of the ranking.
+        truth: ``[N, C]``, whether each sample has each label.
+
+    Returns:
+        ``[C]`` in [0, 1]; 0 for a label that no sample has.
+    """
+    precisions = np.zeros(truth.shape[1])
+    for j in range(truth.shape[1]):
+        order = np.argsort(-scores[:, j], kind="stable")
+        hits = np.cumsum(truth[order, j])
+        last = np.append(np.diff(scores[order, j]) != 0, True)
+        gained = np.diff(hits[last], prepend=0)
+        precisions[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
+    return precisions

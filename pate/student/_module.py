@@ -27,24 +27,24 @@ Batch = tuple[Tensor, Tensor, Tensor]
 class Student(pl.LightningModule):
     """A multi-label classifier trained on released labels.
 
-    The network is trained by descent. Its answers to held-out samples are compared with the
-    constant answer that the release supports: the network decides as many labels as it is better at
-    together; the constant answer decides all others, and the network ranks them. Without held-out
-    samples nothing is compared.
+    The network is trained by gradient descent. Its answers to held-out samples are compared with
+    the constant answer from the release. The network decides the labels that it answers better, as
+    many as are better together; the constant answer decides all others, and the network ranks their
+    samples. Without held-out samples nothing is compared.
 
-    A label is given where its probability is above its cut, of which there is one for each figure
-    that decisions can serve: from the student's probabilities of the held-out samples, of which
-    there must be some. They cost nothing.
+    A label is given if its probability is above its cut. Each metric that decisions can optimize
+    has cuts of its own, chosen from the student's probabilities on the held-out samples, at no
+    cost; they require such samples.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not
     enter the loss. The loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A
-    target is a label, or a share of the teachers with Gaussian noise, which may lie below 0 and
-    above 1: the noise has mean 0, and so has its part in the loss and in its gradient, in training
-    and in validation. ``val_loss`` compares models without a private label. The effect of the noise
+    target is a label, or a share of the teachers with Gaussian noise, which may be below 0 or above
+    1. The noise has mean 0, and so does its effect on the loss and the gradient, in training and
+    validation. ``val_loss`` compares models without a private label. The effect of the noise
     shrinks with the number of samples, and weight decay limits it.
 
-    A student can learn from entries that were not released, too: with ``pseudo_confidence``, a
-    running average of the network labels those of which it is certain.
+    A student can also learn from entries that were not released: with ``pseudo_confidence``, a
+    running average of the network labels the entries it is certain about.
 
     Args:
         network: makes the network for an input shape and a number of labels.
@@ -53,8 +53,8 @@ class Student(pl.LightningModule):
         input_shape: shape of one sample's features, linked from the data.
         label_names: names of the labels, linked from the data.
         seed: seed of the initial weights and of randomness in training, such as dropout.
-        augment: transforms of pictures while the student trains, such as those of
-            ``torchvision.transforms.v2``, applied to each picture by itself.
+        augment: transforms of pictures during training, such as classes of
+            ``torchvision.transforms.v2``, applied to each picture separately.
         pseudo_confidence: lowest probability, of a label or of its absence, at which the running
             average labels an entry that was not released; None for no such labels.
             ``data.unlabelled`` adds samples without any label.
@@ -65,10 +65,10 @@ class Student(pl.LightningModule):
         optimize: the figure that decisions serve.
 
     Attributes:
-        cuts: ``[3, C]``, for each of `DECISION_METRICS` the probability above which a label is given, in
-            every checkpoint.
-        departs: ``[C]``, which labels the network decides, in every checkpoint; the others stay on
-            the side of ``constant_logits``.
+        cuts: ``[3, C]``, in every checkpoint, for each of `DECISION_METRICS` the probability above
+            which a label is given.
+        departs: ``[C]``, in every checkpoint, whether the network decides a label; the others stay
+            on the side of ``constant_logits``.
 
     Raises:
         ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not
@@ -134,7 +134,7 @@ class Student(pl.LightningModule):
         self.test_report: dict[str, Any] = {}
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits ``[B, C]``: the network's, kept on the constant answer's side where a label does not depart."""
+        """Return logits ``[B, C]``, bent to the constant answer where a label does not depart."""
         return gate(self.network(features), self.departs, self.constant_logits)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -157,7 +157,7 @@ class Student(pl.LightningModule):
         self.cuts.copy_(torch.from_numpy(choose_thresholds(probabilities.cpu().numpy())))
 
     def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
-        """Return the loss on unreleased entries of which the running average is certain, against its labels."""
+        """Return the loss on unreleased entries against labels of the running average."""
         features, _, mask = batch
         assert self.average is not None and self._confidence is not None
         with torch.no_grad():
@@ -171,11 +171,11 @@ class Student(pl.LightningModule):
             self.average.update_parameters(self.network)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Seed the network's randomness by the step, so that a resumed training equals an uninterrupted one."""
+        """Seed the randomness by the step, so that resumed training has the same result."""
         torch.manual_seed(self._seed * 1_000_003 + self.global_step)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Evaluate the network on held-out released labels, and compare it with the constant answer."""
+        """Evaluate the network on held-out released labels."""
         features, targets, mask = batch
         logits: Tensor = self.network(features)
         # weighted, so that an epoch's loss is the mean over all released entries
@@ -188,7 +188,7 @@ class Student(pl.LightningModule):
         self._evaluated.append((logits, targets, mask))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics on held-out released labels, and decide what departs from the constant answer, and cuts."""
+        """Log metrics on held-out released labels, and choose the labels that depart, and cuts."""
         if not self._evaluated:
             return
         logits, targets, mask = self._gathered()
@@ -221,7 +221,7 @@ class Student(pl.LightningModule):
         self.test_report = self._log_figures("test", probabilities, labels)
 
     def _gathered(self) -> Batch:
-        """Return what an evaluation collected, in all processes, and forget it."""
+        """Return the batches that an evaluation collected in all processes, and forget them."""
         collected = [torch.cat(parts).detach() for parts in zip(*self._evaluated, strict=True)]
         self._evaluated.clear()
         gathered: Any = self.all_gather(collected)
@@ -255,7 +255,7 @@ class Student(pl.LightningModule):
 
 
 def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean of ``log(1 + exp(z)) - y z`` over the entries of the mask, all ``[B, C]``; 0 if it is empty.
+    """Return the mean of ``log(1 + exp(z)) - y z`` over the mask ``[B, C]``; 0 if it is empty.
 
     Targets are labels, or noisy shares of any size.
     """

@@ -1,4 +1,4 @@
-"""Predictions of a carried student for files: a folder of pictures or an archive, to a table or an archive."""
+"""Predictions of an exported student for the samples in a folder, a table or an archive."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def predict_files(
     probabilities: bool = False,
     batch_size: int = 256,
 ) -> tuple[int, list[str]]:
-    """Write a student's answers for the samples of ``source`` to ``output``, completely or not at all.
+    """Write a student's answers to the samples of ``source`` to ``output``, atomically.
 
     Pictures are read and answered batch by batch; only one batch is held in memory.
 
     Args:
         student: the student.
-        source: a folder of pictures, those in its folders too; or an ``.npz`` with ``X`` ``[N,
-            ...]`` and optionally ``ids`` ``[N]``; or a ``.csv`` with a column ``text``, or one for
-            each feature, and optionally ``id``.
+        source: a folder of pictures, searched recursively; or an ``.npz`` with ``X`` ``[N, ...]``
+            and optionally ``ids`` ``[N]``; or a ``.csv`` with a column ``text``, or one for each
+            feature, and optionally ``id``.
         output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz``
             with ``ids``, ``label_names``, ``probabilities`` and ``labels``.
         unreadable: whether a picture that cannot be read is an error or is skipped.
@@ -86,10 +86,8 @@ def predict_files(
             source=str(source),
         )
         paths = pictures_in(source)
-        total, batches = (
-            len(paths),
-            _read_pictures(paths, source, student.input, batch_size, unreadable, skipped),
-        )
+        total = len(paths)
+        batches = _read_pictures(paths, source, student.input, batch_size, unreadable, skipped)
     else:
         table = source.suffix == ".csv" and (student.input.kind == "texts" or student.input.columns)
         samples, ids = (
@@ -125,7 +123,7 @@ def _read_pictures(
     unreadable: Unreadable,
     skipped: list[str],
 ) -> Iterator[Batch]:
-    """Yield pictures that can be read, and note in ``skipped`` why others cannot."""
+    """Yield readable pictures, and append the reasons why others are not to ``skipped``."""
 
     def read(path: Path) -> UInt8Array | ValueError:
         try:

@@ -1,4 +1,4 @@
-"""How a student answers, and the linear one without torch: with its feature map, its gate and its cuts."""
+"""The answers of a linear student without torch, with feature map, gate and cuts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pate._typing import BoolArray, Float32Array
 from pate.data._records import ArrayFeatures, FeatureMap, as_features
 
 Predict = Callable[[NDArray[Any]], tuple[Float32Array, BoolArray]]
-"""Maps raw samples ``[B, ...]``, float32 or pictures in uint8, to probabilities and labels ``[B, C]``."""
+"""Maps samples ``[B, ...]``, float32 or uint8 pictures, to probabilities and labels ``[B, C]``."""
 
 _WHITE = np.float32(255)
 
@@ -24,7 +24,7 @@ class LinearPredictor:
     """A linear student from raw samples to answers.
 
     Attributes:
-        features: the map from raw samples to what the student sees; None if it sees the samples.
+        features: the map from raw samples to the input of the student; None for the samples.
         student: the linear model of each label.
         cuts: float32 ``[C]``; a label is given where its probability is above its cut.
     """
@@ -37,7 +37,7 @@ class LinearPredictor:
         """Return probabilities and labels, float32 and bool ``[B, C]``.
 
         Args:
-            samples: float32 ``[B, ...]``, or pictures in uint8, whose white is 1.
+            samples: float32 ``[B, ...]``, or pictures in uint8, with 255 as 1.
         """
         values = samples.astype(np.float32)
         if samples.dtype == np.uint8:
@@ -47,7 +47,7 @@ class LinearPredictor:
         return self.decided(values)
 
     def decided(self, features: NDArray[Any]) -> tuple[Float32Array, BoolArray]:
-        """Return probabilities and labels of features ``[B, ...]`` that are mapped already."""
+        """Return probabilities and labels of mapped features ``[B, ...]``."""
         probabilities = self.student.predict(features).astype(np.float32)
         return probabilities, probabilities > self.cuts
 

@@ -1,4 +1,4 @@
-"""Samples that a student takes: pictures of any size, texts or arrays of features, and how they become its input."""
+"""The input of a student, from pictures of any size, texts or arrays of features."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Samples: TypeAlias = "NDArray[Any] | Tensor | Sequence[Any]"
-"""Samples as an array ``[N, ...]``, or a list of pictures, of their paths, of texts, or of arrays of features."""
+"""An array ``[N, ...]``, or a list of pictures, paths, texts or arrays of features."""
 Kind = Literal["pictures", "texts", "features"]
 
 
 @dataclass(frozen=True)
 class InputFormat:
-    """What a student was trained on.
+    """The format of a student's raw samples.
 
     Attributes:
         kind: ``pictures``, ``texts``, or ``features`` of any other kind.
@@ -55,9 +55,12 @@ class InputFormat:
         return cls(content["kind"], tuple(content["shape"]), tuple(content.get("columns", ())))
 
     def to_dict(self) -> Json:
-        """Return the format as plain data, with what a reader has to know of the numbers."""
+        """Return the format as plain data, with the meaning of the numbers."""
         if self.kind == "pictures":
-            means = "red, green, blue; the central square of a picture, resized bilinearly; 255 is white"
+            means = (
+                "red, green, blue; the central square of a picture, resized bilinearly;"
+                " 255 is white"
+            )
             return {
                 "kind": self.kind,
                 "shape": list(self.shape),

@@ -1,4 +1,4 @@
-"""The targets that a student learns from, as released labels have them."""
+"""The targets of a student, from released labels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pate.data._records import Records, Role
 from pate.data._source import DataSource
 
 Labels = Literal["released", "truth"]
-"""The labels that a student learns: those released or, for comparison, the true ones. PRIVATE."""
+"""The labels that a student learns: released labels or, for comparison and PRIVATE, the truth."""
 
 
 def queried(source: DataSource, released: ReleasedLabels) -> tuple[Records, IntArray]:
-    """Return the public records, and the rows ``[Q]`` of those that were queried.
+    """Return the public records, and the rows ``[Q]`` of the queries among them.
 
     Raises:
         ValueError: if the labels have other names than the records, or none was released.
@@ -36,7 +36,7 @@ def queried(source: DataSource, released: ReleasedLabels) -> tuple[Records, IntA
 
 
 def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
-    """Return the targets of a student, ``[Q, C]``: shares of the teachers if there are noisy counts, else labels.
+    """Return the targets ``[Q, C]`` of a student: noisy shares of the teachers, else labels.
 
     The noise in a share has mean 0, so that a loss linear in its target is right on average (see
     `Student`). Answers of a linear model have no such noise, and are clipped to [0, 1].
@@ -48,7 +48,7 @@ def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
 
 
 def noise_of(released: ReleasedLabels, *, soft: bool = True) -> float | None:
-    """Return the deviation of the noise in the targets of `targets_of`, None if they have none."""
+    """Return the standard deviation of the noise in `targets_of`; None for labels."""
     return (
         released.noise_std / released.num_teachers
         if soft and released.noise_std is not None

@@ -18,8 +18,8 @@ from pate._validation import require, require_count, require_in_open_unit_interv
 from pate.accounting import Event, Target, calibrate_scale, epsilon_of
 from pate.accounting._calibration import COARSE_ORDERS
 from pate.student import agreement, choose_thresholds
-from pate.student._average_precision import average_precision
 from pate.student._decisions import DECISION_METRICS
+from pate.student._metrics import average_precision
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend
 from scripts.rivals.moments import (

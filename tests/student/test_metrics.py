@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+import torch
+from torchmetrics.functional.classification import multilabel_average_precision
 
 from pate.student import evaluate, evaluate_constant
 from pate.student._decisions import DECISION_METRICS
+from pate.student._metrics import average_precision
 
 NAMES = ("a", "b", "c")
 
@@ -79,3 +82,22 @@ def test_labels_without_positives_are_zeros_not_nan() -> None:
             np.isfinite(found[name])
             for name in ("macro_f1", "micro_f1", "mAP", "balanced_accuracy")
         )
+
+
+def test_average_precision_equals_that_of_torchmetrics() -> None:
+    generator = np.random.default_rng(0)
+    scores = generator.integers(0, 20, (300, 4)) / 20
+    truth = generator.random((300, 4)) < scores
+    expected = multilabel_average_precision(
+        torch.from_numpy(scores), torch.from_numpy(truth.astype(int)), num_labels=4, average="none"
+    )
+    np.testing.assert_allclose(average_precision(scores, truth), expected.numpy(), rtol=1e-5)
+
+
+def test_a_label_without_samples_has_average_precision_0() -> None:
+    assert average_precision(np.ones((30, 4)), np.zeros((30, 4), dtype=np.bool_)).tolist() == [
+        0,
+        0,
+        0,
+        0,
+    ]
