@@ -1,7 +1,7 @@
 """A mechanism from another package: one class, and its aggregator of two lines, go through everything.
 
-It labels votes, is offered by `pate topk`, calibrated, compared, audited by its law, and explained,
-and no table of this package knows it.
+`pate label`, `topk`, `account`, `calibrate`, `frontier` and `audit` know it by its name, and no
+table of this package does.
 """
 
 import json
@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from pate import Votes, VoteShape, cli
+from pate import ReleasedLabels, Votes, VoteShape, cli
 from pate._planning.candidates import candidates
 from pate._typing import FloatArray, IntArray
 from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation, Target
 from pate.aggregators import MechanismAggregator, Outlook, Release, registered
 from pate.mechanisms import Law, NotStatedError, ScoreMechanism, seeded_generator
 from pate.testing import MechanismContract, exact_epsilon
+from tests.conftest import make_arrays, recipe
 from tests.mechanisms import oracles
 
 
@@ -102,6 +103,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (record / "entry_points.txt").write_text(
         f"[pate.mechanisms]\npick = {__name__}:PickOne\n"
         f"[pate.aggregators]\nPickLabel = {__name__}:PickLabel\n"
+        f"SilentLabel = {__name__}:SilentLabel\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.chdir(tmp_path)
@@ -154,3 +156,64 @@ def test_the_commands_know_and_explain_it(
     assert "PickOne(" in said and "ahead of the next one" in said
     assert json.loads(Path("top.json").read_text())["items"] == ["a"]
     assert isinstance(PickLabel.names, Mapping) and "scale_pick" in (PickLabel.__doc__ or "")
+
+
+def test_pate_account_prints_its_settings_and_guarantee(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--num_teachers=200", "--num_labels=5", "--num_queries=50", "--delta=1e-5"]
+    words = ["account", "--aggregator=PickLabel", *asked]
+    assert cli.main([*words, "--aggregator.scale_pick=20"]) == 0
+    printed = capsys.readouterr().out
+    assert "scale_pick=20.0" in printed and "replace_record" in printed
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err.endswith("Expected --aggregator.scale_pick of PickLabel\n")
+
+
+def test_pate_label_releases_by_it(
+    installed: Path, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--delta=1e-3", "--target_epsilon=50", "--num_queries=40", "--overwrite"]
+    assert cli.main(["label", "--run", str(copied), "--aggregator=PickLabel", *words]) == 0
+    statement = json.loads((copied / "public" / "privacy.json").read_text())
+    assert statement["aggregator"]["class_path"] == f"{__name__}.PickLabel"
+    assert statement["aggregator"]["init_args"]["scale_pick"] > 0
+    released = ReleasedLabels.load(copied)
+    assert released.labels.sum(axis=1).tolist() == [1] * 40
+    public = [f"--statement={copied / 'public/privacy.json'}", f"--ledger={copied}/ledger.sqlite"]
+    assert cli.main(["ledger", "verify", *public]) == 0
+
+
+def test_pate_frontier_compares_it(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"num_labels": 3, "num_teachers": 60, "num_public": 60}
+    words = ["frontier", *(f"--simulate.{name}={size}" for name, size in sizes.items())]
+    words += [
+        "--aggregators+=PickLabel",
+        "--aggregators.scale_pick=1",
+        "--num_queries=20",
+        "--epsilons=[8]",
+    ]
+    assert cli.main([*words, "--seeds=1"]) == 0
+    assert "PickLabel" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [PickLabel, SilentLabel])
+def test_pate_audit_uses_its_law_or_says_that_there_is_none(
+    kind: type[MechanismAggregator[Any]], installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(installed / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(installed / "mine", installed / "data.npz")
+    (noise,) = kind.noise_parameters
+    (folder / "label.yaml").write_text(
+        f"aggregator:\n  class_path: {kind.__name__}\n  init_args:\n    {noise}: 2.0\n"
+        "num_queries: 80\ndelta: 0.001\n"
+    )
+    words = ["audit", "mine", "--output=audited", "--canaries=8", "--releases=2"]
+    assert cli.main(words) == 0
+    printed = capsys.readouterr().out
+    content = json.loads(Path("audited/audit.json").read_text())
+    if kind is PickLabel:
+        assert content["exact"]["epsilon"] > 0
+    else:
+        assert content["exact"] == "the law of Silent is not known" and content["exact"] in printed
