@@ -29,7 +29,8 @@ ZONES = {
         student._samples student._carried student._carry student._predictions
         _planning.proposals
         _planning.tables _release _planning.completion _planning.halves _planning.unanswered _stages _pipeline
-        _estimator testing._aggregators testing._batches testing._sources _commands cli
+        _estimator testing._ballot_laws testing._practice testing._aggregators testing._batches
+        testing._soft_releases testing._sources _commands cli
         __main__""",
     "networks": """
         models data._datasets data._augmentation data.features._backbone

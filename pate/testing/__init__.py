@@ -1,4 +1,4 @@
-"""Test classes to inherit, with the checks that every mechanism, event, aggregator and source must pass, and audits.
+"""Test classes to inherit, with the checks of mechanisms, events, aggregators and sources; audits.
 
     from pate.testing import AggregatorContract
 
@@ -17,10 +17,7 @@ except ImportError:
 from pate._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pate.testing._aggregators import (
-        AggregatorContract as AggregatorContract,
-        SoftReleaseContract as SoftReleaseContract,
-    )
+    from pate.testing._aggregators import AggregatorContract as AggregatorContract
     from pate.testing._audit import (
         Audit as Audit,
         exact_epsilon as exact_epsilon,
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from pate.testing._batches import BatchContract as BatchContract
     from pate.testing._events import EventContract as EventContract
     from pate.testing._mechanisms import MechanismContract as MechanismContract
+    from pate.testing._soft_releases import SoftReleaseContract as SoftReleaseContract
     from pate.testing._sources import SourceContract as SourceContract
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)
@@ -36,11 +34,14 @@ else:
 # before any of them is imported
 _REWRITTEN = (
     "_aggregators",
+    "_ballot_laws",
     "_batches",
     "_contract",
     "_events",
     "_laws",
     "_mechanisms",
+    "_practice",
+    "_soft_releases",
     "_sources",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _REWRITTEN))

@@ -1,4 +1,4 @@
-"""The contract of aggregators: a release follows its law, and the law costs no more than the events say.
+"""The contract of aggregators: releases follow their law, which costs no more than events say.
 
 A subclass provides the aggregator, and the exact law of one query by its plain definition. All
 ballots of a few teachers on a few labels are enumerated, `aggregate` is run on each of them and
@@ -9,30 +9,37 @@ takes no part and casts a row of zeros, among the same nominal number of teacher
 
 from __future__ import annotations
 
-import itertools
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy.stats import kstest
 
 from pate._planning.proposals import one_change_variants
 from pate._typing import IntArray
-from pate._votes import Ballots, Counts, Scores, Votes, VoteShape, serves
+from pate._votes import Ballots, Counts, Votes, VoteShape, serves
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._cost import Cost
-from pate.accounting._events import Event, GaussianEvent, leaves
+from pate.accounting._events import Event, leaves
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, Partial, Release
 from pate.aggregators._outlook import Outlook
+from pate.testing._ballot_laws import (
+    Array,
+    BallotRows,
+    Grid,
+    Law,
+    laws_of_ballots,
+    laws_of_neighbors,
+    outcomes_of,
+    p_value_of,
+    worst_divergence,
+)
 from pate.testing._contract import (
-    Contract,
     assert_drawn_by_law,
     assert_gaussian,
     assert_noise_matters,
@@ -44,20 +51,12 @@ from pate.testing._laws import (
     ORDERS,
     RELATIONS,
     beyond_gaussian,
-    chi_square_p_value,
-    renyi_divergence,
     unpaid_loss,
 )
-
-Array = NDArray[Any]
-Outcome = tuple[int, ...]
-Law = Mapping[Outcome, float]
-BallotRows = tuple[tuple[int, ...], ...]
-Grid = Sequence[BallotRows]
-_Checked = Callable[[], "AggregatorContract"]
+from pate.testing._practice import PracticeContract
 
 
-class AggregatorContract(Contract):
+class AggregatorContract(PracticeContract):
     """Inherit, fill in, and name the class ``Test...``."""
 
     num_labels = 2
@@ -75,13 +74,7 @@ class AggregatorContract(Contract):
     features: tuple[float, ...] | None = None
     """Public features of every query, for an aggregator that needs them."""
     loose_because = ""
-    """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
-    answers_coins_because = ""
-    """Why an aggregator that abstains from some queries answers teachers who toss coins; empty if it does not."""
-
-    @abstractmethod
-    def make(self, relation: NeighboringRelation) -> Aggregator:
-        """Return the aggregator, run for ``relation``."""
+    """Why no neighbors come within 10% of the event's curve; empty if some do, at some order."""
 
     @abstractmethod
     def law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
@@ -91,24 +84,21 @@ class AggregatorContract(Contract):
     def malformed(self) -> list[dict[str, Any]]:
         """Return parameters that the aggregator must refuse."""
 
-    # what every subclass inherits
-
     def test_release_follows_the_law(self) -> None:
-        """Frequencies of a batch agree with the enumerated law, with enough draws to detect a fifth less noise."""
+        """Frequencies of a batch agree with the law, closely enough to notice 20% less noise."""
         aggregator = self.make(RELATIONS[0])
         assert_drawn_by_law(min(self._p_values(aggregator, RELATIONS[0], self.draws)), aggregator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
-        """The laws that are compared between neighbors are those of the code, on all ballots."""
-        laws = _laws(self._contract(), relation)
+        """The laws that are compared between neighbors are the laws of the code, on all ballots."""
+        laws = laws_of_ballots(type(self), relation)
         ballots = np.array([votes_of_law for votes_of_law, _ in laws.values()])
         draws = max(self.least_draws, self.draws // len(laws))
         votes = self._with_public(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
         drawn = self.drawn(self.make(relation), votes, np.random.default_rng(len(laws)))
-        p_values = []
-        for start, (_, law) in zip(range(0, len(drawn), draws), laws.values(), strict=True):
-            p_values.append(p_value_of(drawn[start : start + draws], law))
+        parts = zip(np.split(drawn, len(laws)), laws.values(), strict=True)
+        p_values = [p_value_of(part, law) for part, (_, law) in parts]
         assert_drawn_by_law(len(p_values) * min(p_values), self.make(relation))
 
     def test_one_query_at_a_time_follows_the_law(self) -> None:
@@ -120,7 +110,7 @@ class AggregatorContract(Contract):
         )
 
     def test_queries_of_a_batch_are_independent(self) -> None:
-        """What is released of a query follows from its own votes, and from noise that no other query has."""
+        """A query's release depends on its own votes, and on noise that no other query shares."""
         aggregator, pairs = self.make(RELATIONS[0]), self.draws // 2
         votes = self._with_public(
             Votes.from_ballots(np.tile([self.grid[0], self.grid[-1]], (pairs, 1, 1)))
@@ -140,37 +130,29 @@ class AggregatorContract(Contract):
         assert_noise_matters(min(self._p_values(aggregator, RELATIONS[0], self.draws)), aggregator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_divergence_between_all_neighbors_is_within_the_curve(
-        self, relation: NeighboringRelation
-    ) -> None:
-        """No pair of neighbors exceeds the event's Renyi curve."""
-        event = self.event(relation, relation)
-        assert_paid(self.worst_divergence(relation, relation), event.cost(ORDERS).rdp, event)
-
     @pytest.mark.parametrize("made_for", RELATIONS)
-    def test_divergence_under_the_other_relation_is_within_its_curve(
-        self, made_for: NeighboringRelation
+    def test_divergence_between_all_neighbors_is_within_the_curve(
+        self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
-        """The event stated under the other relation bounds that relation's neighbors too."""
-        (other,) = set(RELATIONS) - {made_for}
-        event = self.event(made_for, other)
-        assert_paid(self.worst_divergence(made_for, other), event.cost(ORDERS).rdp, event)
+        """No pair of neighbors exceeds the event's Renyi curve, under either relation."""
+        event = self.event(made_for, relation)
+        assert_paid(self.worst_divergence(made_for, relation), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_two_teachers_of_one_unit_are_within_its_curve(
         self, relation: NeighboringRelation
     ) -> None:
-        """The event of a unit that reaches two teachers bounds all pairs of ballots in which two teachers changed."""
+        """The event of a unit that reaches two teachers bounds all ballots in which two changed."""
         event = self.event(relation, relation).for_group_size(2)
         assert_paid(
-            _worst_divergence(self._contract(), relation, relation, 2),
+            worst_divergence(type(self), relation, relation, 2),
             event.cost(ORDERS).rdp,
             event,
         )
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
-        """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
+        """Some neighbors come within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.event(relation, relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation, relation), rdp, self.loose_because)
 
@@ -184,7 +166,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
-        """Events carry the relation that they were asked for, and the aggregator's own by default."""
+        """Events carry the requested relation, and by default the aggregator's own."""
         aggregator = self.make(relation)
         assert aggregator.event(self.shape) == self.event(relation, relation)
         assert aggregator.events(self.shape) == {
@@ -197,15 +179,11 @@ class AggregatorContract(Contract):
     def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
         """No tier costs more than the reserved event, and the dearest tier costs as much."""
         aggregator = self.make(relation)
-        tiers = {
-            outcome[-1]
-            for ballots in self.grid
-            for outcome in self.law(self.votes(ballots), relation)
-        }
         for stated in RELATIONS:
             reserved = aggregator.event(self.shape, stated).cost(ORDERS)
             paid = [
-                aggregator.event(self.shape, stated, tier).cost(ORDERS) for tier in sorted(tiers)
+                aggregator.event(self.shape, stated, tier).cost(ORDERS)
+                for tier in self._tiers(relation)
             ]
             assert all((cost.rdp <= reserved.rdp * (1 + 1e-12)).all() for cost in paid)
             assert all(cost.delta0 <= reserved.delta0 * (1 + 1e-9) for cost in paid)
@@ -213,35 +191,33 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_what_happens_is_part_of_what_is_reserved(self, relation: NeighboringRelation) -> None:
-        """What weighs less among many is reserved as it is: a tier has no other choices and tests than these."""
+        """A tier has no choices and tests but the reserved ones, which weigh less among many."""
         aggregator = self.make(relation).scaled(100.0)  # so much noise that everything weighs less
-        tiers = {
-            outcome[-1]
-            for ballots in self.grid
-            for outcome in self.law(self.votes(ballots), relation)
-        }
         reserved = _parts(aggregator.event(self.shape))
         plain = sum(
             mu_squared
             for mu_squared, lighter in map(_among_many, reserved.elements())
             if not lighter
         )
-        for tier in sorted(tiers):
+        for tier in self._tiers(relation):
             others = list((_parts(aggregator.event(self.shape, tier=tier)) - reserved).elements())
-            within = sum(mu_squared for mu_squared, _ in map(_among_many, others)) <= plain * (
-                1 + 1e-9
+            beyond = sum(mu_squared for mu_squared, _ in map(_among_many, others))
+            assert beyond <= plain * (1 + 1e-9), (
+                f"Expected the events of tier {tier} among those reserved, got {others}"
             )
-            assert within, f"Expected the events of tier {tier} among those reserved, got {others}"
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
     def test_realised_costs_hold_between_all_neighbors(
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
-        """What a ledger's filter rests on: given what was paid for each outcome, nothing more is told on average."""
+        """Given the price of each outcome, nothing more is revealed on average.
+
+        A ledger's filter rests on this.
+        """
         unpaid = self.unpaid(made_for, relation, lambda tier: tier)
         assert unpaid <= 1e-9, (
-            f"Expected each tier to pay for what it tells, got {unpaid:.3g} too little"
+            f"Expected each tier to pay for all that it reveals, got {unpaid:.3g} too little"
         )
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -249,7 +225,10 @@ class AggregatorContract(Contract):
     def test_realised_gaussians_cover_all_neighbors(
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
-        """A Gaussian filter holds too, where events have a ``mu``: one adversary who spends what is left is refuted."""
+        """A Gaussian filter holds too, where events have a ``mu``.
+
+        It is tried against one adversary, who spends all that is left.
+        """
         first, second, charged = self._charged(made_for, relation, lambda tier: tier)
         mu_squared, delta0 = (
             np.array([getattr(cost, name) for cost in charged]) for name in ("mu_squared", "delta0")
@@ -299,7 +278,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
-        """Proposals and their other forms label the votes for which they were made, under the relation asked for."""
+        """Proposals and their variants label the votes for which they were made."""
         votes = self._repeated(self.grid[0], 3)
         outlook = Outlook.of(votes, delta=1e-3, relation=relation)
         for proposal in type(self.make(relation)).proposals(outlook):
@@ -312,14 +291,9 @@ class AggregatorContract(Contract):
                 assert aggregator.needs <= proposal.needs, (
                     f"{aggregator.display_name} needs more than {proposal.display_name}"
                 )
-                assert (
-                    len(
-                        aggregator.aggregate(
-                            predicted_votes, generator=np.random.default_rng(0)
-                        ).labels
-                    )
-                    == 3
-                )
+                generator = np.random.default_rng(0)
+                release = aggregator.aggregate(predicted_votes, generator=generator)
+                assert len(release.labels) == 3
 
     def test_what_is_not_released_is_blank(self) -> None:
         """Labels and values are zero wherever the mask is False."""
@@ -374,7 +348,7 @@ class AggregatorContract(Contract):
         assert set(aggregator.noise_parameters) <= set(Partial(type(aggregator)).missing)
 
     def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
-        """Votes of another kind, or without predictions or features, are refused exactly if they are needed."""
+        """Votes that lack a needed kind, predictions or features are refused, and no others."""
         aggregator, complete = self.make(RELATIONS[0]), self.votes(self.grid[0])
         public = {"predictions": complete.predictions, "features": complete.features}
         counts = Votes.from_counts(complete.counts, self.num_teachers).with_public(**public)
@@ -397,55 +371,11 @@ class AggregatorContract(Contract):
         """No votes of the shape have a label answered more often than the aggregator admits."""
         first, last = self.num_labels, 2 * self.num_labels
         admitted = self.make(relation).max_answer_probability(self.shape)
-        for ballots, law in _laws(self._contract(), relation).values():
+        for ballots, law in laws_of_ballots(type(self), relation).values():
             answered = sum(p * np.array(outcome[first:last]) for outcome, p in law.items())
             assert np.max(answered) <= admitted + 1e-6, (
                 f"Expected at most {admitted}, got {answered} for {ballots}"
             )
-
-    @pytest.mark.parametrize("relation", RELATIONS)
-    def test_votes_without_signal_answer_nothing(self, relation: NeighboringRelation) -> None:
-        """One that abstains from some queries answers at most a twentieth of those on which teachers toss coins."""
-        aggregator = _abstaining(self._contract(), relation)
-        num_queries = _COINS.num_queries
-        answered = (
-            0 if aggregator is None else int(_release_of(aggregator, _COINS).mask.any(axis=1).sum())
-        )
-        expected = (
-            f"Expected {num_queries // 20} of {num_queries} queries without signal answered at most"
-        )
-        said = f"{expected}, unless `answers_coins_because` says why, got {answered}"
-        assert (answered > num_queries // 20) == bool(self.answers_coins_because), said
-
-    @pytest.mark.parametrize("relation", RELATIONS)
-    def test_unanimous_votes_are_answered(self, relation: NeighboringRelation) -> None:
-        """One that abstains answers three quarters of unanimous votes as cast: sets of every size, or of k labels."""
-        aggregator = _abstaining(self._contract(), relation)
-        if aggregator is None:
-            return
-        sizes = [aggregator.k] if hasattr(aggregator, "k") else range(_PRACTICE.num_labels + 1)
-        for size in sizes:
-            cast = np.array(
-                [
-                    np.random.default_rng(row).permutation(_PRACTICE.num_labels) < size
-                    for row in range(20)
-                ]
-            )
-            release = _release_of(aggregator, _votes_of_probability(cast))
-            right = int((release.mask & (release.labels == cast)).all(axis=1).sum())
-            assert right >= 15, (
-                f"Expected 15 of 20 unanimous sets of {size} labels answered as cast, got {right}"
-            )
-
-    # helpers
-
-    def in_practice(self, outlook: Outlook) -> Aggregator | None:
-        """Return an aggregator of the class with all noise that a target of epsilon 8 needs; None if there is none."""
-        target, cls = outlook.target(epsilon=8.0), type(self.make(outlook.relation))
-        if cls.splits_noise:
-            return cls.for_target(target, outlook.shape)
-        proposed = cls.proposals(outlook)
-        return proposed[0].calibrated(target, outlook.shape) if proposed else None
 
     def drawn(
         self, aggregator: Aggregator, votes: Ballots, generator: np.random.Generator
@@ -470,7 +400,7 @@ class AggregatorContract(Contract):
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> Array:
         """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
-        return _worst_divergence(self._contract(), made_for, relation)
+        return worst_divergence(type(self), made_for, relation)
 
     def unpaid(
         self,
@@ -478,7 +408,7 @@ class AggregatorContract(Contract):
         relation: NeighboringRelation,
         charged: Callable[[int], int],
     ) -> float:
-        """Return by how much outcomes reveal more than is paid if each tier is charged as the tier ``charged`` returns.
+        """Return by how much outcomes reveal more than the tier ``charged`` for each one pays for.
 
         It is the largest `unpaid_loss` over orders and pairs of neighbors, with the curve and the
         delta0 that each outcome is charged; at most 0 if enough is paid.
@@ -495,8 +425,8 @@ class AggregatorContract(Contract):
         relation: NeighboringRelation,
         charged: Callable[[int], int],
     ) -> tuple[Array, Array, list[Cost]]:
-        """Return the laws of all pairs of neighbors, ``[N, M]`` each, and what each of their M outcomes is charged."""
-        first, second, outcomes, _ = _pairs(self._contract(), made_for, relation)
+        """Return the laws of all neighbors, ``[N, M]`` each, and the charge of each outcome."""
+        first, second, outcomes, _ = laws_of_neighbors(type(self), made_for, relation)
         aggregator = self.make(made_for)
         tiers = {outcome[-1] for outcome in outcomes}
         costs = {
@@ -505,8 +435,10 @@ class AggregatorContract(Contract):
         }
         return first, second, [costs[outcome[-1]] for outcome in outcomes]
 
-    def _contract(self) -> _Checked:
-        return type(self)
+    def _tiers(self, relation: NeighboringRelation) -> list[int]:
+        """Return the price tiers of all outcomes on the grid."""
+        laws = (self.law(self.votes(ballots), relation) for ballots in self.grid)
+        return sorted({outcome[-1] for law in laws for outcome in law})
 
     def _with_public(self, votes: Ballots) -> Ballots:
         predictions, features = (
@@ -545,274 +477,6 @@ class AggregatorContract(Contract):
                 drawn = self.drawn(aggregator, self._repeated(ballots, draws), generator)
             p_values.append(p_value_of(drawn, self.law(self.votes(ballots), relation)))
         return p_values
-
-
-class SoftReleaseContract(Contract):
-    """What an aggregator with soft values must show besides: the noise is Gaussian, and as large as its event says."""
-
-    num_labels = 3
-    num_teachers = 4
-    guesses: Sequence[tuple[float, ...] | None] = (None,)
-    """Predictions to test with, including the worst for the sensitivity."""
-
-    @abstractmethod
-    def make(self, relation: NeighboringRelation) -> Aggregator:
-        """Return the aggregator, run for ``relation``."""
-
-    @abstractmethod
-    def mean(self, votes: Ballots) -> Array:
-        """Return the values of one query without noise, ``[C]``."""
-
-    @pytest.mark.parametrize("relation", RELATIONS)
-    def test_noise_is_gaussian_of_the_stated_deviation(self, relation: NeighboringRelation) -> None:
-        """Residuals divided by the stated standard deviation are standard normal."""
-        aggregator = self.make(relation)
-        assert self._ks(aggregator, aggregator) > 1e-4
-
-    def test_a_fifth_less_noise_is_refuted(self) -> None:
-        """The test of residuals rejects 80% of the noise."""
-        aggregator = self.make(RELATIONS[0])
-        assert self._ks(aggregator.scaled(0.8), aggregator) < 1e-6
-
-    def test_noise_is_independent_between_labels_and_queries(self) -> None:
-        """Residuals of different labels and of successive queries are uncorrelated."""
-        noise = self._noise(self.make(RELATIONS[0]), 20_000)
-        lagged = np.column_stack((noise[:-1], noise[1:]))
-        correlation = np.corrcoef(lagged.T) - np.eye(lagged.shape[1])
-        assert np.abs(correlation).max() < 0.05
-
-    @pytest.mark.parametrize("relation", RELATIONS)
-    def test_sensitivity_is_that_of_the_event(self, relation: NeighboringRelation) -> None:
-        """The event charges exactly the largest move of the mean between neighbors.
-
-        The means are releases of `aggregate` with next to no noise, on all ballots.
-        """
-        aggregator = self.make(relation)
-        event = aggregator.event(
-            VoteShape(self.num_teachers, self.num_labels)
-        ).to_world()  # which sees nothing but the release
-        (gaussian,) = (leaf for leaf, _ in leaves(event) if isinstance(leaf, GaussianEvent))
-        pairs = neighbors(VoteShape(self.num_teachers, self.num_labels), relation)
-        rows = {
-            ballots: row
-            for row, ballots in enumerate({member for pair in pairs for member in pair})
-        }
-        first, second = np.array([(rows[a], rows[b]) for a, b in pairs]).T
-        moves = 0.0
-        for guess in self.guesses:
-            votes = Votes.from_ballots(np.array(list(rows)))
-            votes = replace(
-                votes, predictions=None if guess is None else np.tile(guess, (len(rows), 1))
-            )
-            bare = (
-                aggregator.scaled(1e-8)
-                .aggregate(votes, generator=np.random.default_rng(0))
-                .noisy_counts
-            )
-            assert bare is not None
-            means = [self.mean(votes[row : row + 1]) for row in range(len(rows))]
-            np.testing.assert_allclose(bare, means, atol=1e-6)
-            moves = max(moves, float(np.linalg.norm(bare[first] - bare[second], axis=1).max()))
-        noise_std = self._release(aggregator, 1).noise_std
-        assert noise_std is not None
-        assert moves == pytest.approx(noise_std / gaussian.noise_multiplier, rel=1e-6)
-
-    def test_values_lie_on_a_public_grid(self) -> None:
-        """Values are multiples of a power of two that depends on the noise alone."""
-        aggregator = self.make(RELATIONS[0])
-        release = self._release(aggregator, 2_000)
-        assert release.noisy_counts is not None and release.noise_std is not None
-        grid = 2.0 ** np.ceil(np.log2(release.noise_std / 2**20))
-        # counts themselves lie on the grid too
-        assert (release.noisy_counts / grid == np.rint(release.noisy_counts / grid)).all()
-
-    def test_labels_follow_from_the_values(self) -> None:
-        """Hard labels are a function of the released values, so they cost nothing more."""
-        release = self._release(self.make(RELATIONS[0]), 2_000)
-        assert release.noisy_counts is not None
-        lowest_given = release.noisy_counts[release.labels == 1].min(initial=np.inf)
-        highest_denied = release.noisy_counts[release.labels == 0].max(initial=-np.inf)
-        assert highest_denied <= lowest_given
-
-    def _ks(self, aggregator: Aggregator, claimed: Aggregator) -> float:
-        noise = self._noise(aggregator, 5_000)
-        return float(
-            kstest(noise.ravel() / (self._release(claimed, 1).noise_std or np.nan), "norm").pvalue
-        )
-
-    def _noise(self, aggregator: Aggregator, draws: int) -> Array:
-        release = self._release(aggregator, draws)
-        assert release.noisy_counts is not None
-        return np.asarray(
-            release.noisy_counts - self.mean(_votes(self._ballots(), self.guesses[0]))
-        )
-
-    def _ballots(self) -> BallotRows:
-        return tuple(
-            tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers)
-        )
-
-    def _release(self, aggregator: Aggregator, draws: int) -> Release:
-        votes = _votes(self._ballots(), self.guesses[0])[np.zeros(draws, dtype=np.int64)]
-        return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
-
-
-def neighbors(
-    shape: VoteShape, relation: NeighboringRelation
-) -> list[tuple[BallotRows, BallotRows]]:
-    """Return all ordered pairs of neighboring ballots ``[T, C]``; teachers are alike, so each set is listed once.
-
-    A teacher that takes no part casts a row of zeros; the number of teachers is the same on both
-    sides.
-    """
-    absent = (0,) * shape.num_labels
-    kinds = list(itertools.product((0, 1), repeat=shape.num_labels))
-    pairs = []
-    for others in itertools.combinations_with_replacement(kinds, shape.num_teachers - 1):
-        if relation is NeighboringRelation.REPLACE_RECORD:
-            pairs += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
-        else:
-            moves = [(a, absent) for a in kinds if a != absent]
-            pairs += [((*others, a), (*others, b)) for pair in moves for a, b in (pair, pair[::-1])]
-    return pairs
-
-
-_PRACTICE = VoteShape(num_teachers=200, num_labels=6)
-
-
-def _votes_of_probability(chances: Array) -> Ballots:
-    """Return votes on queries whose labels ``[Q, C]`` each of 200 teachers gives with these chances."""
-    ballots = np.random.default_rng(0).random(
-        (len(chances), _PRACTICE.num_teachers, _PRACTICE.num_labels)
-    )
-    votes = Votes.from_ballots((ballots < chances[:, None]).astype(np.uint8))
-    return replace(votes, predictions=np.full(chances.shape, 0.5), features=np.eye(len(chances)))
-
-
-_COINS = _votes_of_probability(np.full((60, 6), 0.5))
-
-
-def _release_of(aggregator: Aggregator, votes: Ballots) -> Release:
-    return aggregator.aggregate(votes, generator=np.random.default_rng(0))
-
-
-@cache
-def _abstaining(contract: _Checked, relation: NeighboringRelation) -> Aggregator | None:
-    """Return the aggregator `in_practice` if it leaves some votes unanswered, between coins and agreement."""
-    num_queries, k = _COINS.num_queries, _PRACTICE.num_labels // 2
-    outlook = Outlook(
-        shape=_PRACTICE, num_queries=num_queries, delta=1e-6, relation=relation, labels_per_sample=k
-    )
-    aggregator = contract().in_practice(outlook)
-    if aggregator is None or serves(Scores, aggregator.needs):
-        return None
-    agreement = np.linspace(0.5, 1, num_queries)[:, None]
-    votes = _votes_of_probability(
-        np.where(np.arange(_PRACTICE.num_labels) < k, agreement, 1 - agreement)
-    )
-    return None if _release_of(aggregator, votes).mask.any(axis=1).all() else aggregator
-
-
-def _visible_part(contract: _Checked) -> Callable[[BallotRows], BallotRows]:
-    """Return a function to what the law may depend on of the ballots, which is never the order of the teachers."""
-    if not serves(Counts, contract().make(RELATIONS[0]).needs):
-        return lambda ballots: tuple(sorted(ballots))
-    return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
-
-
-@cache
-def _laws(
-    contract: _Checked, made_for: NeighboringRelation
-) -> dict[BallotRows, tuple[BallotRows, Law]]:
-    """Return ballots whose visible parts differ, with their law, by that part."""
-    aggregator, visible = contract(), _visible_part(contract)
-    kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
-    listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
-    representatives = {visible(ballots): ballots for ballots in listed}
-    return {
-        key: (ballots, aggregator.law(aggregator.votes(ballots), made_for))
-        for key, ballots in representatives.items()
-    }
-
-
-@cache
-def _pairs(
-    contract: _Checked,
-    made_for: NeighboringRelation,
-    relation: NeighboringRelation,
-    teachers: int = 1,
-) -> tuple[Array, Array, list[Outcome], float]:
-    """Return the different laws of all pairs of neighbors, ``[N, M]`` each, their M outcomes, and delta0.
-
-    Of one teacher that changed or, with ``teachers=2``, of two.
-    """
-    aggregator, visible, laws = contract(), _visible_part(contract), _laws(contract, made_for)
-    pairs = {(visible(a), visible(b)) for a, b in neighbors(aggregator.shape, relation)}
-    outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
-    table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for _, law in laws.values()])
-    rows = {ballots: row for row, ballots in enumerate(laws)}
-    # many ballots have one law
-    distinct, which = np.unique(table.round(15), axis=0, return_inverse=True)
-    law_of = which.reshape(-1)
-    near = np.zeros((len(laws), len(laws)), dtype=np.int64)
-    near[tuple(np.array([(rows[a], rows[b]) for a, b in pairs]).T)] = 1
-    starts, stops = np.nonzero(
-        np.linalg.matrix_power(near + np.eye(len(laws), dtype=np.int64), teachers)
-    )
-    ends = np.unique(np.stack([law_of[starts], law_of[stops]], axis=1), axis=0)
-    first, second = ends[ends[:, 0] != ends[:, 1]].T
-    delta0 = aggregator.event(made_for, relation).for_group_size(teachers).cost(ORDERS).delta0
-    return distinct[first], distinct[second], outcomes, delta0
-
-
-@cache
-def _worst_divergence(
-    contract: _Checked,
-    made_for: NeighboringRelation,
-    relation: NeighboringRelation,
-    teachers: int = 1,
-) -> Array:
-    first, second, _, delta0 = _pairs(contract, made_for, relation, teachers)
-    worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
-    return worst
-
-
-def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
-    """Return the p-value of a chi-square test of outcomes ``[n, m]`` against a law; one that it does not know fails."""
-    valid = sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
-    assert valid, f"Expected a law whose probabilities add up to 1, got {dict(law)}"
-    codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
-    _, rows, counts = np.unique(codes, return_index=True, return_counts=True)
-    observed_counts = {
-        tuple(outcome): count
-        for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)
-    }
-    unknown = sorted(set(observed_counts) - set(law))
-    assert not unknown, (
-        f"Expected a law with all outcomes (*labels, *mask, tier) that are drawn, got {unknown[:3]}"
-    )
-    observed = np.array([observed_counts.get(outcome, 0) for outcome in law])
-    return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn), rare=rare)
-
-
-def _votes(ballots: BallotRows, predictions: tuple[float, ...] | None = None) -> Ballots:
-    votes = Votes.from_ballots(np.array(ballots)[None])
-    return replace(votes, predictions=None if predictions is None else np.array([predictions]))
-
-
-def outcomes_of(aggregator: Aggregator, votes: Ballots, generator: np.random.Generator) -> IntArray:
-    """Return the outcomes ``[Q, 2 C + 1]`` of one call of `aggregate`, whose release is what it should be."""
-    release = aggregator.aggregate(votes, generator=generator)
-    assert isinstance(release, Release), f"Expected a Release, got {type(release).__name__}"
-    labels, mask, tiers = release.labels, release.mask, release.tiers
-    shapes, wanted = {labels.shape, mask.shape}, votes.counts.shape
-    assert shapes == {wanted}, f"Expected labels and mask of shape [Q, C] = {wanted}, got {shapes}"
-    typed = labels.dtype == np.uint8 and mask.dtype == np.bool_
-    assert typed, (
-        f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
-    )
-    tiers_or_zero = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
-    return np.column_stack((labels, mask, tiers_or_zero)).astype(np.int64)
 
 
 def _plain(release: Release) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Audits: lower bounds on epsilon from a mechanism's behaviour, to compare with what its events claim.
+"""Audits: lower bounds on epsilon from a mechanism's behavior, to compare with its events.
 
 A mechanism that is (epsilon, delta)-DP has ``P(S) <= exp(epsilon) Q(S) + delta`` for every set S of
 outcomes and either order of two neighbors. A single S therefore refutes an epsilon that is too
@@ -23,7 +23,7 @@ Input = TypeVar("Input")
 
 
 def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> float:
-    """Return the smallest epsilon for which two enumerated laws, ``[m]`` each, are (epsilon, ``delta``)-close.
+    """Return the least epsilon at which two laws ``[m]`` are (epsilon, ``delta``)-close.
 
     Both orders of the two laws are taken into account. The result is infinite if one law gives a
     probability above ``delta`` to outcomes that are impossible under the other.
@@ -136,7 +136,7 @@ def sampled_epsilon(
 def _best_set(
     p: Counter[Hashable], q: Counter[Hashable], draws: int, delta: float, confidence: float
 ) -> frozenset[Hashable]:
-    """Return the outcomes most likely under p relative to q, as many as give the largest bound on these draws."""
+    """Return the likeliest outcomes under p relative to q: the set with the largest bound."""
     ranked = sorted(p, key=lambda outcome: (-p[outcome] / (q[outcome] + 1), repr(outcome)))
     best, end, hits = -1.0, 0, [0, 0]
     for i, outcome in enumerate(ranked, 1):
@@ -148,7 +148,7 @@ def _best_set(
 
 
 def _bound(hits: int, misses: int, draws: int, delta: float, error: float) -> float:
-    """Return a lower bound on epsilon from the number of draws in a set under p (``hits``) and under q (``misses``)."""
+    """Return a lower bound on epsilon from the numbers of draws in a set under p and under q."""
     likely = float(beta.ppf(error, hits, draws - hits + 1)) if hits else 0.0
     unlikely = float(beta.ppf(1 - error, misses + 1, draws - misses)) if misses < draws else 1.0
     return max(0.0, math.log((likely - delta) / unlikely)) if likely > delta else 0.0

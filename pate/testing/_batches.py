@@ -1,9 +1,9 @@
-"""The contract of aggregators that answer the queries of a batch together, such as with one clip for all of them.
+"""The contract of aggregators that answer the queries of a batch together, with one clip, say.
 
-The law of one query says little of them: what a teacher tells of all queries is what a whole batch
-costs. So there is the law of a batch too. Draws of batches of two queries are compared with it, and
-the laws of all neighbors on two queries with twice the event, in place of the independence of
-queries.
+The law of one query says little about them, because a teacher changes all queries of a batch. So
+the test class states the law of a batch too. Draws of batches of two queries are compared with it,
+in place of the test that queries are independent, and the laws of all neighbors on two queries with
+twice the event.
 """
 
 from __future__ import annotations
@@ -20,23 +20,16 @@ from pate._typing import FloatArray, IntArray
 from pate._votes import Ballots, Votes, VoteShape
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator
-from pate.testing._aggregators import (
-    AggregatorContract,
-    BallotRows,
-    Grid,
-    Law,
-    neighbors,
-    outcomes_of,
-    p_value_of,
-)
+from pate.testing._aggregators import AggregatorContract
+from pate.testing._ballot_laws import BallotRows, Grid, Law, neighbors, outcomes_of, p_value_of
 from pate.testing._contract import assert_paid
 from pate.testing._laws import ORDERS, RELATIONS, renyi_divergence
 
-_Checked = Callable[[], "BatchContract"]
+_New = Callable[[], "BatchContract"]
 
 
 class BatchContract(AggregatorContract):
-    """Inherit in place of `AggregatorContract` where the answer to a query depends on the others of its batch."""
+    """Inherit in place of `AggregatorContract` where answers depend on the rest of a batch."""
 
     num_teachers = 3
     draws = 1_500
@@ -46,13 +39,13 @@ class BatchContract(AggregatorContract):
 
     @abstractmethod
     def joint_law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
-        """Return the probability of each outcome of a batch: those of its queries, one after another.
+        """Return the probability of each outcome of a batch: the outcomes of its queries in order.
 
         By the plain definition, for any number of queries.
         """
 
     def law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
-        """Return that of a batch of one query."""
+        """Return the law of a batch of one query."""
         return self.joint_law(votes, relation)
 
     def drawn(
@@ -60,7 +53,7 @@ class BatchContract(AggregatorContract):
     ) -> IntArray:
         """Return outcomes of batches of one query each."""
         ballots, outcomes = votes.ballots, []
-        # what is public is the same for all of them
+        # public values are the same for all of them
         starts = np.flatnonzero(np.append(True, (ballots[1:] != ballots[:-1]).any(axis=(1, 2))))
         for start, end in itertools.pairwise((*starts.tolist(), len(ballots))):
             query = votes[start : start + 1]
@@ -86,7 +79,7 @@ class BatchContract(AggregatorContract):
         """No neighbors on two queries exceed two events, under either relation."""
         event = self.event(made_for, relation)
         assert_paid(
-            _worst_of_pairs(self._contract(), made_for, relation), 2 * event.cost(ORDERS).rdp, event
+            _worst_of_pairs(type(self), made_for, relation), 2 * event.cost(ORDERS).rdp, event
         )
 
     def pair(self, first: BallotRows, second: BallotRows) -> Ballots:
@@ -98,13 +91,10 @@ class BatchContract(AggregatorContract):
         drawn = [outcomes_of(aggregator, votes, generator).ravel() for _ in range(self.draws)]
         return p_value_of(np.array(drawn), self.joint_law(votes, relation), rare=5)
 
-    def _contract(self) -> _Checked:
-        return type(self)
-
 
 @cache
 def _worst_of_pairs(
-    contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation
+    contract: _New, made_for: NeighboringRelation, relation: NeighboringRelation
 ) -> FloatArray:
     """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
     table, rows = _joint_laws(contract, made_for)
@@ -126,9 +116,9 @@ def _worst_of_pairs(
 
 @cache
 def _joint_laws(
-    contract: _Checked, made_for: NeighboringRelation
+    contract: _New, made_for: NeighboringRelation
 ) -> tuple[FloatArray, dict[BallotRows, int]]:
-    """Return the laws ``[N, M]`` of all ballots on two queries, and the row of each set of ballots ``[T, 2 C]``."""
+    """Return the laws ``[N, M]`` of all ballots on two queries, and the rows of ``[T, 2 C]``."""
     checked = contract()
     pairs = neighbors(
         VoteShape(checked.num_teachers, 2 * checked.num_labels), NeighboringRelation.REPLACE_RECORD

@@ -1,4 +1,4 @@
-"""What all contracts share: a test class that leaves something out is refused, and failures say what is wrong."""
+"""The base of all contracts: incomplete test classes are refused, and failures are explained."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Contract(ABC):  # noqa: B024
 def assert_refused(
     make: Callable[[], object], arguments: object, pattern: str = r"Expected [^\n]*"
 ) -> None:
-    """Assert that ``make`` raises ``ValueError`` with a message of one line, because of its ``arguments``."""
+    """Assert that ``make`` raises a one-line ``ValueError``, because of its ``arguments``."""
     with pytest.raises(ValueError) as raised:
         pytest.fail(f"Expected {arguments} to be refused with a ValueError, got {make()}")
     assert re.fullmatch(pattern, str(raised.value)), (
@@ -51,7 +51,7 @@ def assert_drawn_by_law(p_value: float, sampler: object) -> None:
 def assert_noise_matters(p_value: float, sampler: object) -> None:
     """Assert that draws with a fifth less noise are found to differ from the law."""
     assert p_value < 1e-6, (
-        f"Expected draws of {sampler} with a fifth less noise to differ from the law, got p = {p_value:.1e}:"
+        f"Expected draws of {sampler} with 20% less noise to differ, got p = {p_value:.1e}:"
         " noise_parameters names all scales of noise, and the grid has rows that noise changes"
     )
 
@@ -59,19 +59,21 @@ def assert_noise_matters(p_value: float, sampler: object) -> None:
 def assert_paid(worst: FloatArray, rdp: FloatArray, event: object, tolerance: float = 1e-6) -> None:
     """Assert that the divergences of all neighbors are within the curve of the event."""
     assert (worst <= rdp * (1 + tolerance) + 1e-9).all(), (
-        f"Expected an event that covers all neighbors, got {event}: some differ {(worst / rdp).max():.3g} times as much"
+        f"Expected an event that covers all neighbors, got {event}: some differ"
+        f" {(worst / rdp).max():.3g} times as much"
     )
 
 
 def assert_gaussian(beyond: float, event: object, tolerance: float = 0.0) -> None:
-    """Assert that no neighbors differ by more than the Gaussian of the event's ``mu`` says, but for its delta0."""
+    """Assert that no neighbors exceed the Gaussian of the event's ``mu``, and its delta0."""
     assert beyond <= tolerance + 1e-11, (
-        f"Expected an event whose mu covers all neighbors, got {event}: some differ with a delta {beyond:.3g} too large"
+        f"Expected an event whose mu covers all neighbors, got {event}: some differ"
+        f" with a delta {beyond:.3g} too large"
     )
 
 
 def assert_tight(worst: FloatArray, rdp: FloatArray, loose_because: str) -> None:
-    """Assert that some divergence comes within 10% of the curve, at some order, unless it is said why none does."""
+    """Assert that some divergence comes within 10% of the curve, unless a reason says why not."""
     reached = float((worst / rdp).max())
     expected = (
         f"no neighbors closer to it, since {loose_because!r}"

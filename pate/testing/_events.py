@@ -1,4 +1,4 @@
-"""The contract of events: they add up, survive JSON, cost less with more noise, and bound the laws they describe.
+"""The contract of events: they add up, survive JSON, and bound the laws that they describe.
 
 A subclass provides events of one kind for given amounts of noise, and pairs of enumerated laws on
 neighbors of a small mechanism that such an event describes.
@@ -43,7 +43,7 @@ class EventContract(Contract):
 
     @abstractmethod
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        """Return laws on neighbors of a mechanism with ``noise`` times its noise, as log-probabilities of its outcomes.
+        """Return neighboring laws of a mechanism with ``noise`` times its noise, as logarithms.
 
         Arrays of shape ``[outcomes]``, equally long for both laws of a pair. Outcomes that delta0
         covers are left out.
@@ -54,14 +54,14 @@ class EventContract(Contract):
         """Return parameters that the event must refuse."""
 
     def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        """Return laws as `laws` does, on data sets that differ in what one unit gave to two teachers.
+        """Return laws as `laws` does, on data sets that differ in one unit at two teachers.
 
-        Needed unless `Event.for_group_size` knows no cost for two teachers. Outcomes that its delta0
-        covers are left out.
+        Needed unless `Event.for_group_size` knows no cost for two teachers. Outcomes within its
+        delta0 are left out.
         """
         return []
 
-    # what every subclass inherits
+    # inherited by every subclass
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_repetition_is_multiplication(self, relation: NeighboringRelation) -> None:
@@ -77,7 +77,7 @@ class EventContract(Contract):
         assert many.delta0 == pytest.approx(1 - (1 - once.delta0) ** 7, rel=1e-6)
 
     def test_a_batch_is_what_its_events_are_in_any_order(self) -> None:
-        """A batch costs what its events cost one by one, in any order."""
+        """A batch costs as much as its events one by one, in any order."""
         relation = RELATIONS[0]
         events = [self.event(noise, relation) for noise in self.noises]
         counts = [3, 0, 5]
@@ -147,7 +147,7 @@ class EventContract(Contract):
     def test_two_teachers_of_one_unit_are_within_the_curve(
         self, relation: NeighboringRelation
     ) -> None:
-        """The event of a unit that reaches two teachers bounds the laws of two teachers that changed."""
+        """The event of a unit that reaches two teachers bounds the laws of two changed teachers."""
         requirement = (
             "Expected laws_of_two, because `for_group_size` states a cost for two teachers"
         )
@@ -172,11 +172,11 @@ class EventContract(Contract):
                 )
                 checked |= bool((enumerated_divergence(p, q) > once.rdp * 1.01).any())
         expected = checked or not self.tight or not np.isfinite(rdp).any()
-        assert expected, "Expected laws that one teacher alone could not produce"
+        assert expected, "Expected laws that one teacher could not produce"
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_one_teacher_is_the_event_itself(self, relation: NeighboringRelation) -> None:
-        """A unit that reaches one teacher costs what the event says; a number that is none is refused."""
+        """A unit that reaches one teacher costs the event itself; an invalid number is refused."""
         event = self.event(1.0, relation)
         assert event.for_group_size(1) == event
         assert event.for_group_size(2).neighboring_relation is relation
@@ -197,7 +197,7 @@ class EventContract(Contract):
     def test_gaussian_trade_off_bounds_the_enumerated_one(
         self, relation: NeighboringRelation
     ) -> None:
-        """The Gaussian of the event's ``mu`` bounds the trade-off of the given laws, and closely if `tight_mu`."""
+        """The Gaussian of the event's ``mu`` bounds the laws' trade-off, closely if `tight_mu`."""
         refuted, epsilons = False, np.array([0.0, 0.1, 0.5, 1.0, 2.0])
         for noise in self.noises:
             mu = math.sqrt(self.event(noise, relation).cost().mu_squared)
@@ -230,7 +230,7 @@ class EventContract(Contract):
 
 
 def enumerated_divergence(log_p: np.ndarray, log_q: np.ndarray) -> np.ndarray:
-    """Return the Renyi divergences ``[ORDERS]`` of one law from another, given as unnormalised log-probabilities."""
+    """Return the Renyi divergences ``[ORDERS]`` between unnormalized log-probabilities."""
     first, second = (law - np.logaddexp.reduce(law) for law in (log_p, log_q))
     terms = ORDERS[:, None] * first + (1 - ORDERS[:, None]) * second
     return np.asarray(np.maximum(np.logaddexp.reduce(terms, axis=1), 0) / (ORDERS - 1))

@@ -1,4 +1,4 @@
-"""Laws on few outcomes: tests of samples against them, and divergences between the laws of neighbors."""
+"""Laws on few outcomes: tests of samples against them, and divergences between neighbors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from pate.accounting._relation import NeighboringRelation
 
 _TURNS = 1000  # in which two laws are cut down, until nothing is won any more
 _FAR = 600.0  # charges further apart are as good as this far, within the range of floats
-_ROUNDING = 1e-12  # above what sums of probabilities lose, and far below a delta0: what is less is not told from 0
+# above the rounding of sums of probabilities, far below a delta0: smaller numbers count as 0
+_ROUNDING = 1e-12
 
 ORDERS: FloatArray = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
 """The Renyi orders at which divergences are compared with curves."""
@@ -26,7 +27,9 @@ RELATIONS = tuple(NeighboringRelation)
 def neighbors(
     counts: IntArray, relation: NeighboringRelation, shape: tuple[int, ...], *, max_move: int = 1
 ) -> tuple[IntArray, IntArray]:
-    """Return the indices of all ordered pairs of neighbors among ``counts`` ``[n, d]``, in the C order of ``shape``.
+    """Return the indices of all ordered pairs of neighbors among ``counts`` ``[n, d]``.
+
+    Counts are listed in the C order of ``shape``.
 
     A count moves by ``max_move`` at most.
     """
@@ -44,7 +47,7 @@ def neighbors(
 
 
 def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> FloatArray:
-    """Return the divergences at `ORDERS` of rows of p from rows of q, ``[n, m]`` each: ``[n, ORDERS]``.
+    """Return divergences ``[n, ORDERS]`` of rows of p from rows of q, ``[n, m]`` each.
 
     With ``delta0``, it is the divergence that remains when both laws are restricted to events of
     probability ``1 - delta0``: each law gives up at most that much mass, where it exceeds a
@@ -72,7 +75,7 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
 
 
 def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
-    """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass (a hair less, for rounding)."""
+    """Return ``min(p, c q)`` per row, with the c that takes at most ``delta0`` of p's mass."""
     low, high = np.zeros(len(p)), np.full(len(p), 1e150)
     for _ in range(100):
         # c spans 150 orders of magnitude: bisect its logarithm
@@ -85,7 +88,7 @@ def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
 def beyond_gaussian(
     p: FloatArray, q: FloatArray, mu_squared: FloatArray, delta0: FloatArray
 ) -> float:
-    """Return by how much a filter that counts squares of mu is exceeded, between rows of p and of q ``[n, m]``.
+    """Return the excess over a filter of squares of mu, between rows of p and q ``[n, m]``.
 
     An outcome is charged ``mu_squared`` ``[m]`` and ``delta0`` ``[m]``. An adversary spends on
     Gaussian noise what the outcome leaves of bounds on their sums, which are the charges of the
@@ -116,7 +119,7 @@ def _gaussian_excess(p: FloatArray, q: FloatArray, mu: FloatArray) -> FloatArray
 
 
 def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArray) -> FloatArray:
-    """Return what rows of p tell of rows of q, ``[n, m]`` each, beyond what is paid for each outcome: ``[n, ORDERS]``.
+    """Return the loss of p against q, ``[n, m]``, beyond the price of outcomes: ``[n, ORDERS]``.
 
     An outcome is charged ``paid`` ``[m, ORDERS]`` and ``delta0`` ``[m]``. A filter that counts
     these charges holds if there are laws p' and q' with ``(1 - delta0) p' <= p`` and ``(1 - delta0)
@@ -152,14 +155,14 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
 
 
 def _scale_to_one(most: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return ``min(most, c weights)`` per row, with the c that makes the sum 1, or the largest sum that there is."""
+    """Return ``min(most, c weights)`` per row, with the c that makes the sum 1, or the largest."""
     with np.errstate(divide="ignore", invalid="ignore"):
         full_at = np.where(weights > 0, most / weights, 0.0)
     by_place = np.argsort(full_at, axis=1)
     place = np.take_along_axis(full_at, by_place, axis=1)
     full = np.cumsum(np.take_along_axis(np.where(weights > 0, most, 0.0), by_place, axis=1), axis=1)
     rest = np.cumsum(np.take_along_axis(weights, by_place, axis=1)[:, ::-1], axis=1)[:, ::-1]
-    # the sum with c at each place: what is full before it, and c times the weights from it on
+    # the sum with c at each place: the full ones before it, and c times the weights from it on
     before = np.column_stack((np.zeros(len(most)), full[:, :-1]))
     reached = before + place * rest >= 1
     first = np.argmax(reached, axis=1)[:, None]
@@ -180,7 +183,7 @@ def _log_moment(p: FloatArray, q: FloatArray, order: float, charge: FloatArray) 
 def chi_square_p_value(
     observed: IntArray | FloatArray, expected: FloatArray, *, rare: float = 0.0
 ) -> float:
-    """Return the p-value of a chi-square test, the rarest outcomes pooled until 5 are expected of them.
+    """Return the p-value of a chi-square test; the rarest outcomes are pooled until 5 are expected.
 
     All that are expected less than ``rare`` times are among them: a sum over many such outcomes is
     no chi-square. It is 0 where an outcome was seen that is next to impossible.

@@ -1,4 +1,4 @@
-"""The contract of mechanisms: a sampler follows its law, and the law costs no more than the event says."""
+"""The contract of mechanisms: samplers follow their law, which costs no more than events say."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from pate.testing._laws import (
     renyi_divergence,
 )
 
-_MOST_PAIRS = 400  # of neighbors whose curve is compared once more
+_MOST_PAIRS = 400  # of neighbors, for the comparisons of other relations and groups
 
 Outcome = tuple[int, ...]
 Grid = Sequence[Sequence[float]]
 
 
 class MechanismContract(Contract):
-    """Inherit, fill in what is abstract, and name the class ``Test...``.
+    """Inherit, fill in the abstract methods, and name the class ``Test...``.
 
     A subclass makes the mechanism, lists its outputs and gives their exact law by its plain
     definition. The law is enumerated for every vector of counts in ``{0..max_count}^num_items`` and
@@ -61,20 +61,20 @@ class MechanismContract(Contract):
     """Number of single rows with which a law is tested."""
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""
-    """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
+    """Why no neighbors come within 10% of the event's curve; empty if some do, at some order."""
     tolerance = 1e-7
     """Relative error of the enumerated law."""
     outlier = 2**60
-    """A count beyond all noise, beside which the others must keep their law; 0 where counts have a public bound."""
+    """A count beyond all noise, next to which others keep their law; 0 if counts are bounded."""
     shift = 2**60
-    """What is added to all counts and must change no law; 0 where not only their differences matter."""
+    """A number that changes no law when it is added to all counts; 0 if only differences matter."""
 
     counts_are_scores = True
-    """Whether the mechanism is given the counts themselves, for which it states a law and an accuracy."""
+    """Whether the mechanism takes the counts themselves, for which it states law and accuracy."""
 
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Mechanism[Any]:
-        """Return the mechanism as it is run to protect ``relation``; for most, the same under both."""
+        """Return the mechanism that protects ``relation``; for most, the same under both."""
 
     @abstractmethod
     def outcomes(self) -> list[Outcome]:
@@ -82,10 +82,10 @@ class MechanismContract(Contract):
 
     @abstractmethod
     def law(self, mechanism: Any, scores: Any) -> FloatArray:
-        """Return the probability of each outcome for ``scores`` ``[d]``, by the plain definition."""
+        """Return the probability of each outcome for ``scores`` ``[d]``, by the definition."""
 
     def select(self, mechanism: Any, scores: Any, generator: np.random.Generator) -> Any:
-        """Run the mechanism on ``scores`` ``[n, d]`` or ``[d]``; return outcomes ``[n, m]`` or ``[m]``."""
+        """Return outcomes ``[n, m]`` or ``[m]`` on ``scores`` ``[n, d]`` or ``[d]``."""
         return mechanism(scores, generator=generator)
 
     def released_set(self, outcome: Outcome) -> frozenset[int] | None:
@@ -96,10 +96,10 @@ class MechanismContract(Contract):
         """
         return frozenset(outcome)
 
-    # what every subclass inherits
+    # inherited by every subclass
 
     def test_stated_law_is_the_law(self) -> None:
-        """The law that the mechanism states, which audits read, is the definition of the test class."""
+        """The law that the mechanism states for audits equals the law of the test class."""
         if not self.counts_are_scores:
             return
         mechanism, rows = self.make(RELATIONS[0]), np.asarray(self.grid)
@@ -124,7 +124,7 @@ class MechanismContract(Contract):
                 )
 
     def test_stated_accuracy_is_reached(self) -> None:
-        """The k largest of all scores are released as often as the mechanism says, or more often."""
+        """The k largest scores are released at least as often as the mechanism states."""
         mechanism = self.make(RELATIONS[0])
         k = getattr(mechanism, "k", None)
         counts, laws = _laws(type(self), mechanism)
@@ -154,7 +154,7 @@ class MechanismContract(Contract):
     def test_curves_of_the_other_relation_and_of_two_units_hold(
         self, relation: NeighboringRelation
     ) -> None:
-        """The event under a relation holds for a mechanism made for the other, and so does that of a group of two."""
+        """Events bound mechanisms made for the other relation, and groups of two units."""
         (other,) = set(RELATIONS) - {relation}
         for mechanism, event, moved in (
             (self.make(other), self.make(other).event(relation), 1),
@@ -179,7 +179,7 @@ class MechanismContract(Contract):
         )
 
     def test_rows_of_a_batch_are_independent(self) -> None:
-        """What is released of a row follows from its own scores, and from noise that no other row has."""
+        """A row's release depends on its own scores, and on noise that no other row shares."""
         mechanism, rows = self.make(RELATIONS[0]), np.asarray([self.grid[0], self.grid[-1]])
         drawn = self._drawn(mechanism, np.tile(rows, (self.draws // 2, 1)), seeded_generator(1000))
         first, second = (self.law(mechanism, row) for row in rows)
@@ -200,7 +200,7 @@ class MechanismContract(Contract):
 
     @pytest.mark.parametrize("kind", ["outlier", "shift"])
     def test_no_magnitude_drowns_the_noise(self, kind: str) -> None:
-        """Beside an outlier, and on top of a large number, counts that differ by a vote have the law that they had."""
+        """Next to an outlier, or on top of a large number, counts keep their law."""
         mechanism, row, large = (
             self.make(RELATIONS[0]),
             np.asarray(self.grid[0]),
@@ -238,7 +238,7 @@ class MechanismContract(Contract):
     def test_gaussian_of_the_event_covers_all_neighbors(
         self, relation: NeighboringRelation
     ) -> None:
-        """No pair of neighbors exceeds the Gaussian trade-off of the event's ``mu``, where it has one."""
+        """No neighbors exceed the Gaussian trade-off of the event's ``mu``, where it has one."""
         event = self.make(relation).event(relation)
         first, second, laws = _pairs(type(self), self.make(relation), relation)
         _, log_survival, mu_squared, *_ = event.cost(ORDERS)
@@ -250,7 +250,7 @@ class MechanismContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
-        """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
+        """Some neighbors come within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.make(relation).event(relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation), rdp, self.loose_because)
 
@@ -268,7 +268,7 @@ class MechanismContract(Contract):
         mechanism, again = self.make(RELATIONS[0]), self.make(RELATIONS[0])
         same = mechanism == again and hash(mechanism) == hash(again)
         assert same, (
-            f"Expected {type(mechanism).__name__} to be a frozen dataclass, equal where its parameters are"
+            f"Expected {type(mechanism).__name__} to be a frozen dataclass with equality by fields"
         )
         assert mechanism.noise_parameters, (
             "Expected the names of the scales of noise in noise_parameters, got none"
@@ -285,7 +285,7 @@ class MechanismContract(Contract):
     def _p_values(
         self, mechanism: Mechanism[Any], draws: int, *, single: bool, noise: float = 1.0
     ) -> list[float]:
-        """Test draws with ``noise`` times the noise against the law of ``mechanism``, for each row of the grid."""
+        """Test draws with ``noise`` times the noise against the law, for each row of the grid."""
         sampler = mechanism.scaled(noise)
         p_values = []
         for seed, scores in enumerate(self.grid):
@@ -298,7 +298,7 @@ class MechanismContract(Contract):
             law = self.law(mechanism, row)
             valid = law.min() >= 0 and law.sum() == pytest.approx(1, abs=max(1e-6, self.tolerance))
             assert valid, (
-                f"Expected a law of {scores} whose probabilities add up to 1, got {law} of sum {law.sum()}"
+                f"Expected probabilities of {scores} that add up to 1, got {law} of sum {law.sum()}"
             )
             p_values.append(chi_square_p_value(np.bincount(drawn, minlength=len(law)), law * draws))
         return p_values
@@ -306,7 +306,7 @@ class MechanismContract(Contract):
     def _drawn(
         self, sampler: Mechanism[Any], scores: Any, generator: np.random.Generator
     ) -> IntArray:
-        """Return which of the outcomes were drawn for ``scores`` ``[n, d]`` or ``[d]``: ``[n]`` or ``[1]``."""
+        """Return the indices ``[n]`` or ``[1]`` of the outcomes that were drawn for ``scores``."""
         outcomes = np.array(self.outcomes())
         releases, num = (
             np.asarray(self.select(sampler, scores, generator)),
@@ -314,7 +314,7 @@ class MechanismContract(Contract):
         )
         matching = releases.size == num * outcomes.shape[1]
         assert matching, (
-            f"Expected one outcome such as {outcomes[0]} for each of {num} rows, got shape {releases.shape}"
+            f"Expected outcomes such as {outcomes[0]} for {num} rows, got shape {releases.shape}"
         )
         # one number per outcome; an index may be -1
         digits = (max(outcomes.max(), releases.max(initial=0)) + 2) ** np.arange(outcomes.shape[1])
@@ -330,7 +330,7 @@ class MechanismContract(Contract):
 def _laws(
     contract: Callable[[], MechanismContract], mechanism: Mechanism[Any]
 ) -> tuple[IntArray, FloatArray]:
-    """Return all vectors of counts ``[n, d]`` and their laws ``[n, m]``, shared by relations with equal mechanisms."""
+    """Return all vectors of counts ``[n, d]`` and their laws ``[n, m]``."""
     checked = contract()
     counts = np.array(list(np.ndindex((checked.max_count + 1,) * checked.num_items)))
     return counts, np.array([checked.law(mechanism, row) for row in counts])
@@ -343,7 +343,7 @@ def _pairs(
     relation: NeighboringRelation,
     units: int = 1,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return the different pairs of neighbors, as rows of the laws of all counts, and these laws ``[n, m]``."""
+    """Return the different pairs of neighbors, as rows of the laws of all counts."""
     checked = contract()
     counts, laws = _laws(contract, mechanism)
     shape = (checked.max_count + 1,) * checked.num_items

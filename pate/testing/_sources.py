@@ -23,7 +23,7 @@ class SourceContract(Contract):
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Write the files of a small source, at least two records in each role, into an empty folder."""
+        """Write the files of a small source, two records per role or more, into an empty folder."""
 
     @abstractmethod
     def open(self, folder: Path) -> DataSource:
@@ -31,11 +31,11 @@ class SourceContract(Contract):
 
     @abstractmethod
     def remove(self, folder: Path, row: int) -> None:
-        """Remove private record number ``row``, in the order of ``load``, from the source in a folder."""
+        """Remove private record number ``row``, in the order of ``load``, from the folder."""
 
     @abstractmethod
     def alter(self, folder: Path, role: Role) -> None:
-        """Change the features of the last record of a role, and nothing else, in the source in a folder."""
+        """Change the features of the last record of a role, and nothing else, in the folder."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -70,7 +70,7 @@ class SourceContract(Contract):
         assert len(np.unique(np.concatenate(ids))) == sum(map(len, ids))
 
     def test_ids_are_no_row_numbers(self, folder: Path) -> None:
-        """Private ids do not count the rows, or the source says that they are permanent all the same."""
+        """Private ids do not count the rows, unless the source says that they are permanent."""
         try:
             self.open(folder).require_distinct()
         except ValueError as error:
@@ -116,7 +116,7 @@ class SourceContract(Contract):
 
     @pytest.mark.parametrize("row", [0, -1])
     def test_removing_a_record_changes_no_other(self, folder: Path, copy: Path, row: int) -> None:
-        """Ids are the records' own, and public and test records do not know which private ones there are.
+        """Ids belong to their records, and those of other roles reveal nothing on private ones.
 
         Neither in their content nor in their order, nor in how wide their ids are, nor through a
         feature map.
@@ -134,7 +134,7 @@ class SourceContract(Contract):
         assert after.fingerprint(Role.PRIVATE) != before.fingerprint(Role.PRIVATE)
 
     def test_a_source_without_a_record_is_that_without_it(self, copy: Path) -> None:
-        """What `pate forget` expects of the data; features with an ``identity`` of their own need a `select`, too."""
+        """Sources support `pate forget`; features with an ``identity`` need a `select`."""
         whole = self.open(copy)
         fingerprint = whole.without([str(whole.load(Role.PRIVATE).ids[1])]).fingerprint(
             Role.PRIVATE
@@ -143,7 +143,7 @@ class SourceContract(Contract):
         assert self.open(copy).fingerprint(Role.PRIVATE) == fingerprint
 
     def test_private_features_reach_no_public_record(self, folder: Path, copy: Path) -> None:
-        """Changing a private record leaves public and test records unchanged, whatever was read before."""
+        """Changing a private record leaves public and test records unchanged."""
         self.alter(copy, Role.PRIVATE)
         before, after = self.open(folder), self.open(copy)
         after.records(Role.PRIVATE)
@@ -152,7 +152,7 @@ class SourceContract(Contract):
 
 
 def require_same(actual: Records, expected: Records, rows: IntArray | None = None) -> None:
-    """Assert that records equal those in ``rows`` of others, in order; for all rows (None), also the types."""
+    """Assert that records equal ``rows`` of others; for all rows (None), also the types."""
     chosen = np.arange(len(expected)) if rows is None else rows
     assert actual.ids.tolist() == expected.ids[chosen].tolist()
     assert np.array_equal(actual.labels, expected.labels[chosen])

@@ -19,7 +19,7 @@ from pate.aggregators import (
 from pate.mechanisms import NotStatedError
 from pate.mechanisms._law import MOST_FLIPPED
 from pate.testing import AggregatorContract, exact_epsilon
-from pate.testing._aggregators import BallotRows, Law, neighbors
+from pate.testing._ballot_laws import BallotRows, Law, neighbors
 from tests.aggregators import (
     oracles as law_oracles,
     test_powerset,

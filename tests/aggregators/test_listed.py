@@ -14,7 +14,7 @@ from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelat
 from pate.aggregators import Aggregator, LimitedDomainTopK, TopStableTopK
 from pate.mechanisms import TopStable
 from pate.testing import AggregatorContract
-from pate.testing._aggregators import Grid, Law
+from pate.testing._ballot_laws import Grid, Law
 from pate.testing._laws import ORDERS
 from tests.aggregators.oracles import answered, counts
 from tests.mechanisms import oracles
@@ -221,6 +221,7 @@ def test_a_failure_that_is_reserved_and_not_settled_is_refuted(relation: Relatio
     contract = Forgetful()
     contract.test_realised_cost_is_at_most_what_is_reserved(relation)
     with pytest.raises(
-        AssertionError, match=r"^Expected each tier to pay for what it tells, got inf too little"
+        AssertionError,
+        match=r"^Expected each tier to pay for all that it reveals, got inf too little",
     ):
         contract.test_realised_costs_hold_between_all_neighbors(relation, relation)

@@ -15,7 +15,7 @@ from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.mechanisms._gaps import GapNoise
 from pate.mechanisms._stability import TestedBy
 from pate.testing import AggregatorContract
-from pate.testing._aggregators import Grid, Law
+from pate.testing._ballot_laws import Grid, Law
 from pate.testing._laws import ORDERS, renyi_divergence
 from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
 from tests.mechanisms import oracles

@@ -13,7 +13,7 @@ from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Ballots, TauVoting, _tau_voting as tau_voting
 from pate.aggregators._tau_voting import Norm
 from pate.testing import AggregatorContract, SoftReleaseContract
-from pate.testing._aggregators import Grid, Law
+from pate.testing._ballot_laws import Grid, Law
 from tests.aggregators.oracles import gaussian_labels_law
 
 

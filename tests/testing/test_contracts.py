@@ -22,7 +22,7 @@ from pate.testing import (
     MechanismContract,
     SourceContract,
 )
-from pate.testing._aggregators import Law
+from pate.testing._ballot_laws import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.mechanisms import test_noisy_top_k, test_peeling
 
@@ -113,7 +113,7 @@ WRONG: list[tuple[type[Threshold], Callable[[MechanismContract], None], str]] = 
     (
         Flattens,
         lambda contract: contract.test_sampler_follows_the_law(),
-        "Expected one outcome such as",
+        "Expected outcomes such as",
     ),
     (
         Understates,
@@ -263,7 +263,7 @@ def test_an_aggregator_whose_batches_tell_more_than_their_queries_is_found() -> 
     honest, shared = Batches(), BatchesOfOneNoise()
     for contract in (honest, shared):
         contract.test_queries_of_a_batch_are_independent()
-        contract.test_divergence_between_all_neighbors_is_within_the_curve(RELATION)
+        contract.test_divergence_between_all_neighbors_is_within_the_curve(RELATION, RELATION)
     honest.test_a_batch_costs_no_more_than_its_queries(RELATION, RELATION)
     with pytest.raises(AssertionError, match="Expected an event that covers all neighbors"):
         shared.test_a_batch_costs_no_more_than_its_queries(RELATION, RELATION)
