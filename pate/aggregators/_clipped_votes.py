@@ -1,4 +1,4 @@
-"""Noisy counts of ballots whose joint norm, over all queries of a release, is clipped at a private median."""
+"""Noisy counts of ballots, clipped at a private median of their norms over a whole release."""
 
 from __future__ import annotations
 
@@ -31,28 +31,27 @@ _BITS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedVotes(Aggregator):
-    """Add Gaussian noise to the counts of a whole release, as large as what one teacher may say over all its queries.
+    """Add Gaussian noise to the counts of a release, as large as one teacher's clipped ballot.
 
     Choose it before `NoisyVotes` wherever ballots are at hand: a teacher gives few of all labels,
     or differs in few from a student, and the noise follows their number, whatever the number of
-    labels. How many they are is learnt from the teachers, privately: no setting depends on the
-    data.
+    labels. Their number is learned privately from the teachers: no setting depends on the data.
 
-    A ballot is what a teacher says on all queries of a batch: the labels that it gives, or those in
-    which it differs from predictions. Ballots of more than a clip of entries are scaled down to its
-    square root in norm. The clip is 1.2 times the median number of entries, found by bisection
-    among powers of ``2^(1/4)``, each step of which compares a noisy number of teachers with a half.
-    What the bisection costs is a public function of the number of teachers, queries and labels; if
-    it took over a quarter of the budget, nothing is clipped.
+    A ballot holds a teacher's answers to all queries of a batch: the labels that it gives, or the
+    labels in which it differs from predictions. Ballots of more than a clip of entries are scaled
+    down to its square root in norm. The clip is 1.2 times the median number of entries, found by
+    bisection among powers of ``2^(1/4)``, each step of which compares a noisy number of teachers
+    with a half. The cost of the bisection is a public function of the numbers of teachers, queries
+    and labels; if it took over a quarter of the budget, nothing is clipped.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
-    whose squared inverse multipliers add up to ``num_queries / multiplier_clipped^2`` for a batch
-    of any size, so that a batch costs what its queries cost one by one. Under REPLACE_RECORD and
-    ADD_REMOVE_TEACHER alike a teacher moves each comparison by one at most, and the sum by at most
-    ``sqrt(2 clip)``: two clipped ballots have no negative entry, so that their squared distance is
-    at most the sum of their squared norms. No entry moves by more than one, which bounds it by
-    ``sqrt(num_queries num_labels)`` too. Sums are exact: ballots are scaled by multiples of
-    ``2^-20``, rounded down.
+    with squared inverse multipliers that add up to ``num_queries / multiplier_clipped^2`` for a
+    batch of any size, so that a batch costs as much as its queries one by one. Under REPLACE_RECORD
+    and ADD_REMOVE_TEACHER alike a teacher moves each comparison by one at most, and the sum by at
+    most ``sqrt(2 clip)``: two clipped ballots have no negative entry, so that their squared
+    distance is at most the sum of their squared norms. No entry moves by more than one, which
+    bounds it by ``sqrt(num_queries num_labels)`` too. Sums are exact: ballots are scaled by
+    multiples of ``2^-20``, rounded down.
 
     >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
     >>> aggregator = ClippedVotes(multiplier_clipped=1.0)
@@ -60,10 +59,10 @@ class ClippedVotes(Aggregator):
     array([[1, 1, 0]], dtype=uint8)
 
     Args:
-        multiplier_clipped: noise multiplier of one query. That of a release of ``n`` queries is
-            smaller by ``sqrt(n)``.
-        around_predictions: whether ballots are read as what differs from a student's predictions
-            (rounded).
+        multiplier_clipped: noise multiplier of one query; a release of ``n`` queries has one that
+            is smaller by ``sqrt(n)``.
+        around_predictions: whether ballots are read as differences from a student's rounded
+            predictions.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
@@ -137,12 +136,12 @@ class Bisection:
         return math.ceil(math.log2(max(2, len(self.candidates))))
 
     def share(self, noise_multiplier: float) -> float:
-        """Return the share of a budget, as an inverse square of its noise multiplier, that the comparisons cost."""
+        """Return the cost of the comparisons, as an inverse square of the noise multiplier."""
         sigma = self.num_teachers / MEDIAN_ERRORS
         return self.num_steps * (noise_multiplier / sigma) ** 2
 
     def median(self, sizes: IntArray, generator: np.random.Generator) -> int:
-        """Return the clip for ballots of ``sizes`` ``[T]``: a noisy median, and something to spare."""
+        """Return the clip for ballots of ``sizes`` ``[T]``: a noisy median times a margin."""
         median = noisy_median(
             sizes,
             self.candidates,
@@ -161,13 +160,13 @@ def noisy_median(
     sigma: float,
     generator: np.random.Generator,
 ) -> float:
-    """Return the candidate found by bisection: half of the voters, noise aside, have ballots of its size or less.
+    """Return a candidate near the median of ``sizes``, by noisy bisection.
 
-    At most ``ceil(log2 m)`` comparisons with noise of ``sigma``, each of which one voter moves by
-    one at most.
+    Noise aside, half of the voters have ballots of its size or less. It takes at most ``ceil(log2
+    m)`` comparisons with noise of ``sigma``, each of which one voter moves by one at most.
 
     Args:
-        sizes: ``[V]``, sizes of ballots, of which those of nothing may be left out.
+        sizes: ``[V]``, sizes of ballots; empty ballots may be left out.
         candidates: ``[m]``, ascending.
         num_voters: the nominal number of voters.
         sigma: the standard deviation of the noise in a number of voters.
@@ -191,7 +190,7 @@ def _candidates(most: int) -> IntArray:
 
 
 def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
-    """Return ``[T]``, in how many entries each teacher's ballot ``[Q, T, C]`` differs from ``guess`` ``[Q, C]``."""
+    """Return the number ``[T]`` of entries in which ballots ``[Q, T, C]`` differ from ``guess``."""
     total = np.zeros(ballots.shape[1], dtype=np.int64)
     for rows in blocks(len(ballots), ballots[:1].size):
         total += (ballots[rows] ^ guess[rows, None]).sum(axis=(0, 2), dtype=np.int64)
@@ -199,10 +198,9 @@ def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
 
 
 def clipped_sums(votes: Ballots, guess: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
-    """Return the sums ``[Q, C]`` over teachers of what differs from ``guess``, ballots clipped to ``sqrt(clip)``.
+    """Return the sums ``[Q, C]`` of differences from ``guess``, ballots clipped to ``sqrt(clip)``.
 
-    Exact multiples of ``2^-20``, in whatever order they are added up: `factors_of` says by what
-    ballots are scaled.
+    They are exact multiples of ``2^-20``, in any order of addition (`factors_of`).
     """
     ballots, counts = votes.ballots, votes.counts.astype(np.float64)
     sums = np.where(guess > 0, votes.num_teachers - counts, counts)
@@ -215,7 +213,7 @@ def clipped_sums(votes: Ballots, guess: UInt8Array, sizes: IntArray, clip: int) 
 
 
 def factors_of(sizes: IntArray, clip: int) -> FloatArray:
-    """Return the factors that scale ballots of ``sizes`` ``[n]`` above ``clip``: ``sqrt(clip / size)``, rounded down.
+    """Return the factors ``sqrt(clip / size)``, rounded down, of ballots with sizes above ``clip``.
 
     The squared norm of a scaled ballot, ``size factor^2``, is at most ``clip``, with no rounding
     error.

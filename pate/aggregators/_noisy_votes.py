@@ -21,7 +21,7 @@ from pate.mechanisms._exact_normal import add_gaussian
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyVotes(Aggregator):
-    """Add Gaussian noise to the count of every label: Binary voting, and the noisy counts themselves.
+    """Add Gaussian noise to the count of every label: binary voting, and noisy counts.
 
     Choose it if teachers disagree or the budget is small, and a student learns from many samples:
         the soft counts are
@@ -72,7 +72,7 @@ class NoisyVotes(Aggregator):
         return [{}, {"soft": False}, {"soft": False, "min_lead": lead}]
 
     def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap:
-        """Return how far a count must lie from half of the teachers for its label to survive the noise."""
+        """Return how far from half of the teachers a count must lie to survive the noise."""
         votes = max(self.min_lead + self.sigma_votes * float(ndtri(probability)), 0.0)
         tie = shape.num_teachers / 2
         return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")

@@ -1,4 +1,4 @@
-"""What is known about votes before an aggregator is chosen for them."""
+"""The public facts about votes from which an aggregator is chosen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pate.accounting._relation import NeighboringRelation
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What is known about votes before an aggregator is chosen for them.
+    """The public facts about votes from which an aggregator is chosen.
 
     >>> outlook = Outlook(
     ...     shape=VoteShape(num_teachers=100, num_labels=4),
@@ -100,5 +100,5 @@ class Outlook:
 
     @property
     def delta_test(self) -> float:
-        """The delta of one query's stability test, such that all tests together take half of delta."""
+        """The delta of one query's stability test; all tests together take half of delta."""
         return self.delta / (2 * self.num_queries)

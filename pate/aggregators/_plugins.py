@@ -1,4 +1,4 @@
-"""Aggregators by name: those of this package, and those that installed packages declare as entry points."""
+"""Aggregators by name: our own, and the entry points of installed packages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OWN: tuple[type[Aggregator], ...] = (
 
 
 def load_plugins() -> dict[str, type[Aggregator]]:
-    """Return the aggregators that installed packages declare in the group ``pate.aggregators``, imported, by name.
+    """Return the aggregators of installed packages, from the group ``pate.aggregators``, by name.
 
     Raises:
         ValueError: where an entry point is not an aggregator under the name of its class, or has
@@ -79,14 +79,14 @@ def load_plugins() -> dict[str, type[Aggregator]]:
         namesake = aggregators.setdefault(entry.name, cls)
         require(
             namesake is cls,
-            f"one aggregator {entry.name}, that of {namesake.__module__}",
+            f"one aggregator {entry.name}, the one of {namesake.__module__}",
             another=entry.value,
         )
     return {name: cls for name, cls in aggregators.items() if cls not in OWN}
 
 
 def registered() -> dict[str, type[Aggregator]]:
-    """Return all aggregators by name: those of the package, then those of installed packages.
+    """Return all aggregators by name: our own first, then the ones of installed packages.
 
     >>> registered()["StableTopK"] is StableTopK
     True

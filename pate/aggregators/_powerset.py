@@ -36,10 +36,10 @@ MOST_LABELS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Powerset(Aggregator):
-    """Release the set of labels that the most teachers voted for as a whole, with Gumbel noise on all 2^C sets.
+    """Release the most frequent ballot, with Gumbel noise on the counts of all 2^C sets of labels.
 
     Choose it if there are few labels that occur together, so that many teachers cast the very same
-    ballot. Every query is answered, possibly by a set that nobody voted for.
+    ballot. Every query is answered, possibly by a set without any votes.
 
     Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote
     that another gains, so the counts of the sets move within a window of 2 votes under
@@ -76,13 +76,14 @@ class Powerset(Aggregator):
         """Return by how many votes a set must lead to be chosen if no other set has a vote."""
         odds = math.log(2) * shape.num_labels + math.log(probability / (1 - probability))
         votes = max(self.scale_powerset * odds, 0.0)
-        between = "between the two label sets"
-        meaning = f"A gap of {votes:.1f} votes {between} is what a query needs to be answered, and answered right,"
+        meaning = (
+            f"A gap of {votes:.1f} votes between the two label sets is what a query needs to be"
+            " answered, and answered right,"
+        )
         return Gap(votes, shape.num_teachers, meaning)
 
     def laws(self, votes: Ballots, neighbors: Ballots) -> tuple[FloatArray, FloatArray]:
-        # sets whose number of votes stays as it is are one outcome: their chances change by one
-        # factor
+        # sets with unchanged numbers of votes are one outcome: one factor changes their chances
         scale, most = self.scale_powerset, 2.0**votes.num_labels
         rows = []
         for ballots in zip(votes.ballots, neighbors.ballots, strict=True):
@@ -131,10 +132,9 @@ def _require_codes(num_labels: int) -> None:
 
 
 def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:
-    """Choose a set for each row of sorted ballots ``[Q, T]``: n votes give a set the weight ``exp(n / scale)``.
+    """Choose a set for each row of sorted ballots ``[Q, T]``; n votes weigh ``exp(n / scale)``.
 
-    Each set has 1 of that as one of all sets, and those that somebody voted for have the rest
-    beside.
+    A weight of 1 belongs to the uniform choice among all sets, and the rest to the sets with votes.
     """
     first = np.ones(codes.shape, dtype=np.bool_)
     first[:, 1:] = codes[:, 1:] != codes[:, :-1]

@@ -24,25 +24,25 @@ _FIRST = 0.25  # share of the budget of the first of two rounds
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds(Aggregator):
-    """Release the same queries in rounds: each round sees the predictions of a student of the rounds before it.
+    """Release the same queries in rounds, each with predictions of a student of earlier rounds.
 
     Choose it wherever the queries have features: a student of a cheap first round is right on most
-    entries, and a mechanism that pays only for what differs from it makes the rest of the budget go
+    entries, and a mechanism that pays only for differences from it makes the rest of the budget go
     further. With ``--target_epsilon`` and nothing else this is what `pate label` does:
-    `ClippedVotes` for a quarter of the budget, then `ClippedVotes` around the student of these for
-    the rest.
+    `ClippedVotes` for a quarter of the budget, then `ClippedVotes` around their student for the
+    rest.
 
     Noisy counts of all rounds are averaged by the inverse of their variances. A round that releases
     no counts, or not all entries, or answers of a linear model, stands for itself.
 
     Privacy: the adaptive composition of all rounds, under REPLACE_RECORD and ADD_REMOVE_TEACHER as
-    each of them says, which is reserved before the first. A student is made of what was released
-    and of public features alone, so that it costs nothing (Dwork & Roth (2014), Proposition 2.1); a
-    later round that is asked around its predictions may choose them as it likes.
+    each of them says, which is reserved before the first. A student is a function of released
+    labels and public features, so it costs nothing (Dwork & Roth (2014), Proposition 2.1), and a
+    later round may depend on its predictions in any way.
 
     Args:
-        rounds: the aggregators in their order, for the same relation. Those after the first may
-            need predictions.
+        rounds: the aggregators in their order, for the same relation. All but the first may need
+            predictions.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
@@ -84,7 +84,10 @@ class Rounds(Aggregator):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What its rounds need, but predictions: those are of a student between rounds, who needs features."""
+        """The needs of its rounds, but for predictions: a student between rounds gives them.
+
+        The student needs features.
+        """
         needs = frozenset[Need]().union(*(part.needs for part in self.rounds)) - {"predictions"}
         # a sum of silos is opened once
         return needs | {"features", Counts | Scores | Moments} if len(self.rounds) > 1 else needs
@@ -92,7 +95,7 @@ class Rounds(Aggregator):
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
-        """Describe the cost of one query in all rounds; ``tier`` is that of the last."""
+        """Describe the cost of one query in all rounds; ``tier`` is a tier of the last."""
         resolved = self.relation_of(relation)
         *before, last = self.rounds
         events = [aggregator.event(shape, resolved) for aggregator in before]
@@ -120,9 +123,9 @@ class Rounds(Aggregator):
 def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
     """Return two rounds: `ClippedVotes`, then ``last``, which needs predictions.
 
-    Each has twice the noise at which it alone meets epsilon 1 if it is the first, and that noise
-    over the root of three quarters if it is the last: of mechanisms that compose as Gaussian ones
-    do, the first takes a quarter of any budget. Only the proportions matter.
+    The first has twice the noise at which it would meet epsilon 1 by itself, the last such noise
+    over the root of three quarters. If both compose as Gaussian mechanisms do, the first takes a
+    quarter of any budget. Only the proportions matter.
 
     Raises:
         ValueError: if no noise of ``last`` meets epsilon 1 at the delta of ``outlook``.
@@ -131,9 +134,7 @@ def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
     start = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=relation)
     first = start.calibrated(target, outlook.shape, orders=COARSE_ORDERS)
     final = last.calibrated(target, outlook.shape, orders=COARSE_ORDERS)
-    require(
-        final is not None, "a last round whose noise can meet a target", last=type(last).__name__
-    )
+    require(final is not None, "a last round that can meet a target", last=type(last).__name__)
     assert first is not None
     assert final is not None
     rounds = (first.scaled(_FIRST**-0.5), final.scaled((1 - _FIRST) ** -0.5))
@@ -141,11 +142,11 @@ def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
 
 
 def combined(earlier: Release, release: Release, num_teachers: int) -> Release:
-    """Return a release combined with an earlier one of the same queries: counts averaged by their noise.
+    """Combine two releases of the same queries: average their counts by the noise in them.
 
-    The later one stands alone unless both have noisy counts of all entries. One of several tiers
-    never has: a screen that confirms a student writes the student's opinion beside the counts. Nor
-    has a linear model, whose answers have no noise of their own.
+    The later release is returned unless both have noisy counts of all entries. A release of several
+    tiers never has them: a screen that confirms a student mixes the student's opinion with counts.
+    Neither has a linear model, as its answers have no noise of their own.
     """
     before, after = _all_counts(earlier), _all_counts(release)
     if before is None or after is None:

@@ -1,4 +1,4 @@
-"""Noisy sums of ballots that are moments, in rounds, and the linear answers that follow from them."""
+"""Noisy sums of ballots that are moments, in rounds, and linear answers that follow from them."""
 
 from __future__ import annotations
 
@@ -30,48 +30,49 @@ _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take wher
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
 _NOISELESS_ROUNDS = 8
-_SIGNIFICANT = 3.0  # standard deviations: hardly ever worse than a constant, whichever of many labels and releases
+# standard deviations: hardly ever worse than a constant, over many labels and releases
+_SIGNIFICANT = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreVotes(Aggregator):
-    """Release linear answers to all queries, learnt from clipped sums of voters' moments with Gaussian noise.
+    """Release linear answers to all queries, learned from noisy sums of voters' clipped moments.
 
     Choose it wherever queries have features, and voters are many, down to one for each record, or
     have scores to give: a score ranks where a vote of a small teacher is always no, and the noise
-    is that of as many numbers as there are directions, whatever the number of queries. What it
-    learns is linear in the features. It is private linear learning by votes.
+    follows the number of directions, whatever the number of queries. The answers are linear in the
+    features. It is private linear learning by votes.
 
-    A ballot is a voter's mean product of weighed public coordinates and of what its labels, or
-    scores, differ from the student of the rounds before, which is public. In each round ballots are
+    A ballot is the mean product of a voter's weighted public coordinates and the residuals of its
+    labels, or scores, from the public student of the rounds before. In each round ballots are
     clipped in L2 at 1.2 times their median norm, found by bisection among powers of ``2^(1/4)``,
-    and added up. What the student explains of public samples is added back, so that a round
-    estimates the moments without bias as far as public samples are like private ones; rounds are
-    combined by precision. The student is the posterior mean of all rounds under a Gaussian prior,
-    whose size is the most likely one of the label and, as one label more, of all labels. The next
-    round gives each direction the share of a ballot's norm by which the posterior is not shrunk
-    there; the first gives the share that ridge regression with a penalty of the mean variance would
-    leave.
+    and added up. The student's moments on public samples are added back, so that a round estimates
+    the moments without bias as far as public samples are like private ones; rounds are combined by
+    precision. The student is the posterior mean of all rounds under a Gaussian prior, with the
+    variance that is most likely for the label and, counted as one label more, for all labels. The
+    next round gives each direction the share of a ballot's norm by which the posterior is not
+    shrunk there; the first gives the share that ridge regression with a penalty of the mean
+    variance would leave.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
-    decisions: a label departs from its constant answer only if what is gained on public samples is
-    expected to be three posterior standard deviations.
+    decisions: a label departs from its constant answer only if the expected gain on public samples
+    is three posterior standard deviations.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
-    whose squared inverse multipliers add up to ``num_queries / multiplier_scores^2`` for a batch of
-    any size. Under REPLACE_RECORD one voter changes its ballot, which moves a comparison by one and
-    the clipped sum by at most twice the clip; sums are exact. Under ADD_REMOVE_TEACHER an absent
-    voter counts as zero after the centring, so that the sum moves by the clip alone; the dearer
-    figure is charged for both. The number of voters, where it is private, is counted first, with
-    noise: one voter moves it by one. Sums are divided by this count, and all else is computed from
-    noisy sums and public features (Dwork & Roth (2014), Proposition 2.1).
+    with squared inverse multipliers that add up to ``num_queries / multiplier_scores^2`` for a
+    batch of any size. Under REPLACE_RECORD one voter changes its ballot, which moves a comparison
+    by one and the clipped sum by at most twice the clip; sums are exact. Under ADD_REMOVE_TEACHER
+    an absent voter counts as zero after the centering, so that the sum moves by no more than the
+    clip; the dearer figure is charged for both. The number of voters, where it is private, is
+    counted first, with noise: one voter moves it by one. Sums are divided by this count, and all
+    else is computed from noisy sums and public features (Dwork & Roth (2014), Proposition 2.1).
 
     Args:
-        multiplier_scores: noise multiplier of one query. That of a release of ``n`` queries is
-            smaller by ``sqrt(n)``.
+        multiplier_scores: noise multiplier of one query; a release of ``n`` queries has one that
+            is smaller by ``sqrt(n)``.
         rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up
-            to 1, and what rounding leaves is divided out.
+            to 1, and a rest of rounding is divided out.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
@@ -93,7 +94,7 @@ class ScoreVotes(Aggregator):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Votes of voters, who are asked in every round, and features, of which answers are a function."""
+        """Votes of voters, who are asked in every round, and features, on which answers depend."""
         return frozenset({"features", Ballots | Scores | Moments})
 
     def event(
@@ -124,12 +125,12 @@ class ScoreVotes(Aggregator):
 def released(
     aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
 ) -> Iterator[tuple[Learner, MomentQuery, NoisySum]]:
-    """Yield the student after each round, what the round asked and the sum that it released: all that is drawn."""
+    """Yield the student after each round, the round's question and its noisy sum."""
     noise_multiplier, count = (
         aggregator.multiplier_scores / math.sqrt(num_queries),
         float(voters.num_voters),
     )
-    # of models: what is learnt is their mean, whatever they rest on
+    # of models the student learns the mean, whatever number of samples they rest on
     left, num_independent = 1.0, math.inf
     if voters.num_private is not None:
         count = noisy_count(
@@ -149,7 +150,7 @@ def released(
 def learned_without_noise(voters: Voters) -> Learner:
     """Return the student of sums that are neither clipped nor noisy.
 
-    PRIVATE, for references alone.
+    PRIVATE: only for references.
     """
     private = voters.num_private
     count = float(voters.num_voters if private is None else max(1, private))
@@ -163,7 +164,7 @@ def learned_without_noise(voters: Voters) -> Learner:
 
 
 class NoisySum(NamedTuple):
-    """What a round releases."""
+    """The release of one round."""
 
     total: FloatArray
     """``[R + 1, C]``, the noisy sum of the clipped ballots."""
@@ -174,10 +175,12 @@ class NoisySum(NamedTuple):
 
 
 def noisy_count(num_private: int, noise_multiplier: float, generator: np.random.Generator) -> float:
-    """Return a noisy number of voters, which one of them moves by one, and at least twice the deviation of its noise.
+    """Return a noisy number of voters, at least twice the standard deviation of its noise.
 
-    A sum is divided by it: if noise may be all that was counted, a smaller number would make much
-    of noise.
+    One voter moves it by one.
+
+    Sums are divided by it: where noise may be all that was counted, a smaller number would magnify
+    noise.
     """
     noisy = add_gaussian(
         np.array([float(num_private)]), sigma=noise_multiplier, generator=generator
@@ -192,11 +195,12 @@ def noisy_sum(
     noise_multiplier: float,
     generator: np.random.Generator,
 ) -> NoisySum:
-    """Return a noisy sum of clipped ballots: a Gaussian mechanism of the ``noise_multiplier``, the clip included.
+    """Return a noisy sum of clipped ballots: a Gaussian mechanism of ``noise_multiplier`` in all.
 
-    About a ``count`` of voters is expected. The clip is sought from the least norm that is worth it
-    on. Comparisons take a twentieth of the budget or, so that their noise stays within a sixth of
-    the voters, up to a quarter; if it is then more than a third of them, nothing is clipped.
+    The search for the clip is included; it starts at the least norm that is worth it, and expects
+    about ``count`` voters. Comparisons take a twentieth of the budget or, so that their noise stays
+    within a sixth of the voters, up to a quarter; if it is then more than a third of them, nothing
+    is clipped.
     """
     largest, paid = question.largest_norm, 0.0
     candidates = largest * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
@@ -216,7 +220,7 @@ def noisy_sum(
 
 
 class Learner:
-    """The student of noisy moments: public, since it sees what was released and public features alone.
+    """The student of noisy moments; public, since it sees only released sums and public features.
 
     Args:
         geometry: the public directions.
@@ -241,7 +245,7 @@ class Learner:
         self._evidence = np.zeros(num_labels)
 
     def question(self) -> MomentQuery:
-        """Return what to ask in the next round."""
+        """Return the question of the next round."""
         return MomentQuery(
             geometry=self._geometry,
             shares=self._shares,
@@ -251,11 +255,10 @@ class Learner:
         )
 
     def learn(self, question: MomentQuery, mean: FloatArray, deviation: float) -> None:
-        """Add the noisy mean ``[R + 1, C]`` of the ballots on a question, with noise of a ``deviation``."""
+        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation``."""
         samples, variances = self._geometry.samples, self._geometry.variances
         explained, weights = question.predictions(samples), question.weights
-        # the moments of labels: of what differs from the student, and of the student itself on
-        # public samples
+        # the moments of labels: of their residuals, and of the student itself on public samples
         moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
         slopes = (mean[:-1] / weights[:, None] + moments) / variances[:, None]
         precision = (weights * variances / deviation) ** 2
@@ -278,7 +281,7 @@ class Learner:
         return answers, np.where(departs, level + steepness * (answers - self._levels) > 0, above)
 
     def _infer(self) -> None:
-        """Find the posterior of the slopes, and what to ask next."""
+        """Find the posterior of the slopes, and the next question."""
         variances = self._geometry.variances
         lowest = 0.5 / len(self._geometry.samples)
         levels = self._level_weighted / self._level_precision
@@ -290,14 +293,14 @@ class Learner:
         estimates = self._weighted / self._precision[:, None]
         shrinkage, self._evidence = _shrinkage(estimates, noise)
         self._slopes, self._errors = estimates * shrinkage, shrinkage * noise
-        # a direction's share for what is kept there, beside that of the first round: the rest goes
-        # to the constant
+        # a direction's share follows its shrinkage, in addition to its share in the first round:
+        # the rest goes to the constant
         wanted = shrinkage.mean(axis=1) + self._ridge
         self._shares = wanted / wanted.sum()
         self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
 
     def _departing(self, samples: FloatArray, logits: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Return which labels ``[C]`` a constant answer gives, and which may be decided by their model.
+        """Return the constant answers to labels ``[C]``, and which labels their model may decide.
 
         A decision of a model gains ``|2 p - 1|`` over the opposite one in expectation. The linear
         answers say how uncertain the sum is, by the posterior of slopes and levels.
@@ -319,11 +322,11 @@ class Learner:
 
 
 def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return by what estimates ``[R, C]`` with ``noise`` variances are shrunk, and what speaks for slopes ``[C]``.
+    """Return the shrinkage of estimates ``[R, C]`` with ``noise`` variances, and evidence ``[C]``.
 
-    A label's slopes have a Gaussian prior, whose variance is the most likely one, among ratios to
-    the least noise, where the mean log-likelihood of all labels counts as that of one label more.
-    For slopes speaks twice the gain in the label's own log-likelihood over slopes of 0.
+    A label's slopes have a Gaussian prior with the most likely variance, among ratios to the least
+    noise; the mean log-likelihood of all labels counts as one label more. Evidence for slopes is
+    twice the gain in the label's own log-likelihood over slopes of 0.
     """
     squares, priors = estimates**2, _RATIOS * noise.min()
     losses = np.array(

@@ -24,9 +24,10 @@ Over = Literal["mean", "worst"]
 
 @dataclass(frozen=True, kw_only=True)
 class Screen(Aggregator):
-    """A noisy check before the aggregator ``answers``: every query pays for the check, those passed on also for it.
+    """A noisy check before the aggregator ``answers``, which sees the queries that pass.
 
-    The ledger reserves both for every query and settles what was actually paid.
+    Every query pays for the check, and a query that passes for its answer too. The ledger reserves
+    both for every query and settles the actual cost.
     """
 
     answers: Aggregator
@@ -49,18 +50,18 @@ class Screen(Aggregator):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The counts that it checks, and what ``answers`` needs."""
+        """The counts that it checks, and the needs of ``answers``."""
         return super().needs | self.answers.needs
 
     def screen_event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of the check alone: whether a distance of sensitivity 1 with noise passes a threshold."""
+        """Describe the cost of the check: a noisy threshold on a distance of sensitivity 1."""
         (sigma,) = super().noise.values()
         return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=sigma)
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
-        """Describe the cost of one query: of the screen alone in tier 0, else with tier ``tier - 1`` of ``answers``."""
+        """Describe the cost of a query: the screen, then tier ``tier - 1`` of ``answers``."""
         resolved = self.relation_of(relation)
         if tier is not None:
             require_count(0, tier=tier)
@@ -76,7 +77,7 @@ class Screen(Aggregator):
         return self.answers.max_answer_probability(shape)
 
     def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
-        """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty.
+        """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``; leave the others empty.
 
         Of a linear model's answers, which are of all queries or of none, the labels are kept.
         """
@@ -99,10 +100,10 @@ class ConfidentScreen(Screen):
     """Pass on to ``answers`` only the queries on which the teachers are confident.
 
     Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused
-    costs the screen alone.
+    costs no more than the screen.
 
     Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of
-    sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then that of ``answers`` if the
+    sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then ``answers``, if the
     query is passed on (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released
     bit).
 
@@ -148,21 +149,21 @@ class ConfidentScreen(Screen):
         )
 
     def max_answer_probability(self, shape: VoteShape) -> float:
-        """Return the probability that teachers who agree on all labels pass the screen, and get an answer."""
+        """Return the probability that teachers who agree on all labels pass and get an answer."""
         passed = ndtr((shape.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
         return float(passed) * super().max_answer_probability(shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InteractiveScreen(Screen):
-    """Pass on to ``answers`` only the queries on which the teachers contradict a student; confirm it on the others.
+    """Pass on to ``answers`` the queries on which teachers contradict a student; confirm the rest.
 
     Choose it to improve a student that was trained on an earlier release: if the teachers agree
-    with it, its own confident predictions become labels, at the price of the screen alone.
+    with it, its own confident predictions become labels, at the price of the screen.
 
     Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the
     distances ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
-    ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on (Papernot et al.
+    ADD_REMOVE_TEACHER alike; then ``answers``, if the query is passed on (Papernot et al.
     (2018), Interactive-GNMax, at the exact cost of its released bit).
 
     Args:
@@ -201,7 +202,7 @@ class InteractiveScreen(Screen):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What a screen needs, and the predictions that it confirms."""
+        """The needs of a screen, and the predictions that it confirms."""
         return super().needs | {"predictions"}
 
     def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:

@@ -1,4 +1,4 @@
-"""Gaussian noise on the counts of all labels that silos draw in shares, so that nobody sees a count without noise."""
+"""Gaussian noise on counts, drawn in shares by silos, so that no count is seen without noise."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pate.mechanisms._noise_shares import decode, failure, require_room, share_s
 
 @dataclass(frozen=True, kw_only=True)
 class SiloVotes(Aggregator):
-    """Release noisy counts of all labels, where each silo adds a share of the noise to the counts of its teachers.
+    """Release noisy counts of all labels, to which each silo adds a share of the noise.
 
-    Choose it if no party may see the votes of all silos: it releases what `NoisyVotes` does, from
+    Choose it if no party may see the votes of all silos: it releases the same as `NoisyVotes`, from
     masked counts that `pate silo` sends and `pate label --silos` adds up.
 
     Each silo knows the share that it drew, and subtracts it from the sum. So there are two figures.
@@ -38,14 +38,14 @@ class SiloVotes(Aggregator):
         sigma_silos: standard deviation of the noise that the honest silos add together to each
             count, in votes.
         silos: number of silos, at least 2.
-        colluding: number of silos that may put together what they drew, or tell the server; at
-            least 1.
+        colluding: number of silos that may pool the shares that they drew, or send them to the
+            server; at least 1.
         dropouts: number of silos that may fail to send their counts.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to
-            take part and to tell nobody, or so many that may drop out that a server could open a
+            take part without colluding, or so many that may drop out that a server could open a
             sum with less noise.
     """
 
@@ -59,23 +59,25 @@ class SiloVotes(Aggregator):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_count(2, silos=self.silos)
-        require_count(1, colluding=self.colluding)  # a silo knows what it drew itself
+        require_count(1, colluding=self.colluding)  # a silo knows the share that it drew
         require_count(0, dropouts=self.dropouts)
         enough = f"one of {self.silos} silos that neither colludes nor drops out"
         require(self.num_honest >= 1, enough, colluding=self.colluding, dropouts=self.dropouts)
         # a server could show each silo another list of silos in the sum, and open a part of it
-        whole = (
+        safe = (
             self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
             or self.num_honest == 1
         )
-        safe = (
+        requirement = (
             "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough"
         )
-        require(whole, safe, silos=self.silos, colluding=self.colluding, dropouts=self.dropouts)
+        require(
+            safe, requirement, silos=self.silos, colluding=self.colluding, dropouts=self.dropouts
+        )
 
     @property
     def num_honest(self) -> int:
-        """The number of silos whose shares are sure to be in the sum, and known to nobody else."""
+        """The number of silos with shares that are sure to be in the sum, and secret."""
         return self.silos - self.colluding - self.dropouts
 
     @property
@@ -109,7 +111,7 @@ class SiloVotes(Aggregator):
         return PartiesEvent(parties=release(self.sigma_silos), world=release(self.world_sigma))
 
     def aggregate(self, votes: Counts | MaskedTotal, *, generator: np.random.Generator) -> Release:
-        """Label a whole batch of queries from the silos' sum, or with shares of noise from ``generator``."""
+        """Label a batch of queries from the silos' sum, or with shares from ``generator``."""
         if isinstance(votes, MaskedTotal):
             total, num_shares = votes.total.open()
         else:  # as silos would, but with the counts in one hand

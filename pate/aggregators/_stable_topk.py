@@ -1,4 +1,4 @@
-"""Labels that are released exactly if they are stable: StableTopK of Zhu & Wang (2022), and its variants."""
+"""Labels that are released exactly if they are stable: variants of Zhu & Wang (2022)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pate.mechanisms._stable_top_k import FixedTopKMechanism, StableTopKMechanis
 
 
 class StableTopK(MechanismAggregator[StableTopKMechanism]):
-    """Release the exact set of the k most voted labels, k chosen by the widest noisy gap, if that gap is stable.
+    """Release the k most voted labels exactly, if the gap below them is stable; k is chosen by it.
 
     Choose it if samples have many labels and the teachers agree: the cost of a query does not grow
     with the number of labels. A query whose gap is narrow is not answered, unless most teachers
@@ -28,11 +28,11 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     votes under ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed
     with a Gaussian propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the
     exact cost of its released bit). Majorities for none and for all move as gaps do; made for
-    REPLACE_RECORD, they move by 2 under both relations, and so the cost is that of REPLACE_RECORD
-    under both. Other noise costs what `pate.mechanisms.GapChoice` and
-    `pate.mechanisms.LaplaceStabilityTest` say. With Gaussian noise in the choice, as in the
+    REPLACE_RECORD, they move by 2 under both relations, so the cost under both is the cost under
+    REPLACE_RECORD. For other noise see `pate.mechanisms.GapChoice` and
+    `pate.mechanisms.LaplaceStabilityTest`. With Gaussian noise in the choice, as in the
     experiments of the paper, it costs far more than with Gumbel noise of the same standard
-    deviation: what is proven is a `GaussianNoisyMaxEvent` of C + 1 gaps (C - 1 without the empty
+    deviation: the proven cost is a `GaussianNoisyMaxEvent` of C + 1 gaps (C - 1 without the empty
     and the full set). We know no theorem for the smaller cost in their Table 2.
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
@@ -49,12 +49,12 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         neighboring_relation: the relation that the test protects.
         allow_empty: whether no label, and all labels, are possible answers, by majority; the paper
             leaves them out.
-        noise_law: noise on the gaps, one of those of `pate.mechanisms.GapChoice`.
+        noise_law: noise on the gaps, any noise of `pate.mechanisms.GapChoice`.
         test_law: noise of the test, ``gaussian`` or ``laplace``.
         regularizer: public numbers, one more than labels, added to the gaps below 0, 1, .. labels;
             minus infinity rules a k out.
-        kbar: largest number of labels given, if the labels themselves are not public: those of rank
-            beyond ``kbar + 1`` have no influence.
+        kbar: largest number of labels given, if the labels themselves are not public: labels of
+            rank beyond ``kbar + 1`` have no influence.
 
     Raises:
         ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), an
@@ -88,17 +88,17 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         delta_test: float | None = None,
         answered: float = 0.9,
     ) -> Self | None:
-        """Return the instance that meets a target, its noise split so that the gap that a query needs is narrowest.
+        """Return the instance that meets a target, its noise split to answer the narrowest gaps.
 
         Args:
             target: the largest cost of all queries together.
             shape: the numbers of teachers and labels.
-            delta_test: what each test adds to delta. None for half of the target's delta over all
+            delta_test: the delta of each test. None for half of the target's delta over all
                 queries.
             answered: the probability with which a query of the predicted gap is answered.
 
         Raises:
-            ValueError: if the tests alone cost the target's delta.
+            ValueError: if the tests take all of the target's delta.
         """
         test_delta = target.delta / (2 * target.num_queries) if delta_test is None else delta_test
         require_in_open_unit_interval(delta_test=test_delta, answered=answered)
@@ -133,7 +133,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
 
 
 class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
-    """Release a set of exactly k labels, most of them by a stable gap near k and the rest by peeling.
+    """Release a set of k labels, most of them by a stable gap near k and the rest by peeling.
 
     Choose it if k is public and the teachers nearly agree on the k labels. If they do not,
     `Canonical` has no test that could fail.
@@ -167,8 +167,8 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
         neighboring_relation: the relation that the test protects.
         allow_empty: whether the gap may lie above all labels or below all of them.
         fallback: whether queries that fail the test are answered by peeling k labels from all.
-        scale_noise_with_rounds: whether r rounds of peeling have noise of ``scale_peel_fixed sqrt(r / k)``:
-            they cost about what k rounds do.
+        scale_noise_with_rounds: whether r rounds of peeling have noise of
+            ``scale_peel_fixed sqrt(r / k)``, so that they cost about as much as k rounds.
 
     Raises:
         ValueError: on noise that is not positive, ``delta_test_fixed`` outside (0, 1), ``k < 1`` or
@@ -209,6 +209,6 @@ class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
 
 
 def _sizes_of(values: Mapping[str, Sequence[Any]], outlook: Outlook) -> dict[str, Sequence[Any]]:
-    """Return values of settings without ``allow_empty`` where there are no other sets: of one label."""
+    """Return values of settings, without ``allow_empty`` if there is but one label."""
     others = {"allow_empty"} if outlook.num_items == 1 else set()
     return {name: values[name] for name in values if name not in others}

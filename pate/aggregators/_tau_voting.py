@@ -36,7 +36,7 @@ class TauVoting(Aggregator):
     Privacy: a Gaussian mechanism on the clipped sums. Its L2 sensitivity is the largest norm of a
     clipped ballot under ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD,
     taken exactly over all ballots: at most ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2
-    norm (Dziedzic et al. (2023), tau voting). Around predictions it is that of REPLACE_RECORD under
+    norm (Dziedzic et al. (2023), tau voting). Around predictions it is as under REPLACE_RECORD for
     both: a teacher that takes no part differs from the student in every label that the student
     gives, so that any two clipped ballots may be neighbors.
 
@@ -52,8 +52,8 @@ class TauVoting(Aggregator):
             as half the number of teachers.
         norm: ``l2`` or ``l1``, the norm that is clipped.
         neighboring_relation: the relation under which the cost is stated first.
-        around_predictions: whether ballots are read as what differs from the student's predictions
-            (rounded), a label keeping its prediction unless ``threshold_tau`` teachers differ.
+        around_predictions: whether ballots are read as differences from the student's rounded
+            predictions, a label keeping its prediction unless ``threshold_tau`` teachers differ.
         soft: whether the noisy counts are released with the labels.
 
     Raises:
@@ -77,7 +77,7 @@ class TauVoting(Aggregator):
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
-        # three that hardly clip a ballot of k labels, or one that differs from a student in k labels
+        # three that hardly clip a ballot of k labels, or of k differences from a student
         half, root = outlook.shape.num_teachers / 2, math.sqrt(outlook.k)
         choices: list[dict[str, Any]] = [
             {"tau": 1.25 * root},
@@ -140,7 +140,7 @@ class TauVoting(Aggregator):
         return sums
 
     def _weights(self, sizes: IntArray) -> FloatArray:
-        """Return the factor by which ballots of ``sizes`` labels are scaled down, so coarse that sums are exact."""
+        """Return the factors that scale ballots of ``sizes`` labels down, for exact sums."""
         norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
         factors: FloatArray = np.floor(np.minimum(1.0, self.tau / norms) * 2.0**_BITS) / 2**_BITS
         return factors

@@ -20,14 +20,13 @@ class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
     Choose it if every sample has k labels and there are at most 25 in all, or k is most of them:
-        the cost of a query
-    grows neither with k nor with the number of labels, but the gap that it needs grows with the
-    logarithm of the number of sets (``gap_needed``; `Peeling` compares).
+    the cost of a query grows neither with k nor with the number of labels, but the gap that it
+    needs grows with the logarithm of the number of sets (``gap_needed``; `Peeling` compares).
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_canonical`` with a window of 1
     vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for both losses of
     `pate.mechanisms.CanonicalMechanism`: ours, which credits the k most voted labels with their
-    lead over the next one, and that of Shekelyan & Loukides (2022).
+    lead over the next one, and the loss of Shekelyan & Loukides (2022).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = Canonical(k=2, scale_canonical=2.0)
@@ -56,7 +55,7 @@ class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     """Release the k labels of the largest noisy counts.
 
     Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of
-    k, but the gap that it needs grows with the logarithm of the number of labels alone. With 40
+    k, but the gap that it needs grows only with the logarithm of the number of labels. With 40
     labels `Canonical` needs a smaller gap for k of 18 and more, with 80 labels from 53 on, and up
     to 25 labels for any k (``gap_needed``).
 
@@ -82,7 +81,7 @@ class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
 
 
 class Joint(MechanismAggregator[JointMechanism], tag="joint"):
-    """Release the labels of a sequence of k, chosen among all sequences at the cost of a single choice, as a set.
+    """Release a set of k labels by one choice among all sequences of k labels.
 
     Choose it to compare with the paper: `Canonical` makes a single choice too, on scores that move
     half as far.
@@ -137,8 +136,9 @@ class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
 class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
     """Release at most k of the kbar most voted labels, by peeling that ends at a noisy threshold.
 
-    Choose it if the labels themselves are not public, such as words or places: those of rank beyond
-    ``kbar + 1`` have no influence. A list that ends early answers a query for its own labels alone.
+    Choose it if the labels themselves are not public, such as words or places: labels of rank
+    beyond ``kbar + 1`` have no influence. A list that ends early answers a query for its own labels
+    only.
 
     Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_domain`` with a window of 1
     vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, except with probability
@@ -165,7 +165,7 @@ class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
 
 
 class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
-    """Release the labels above the first gap that passes a noisy threshold, cut down to k by peeling if they are more.
+    """Release the labels above the first gap that passes a noisy threshold, at most k of them.
 
     Choose it to compare with the papers: `FixedStableTopK` finds a gap at less cost.
 
@@ -176,7 +176,7 @@ class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
 
     Args:
         k: largest number of labels of a sample.
-        kbar: last rank whose gap is tried, from k to one below the number of labels.
+        kbar: last rank at which a gap is tried, from k to one below the number of labels.
         scale_threshold_stable: scale of the Laplace noise of the threshold, in votes.
         scale_gap_stable: scale of the Laplace noise of the gaps, in votes.
         scale_peel_stable: scale of the Gumbel noise of the peeling, in votes.
@@ -193,12 +193,12 @@ class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
 
 
 class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
-    """Choose k labels by peeling, then count the votes of these alone, with noise.
+    """Choose k labels by peeling, then count only their votes, with noise.
 
     Choose it if samples have up to k of many labels: a label is given if it is chosen and more than
     half of the teachers seem to vote for it, and all others are denied. So k bounds the number of
-    labels of a sample, where `Peeling` gives each sample k labels, and a query costs what k labels
-    cost, where `NoisyVotes` pays for all.
+    labels of a sample, where `Peeling` gives each sample k labels, and a query costs as much as k
+    labels, where `NoisyVotes` pays for all.
 
     Privacy: k bounded-range choices of ``window / scale_chosen``, with a window of 1 vote under
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, and Gaussian noise of ``sigma_chosen`` on k
@@ -226,7 +226,7 @@ class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
     soft: bool = False
 
     def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries; all labels of each are answered, or with ``soft`` the k that are chosen."""
+        """Label a batch of queries: all labels of each, or with ``soft`` the k that are chosen."""
         items, scores = self.mechanism(votes.shape)(votes.counts, generator=generator)
         chosen = np.zeros(votes.counts.shape, dtype=np.bool_)
         noisy = np.zeros(votes.counts.shape)
