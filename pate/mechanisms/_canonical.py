@@ -164,7 +164,9 @@ class CanonicalMechanism(TopKMechanism):
 
     def _terms(self, below: FloatArray) -> ClassTerms:
         outside = self.k if self.loss == "lead" else self.k - 1
-        return ClassTerms(below, self.k, self.scale, self.gamma, outside)
+        return ClassTerms(
+            below=below, k=self.k, scale=self.scale, gamma=self.gamma, outside=outside
+        )
 
     def _draw_batch(
         self, below: FloatArray, counts: FloatArray, generator: np.random.Generator

@@ -37,7 +37,7 @@ _MASS = 0.02  # share of the mass from which a stretch of the envelope is halved
 _EXCESS = 0.1  # by which the envelope may exceed the logarithm of a mass
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ClassTerms:
     """Weights of classes relative to the top-k: a term of the head times a term of the tail."""
 
