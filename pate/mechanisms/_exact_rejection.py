@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -158,6 +158,8 @@ def draw(
                 kept[place] = _is_taken(
                     proposals.loss(place), past, log_rate, LazyReal.of(coins[i]), generator
                 )
+        elif noise != "gumbel":
+            assert_never(noise)
         chosen[rows[kept]] = proposals.outcomes[kept]
         rows = rows[~kept]
     return np.zeros((0, 0), dtype=np.int64) if chosen is None else chosen

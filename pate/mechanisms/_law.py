@@ -53,7 +53,7 @@ def members_of(items: IntArray, num_items: int) -> BoolArray:
 
 def require_few(outcomes: int, noise: ChoiceNoise) -> None:
     """Raise `NotStatedError` if there are more outcomes than are listed."""
-    most = MOST_FLIPPED if noise == "exponential" else MOST_OUTCOMES
+    most = MOST_OUTCOMES if noise == "gumbel" else MOST_FLIPPED
     if outcomes > most:
         raise NotStatedError(
             f"a query has {outcomes:,} outcomes, of which {most:,} are listed at most"
