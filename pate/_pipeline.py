@@ -18,7 +18,7 @@ from pate._registry import find
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
 from pate._release.ledger_file import choose_ledger, require_ledger
-from pate._release.stating import StatedLabels
+from pate._release.statements import StatedLabels
 from pate._runs import (
     LABEL,
     METRICS,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pate._data_file import load_ledger, require_data_config
 from pate._release.ledger_file import require_ledger
-from pate._release.stating import require_stated
+from pate._release.statements import require_stated
 from pate._runs import (
     LABEL,
     METRICS,

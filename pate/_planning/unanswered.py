@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pate._release.stating import StatedLabels
+from pate._release.statements import StatedLabels
 from pate._settings import decode
 from pate.accounting._formatting import format_epsilon, format_exact
 from pate.aggregators._base import Aggregator

@@ -1,1 +1,1 @@
-"""The release of anything made from private data: one transaction, and the two kinds of release, labels and top k."""
+"""Releases of anything made from private data: one transaction, for labels and for top k."""

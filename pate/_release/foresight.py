@@ -1,4 +1,4 @@
-"""Whether a release will be refused, as far as public facts say so: known before teachers are trained for it."""
+"""Checks of a release by public facts, before teachers are trained for it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pate.data import DataSource, Role
 
 
 def require_possible(run: Run, settings: LabelSettings, shape: VoteShape, data: DataSource) -> None:
-    """Raise ``ValueError`` if labels will be refused that a run is yet to release. Writes nothing.
+    """Raise ``ValueError`` if the labels that a run is yet to release would be refused.
 
-    Labels that are there, and releases that were begun, are not looked at: they were paid for.
+    Existing labels and releases under way are not checked: they have been paid for. Writes nothing.
 
     Args:
         run: the run, with the ledger that will pay.
@@ -44,13 +44,13 @@ def require_possible(run: Run, settings: LabelSettings, shape: VoteShape, data: 
         queries = np.array(ids)[drawn_rows(len(ids), count, seed=settings.query_seed)]
         predictions = read_predictions(settings.predictions, queries, data.label_names)
     if "features" in aggregator.needs:
-        require_answers(aggregator, shape)  # what is left is rehearsed with the votes
+        require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
     else:
         rehearse(aggregator, shape, predictions=predictions)
 
 
 def _is_paid(run: Run, settings: LabelSettings) -> bool:
-    """Return whether labels by these settings are there, or their cost may be in the ledger."""
+    """Return whether labels by these settings exist, or the ledger may hold their cost."""
     seeds = run.private / "label"
     if seeds.is_dir() and any(seeds.iterdir()):
         return True

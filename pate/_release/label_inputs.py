@@ -27,7 +27,7 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> StageIn
     """Return everything that determines labels, except the noise. PRIVATE.
 
     The manifest holds the digests of all votes, which were compared with their files. Raises
-    ``ValueError`` if moments are not those of the records that it speaks of.
+    ``ValueError`` if the votes are moments of other records than the teachers'.
     """
     manifest = store.manifest()
     if manifest.kind is Moments:
@@ -60,9 +60,9 @@ def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
 
 
 def digest_of(aggregator: Aggregator, inputs: StageInputs, votes: Votes) -> str:
-    """Return a digest of all that determines the answers but the noise, and of the budget. PRIVATE.
+    """Return a digest of the budget and of all that determines the answers but noise. PRIVATE.
 
-    Other code may turn the same noise into other answers, so it makes another release. Voters
+    Other code may turn the same noise into other answers, so that it makes another release. Voters
     follow from votes, which the inputs name, and from features.
     """
     arrays = (
@@ -75,7 +75,7 @@ def digest_of(aggregator: Aggregator, inputs: StageInputs, votes: Votes) -> str:
 
 
 def code_of(aggregator: Aggregator) -> Iterator[Path]:
-    """Yield the files of the classes of an aggregator, and of those within it, of any package."""
+    """Yield the source files of an aggregator and of the aggregators within it, of any package."""
     file = getattr(sys.modules[type(aggregator).__module__], "__file__", None)
     if file is not None:
         yield Path(file)

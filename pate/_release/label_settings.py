@@ -18,34 +18,34 @@ class LabelSettings:
     """The queries to the teachers, the mechanism that answers them, and the budget.
 
     Args:
-        aggregator: the mechanism, by name or path. With a target epsilon its noise may be left out,
-            as of ``Partial(StableTopK)``, or all of it: None is then ``Rounds`` of
-            ``ClippedVotes``, which need ballots and features, or ``ScoreVotes`` where ballots are
-            scores or moments.
-        delta: the delta of the statement, above what the mechanism's tests cost, at most 1e-3 and
-            below one over the number of teachers.
-        num_queries: number of public samples to label; None for all that were voted on.
+        aggregator: the mechanism, by name or path. With a target epsilon, its noise may be left
+            out, as in ``Partial(StableTopK)``, or the whole aggregator. None means ``Rounds`` of
+            ``ClippedVotes``, which need ballots and features, or ``ScoreVotes`` for ballots that
+            are scores or moments.
+        delta: the delta of the statement, at most 1e-3 and below one over the number of teachers.
+            It must exceed the cost of the mechanism's tests.
+        num_queries: number of public samples to label; None for all samples with votes.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation,
-            for units that reach max_teachers_per_unit teachers. A release that would take the total
-            of all releases beyond it, or is made for units that reach more, is refused before
-            anything is spent. The first one given is final.
-        max_delta0: the part of delta that this budget sets aside for failures of tests, those of
-            later releases too. None for a tenth, or for what this release would need if it were
-            repeated until the budget is spent.
-        budget_filter: the filter that keeps this budget, ``renyi``, ``gaussian`` or ``mixed``. None
-            for the one that allows most releases like this one. Of others, a Gaussian filter allows
-            a third less choices and tests, a Renyi filter a tenth less Gaussian noise; a mixed one
-            1% less of what is narrow, a third less of the rest.
-        query_seed: seed of the public order in which samples are taken.
+            for units that reach max_teachers_per_unit teachers. A release is refused before
+            anything is spent if it would take the total of all releases beyond the budget, or if
+            its units reach more teachers. The first budget given is final.
+        max_delta0: the part of delta that this budget reserves for failures of tests, including
+            the tests of later releases. None for a tenth, or for the amount that this release
+            would need if it were repeated until the budget is spent.
+        budget_filter: the filter that keeps this budget: ``renyi``, ``gaussian`` or ``mixed``. None
+            for the filter that admits most releases like this one. Among other releases, a Gaussian
+            filter admits a third fewer choices and tests, a Renyi filter a tenth fewer Gaussian
+            ones, and a mixed filter 1% fewer of narrow cost and a third fewer of the rest.
+        query_seed: seed of the public order in which samples are queried.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
             None for noise from the operating system's entropy.
-        target_epsilon: what this release may cost at most, at this delta and under the aggregator's
-            relation: its noise is scaled by the one factor that meets it. None to use the noise as
+        target_epsilon: the largest epsilon of this release, at this delta and under the
+            aggregator's relation: one factor scales all noise to meet it. None to use the noise as
             given.
-        max_teachers_per_unit: how many teachers one unit (a record, a patient) may reach, as one in
-            several silos does. The target and the budget are for such units, and so are the figures
-            of this statement and all later ones of the ledger, unless another release declared
-            more.
+        max_teachers_per_unit: the largest number of teachers that one unit (a record, a patient)
+            reaches, such as a patient in several silos. The target and the budget are for such
+            units, and so are the figures of this and all later statements of the ledger, unless
+            another release declared more.
         predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples
             by a student of an earlier release, for an aggregator that needs them.
 
@@ -75,33 +75,27 @@ class LabelSettings:
             require_count(0, noise_seed=self.noise_seed)
         require_promise(self.delta)
         require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
-        _ = self.budget  # which checks what it is made of
+        _ = self.budget  # checks its parts
         if self.target_epsilon is None:
-            require(
-                self.aggregator is not None,
-                "`aggregator`, or `target_epsilon`, which finds one",
-            )
+            known = self.aggregator is not None
+            require(known, "`aggregator`, or `target_epsilon`, which finds one")
             require_made("aggregator", self.aggregator, ", or `target_epsilon`, which finds it")
         if not isinstance(self.aggregator, Aggregator):
-            return  # what is needed is known once the target has found the rest
-        name, needed = type(self.aggregator).__name__, "predictions" in self.aggregator.needs
-        use = (
-            f"`predictions`, which {name} needs"
-            if needed
-            else f"no `predictions`, of which {name} makes no use"
-        )
-        require(
-            needed == (self.predictions is not None),
-            use,
-            predictions=self.predictions and str(self.predictions),
-        )
+            return  # its needs are known once the target has completed it
+        name, given = type(self.aggregator).__name__, self.predictions and str(self.predictions)
+        if "predictions" in self.aggregator.needs:
+            require(given, f"`predictions`, which {name} needs", predictions=given)
+        else:
+            unused = f"no `predictions`, of which {name} makes no use"
+            require(given is None, unused, predictions=given)
 
     @property
     def mechanism(self) -> Aggregator:
-        """The aggregator. Raises ``ValueError`` if it is yet to be found."""
+        """The aggregator. Raises ``ValueError`` if a target is yet to choose it."""
         if not isinstance(self.aggregator, Aggregator):
             raise ValueError(
-                "Expected an aggregator, got none: it is found for a target once the votes are known"
+                "Expected an aggregator, got none: it is found for a target once the votes are"
+                " known"
             )
         return self.aggregator
 
@@ -112,7 +106,7 @@ class LabelSettings:
 
     @property
     def budget(self) -> Budget | None:
-        """The budget asked for, or None."""
+        """The requested budget, or None."""
         return Budget.declared(
             self.max_epsilon,
             delta=self.delta,

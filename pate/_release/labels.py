@@ -1,4 +1,4 @@
-"""The stage `label`: votes are PRIVATE, and the labels that a mechanism makes of them are not."""
+"""The stage `label`: a mechanism turns PRIVATE votes into PUBLIC labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pate._release.ledger_file import open_ledger
 from pate._release.pending import PendingRelease
 from pate._release.rehearsal import rehearse
 from pate._release.room import preallocate_labels
-from pate._release.stating import StatedLabels, settlement_of_labels
+from pate._release.statements import StatedLabels, settlement_of_labels
 from pate._release.transaction import (
     Releasable,
     ReleaseOutcome,
@@ -34,22 +34,21 @@ from pate.accounting._history import LedgerEntry
 def label(
     run: Run, votes: VoteStore, settings: LabelSettings, total: NoisyTotal | None = None
 ) -> StatedLabels:
-    """Label public samples through a private mechanism, and state what all releases from the private data cost.
+    """Label public samples through a private mechanism, and state the cost of all releases.
 
-    The cost is written to the ledger before the noise is drawn. A command that was killed goes on
-    with what it reserved and the noise that it began with: it neither pays nor draws twice.
-    Labelling again after that is a new release, whose cost adds up.
+    The cost is written to the ledger before the noise is drawn. After a kill, the same command
+    continues with its reservation and its noise: it neither pays nor draws twice. Labeling again
+    after that is a new release, and its cost adds up.
 
     Args:
-        run: the run, whose teachers have voted.
-        votes: their votes, all of them and unchanged.
+        run: the run; its teachers have voted.
+        votes: their votes, complete and unchanged.
         settings: the queries, the mechanism and the budget, for these votes.
-        total: the sum of silos that mask their votes, which is opened once it is paid for; None for
-            other votes.
+        total: the sum over silos that mask their votes, opened once it is paid for; None for other
+            votes.
 
     Raises:
-        ValueError: if the release would exceed the budget, or it cannot be made; nothing is spent
-            then.
+        ValueError: if the release cannot be made or would exceed the budget; nothing is spent.
     """
     labels = _Labels(run, votes, settings, total)
     run.needs(LABEL, labels.inputs)  # raises on labels of other settings
@@ -58,8 +57,7 @@ def label(
         if run.overwrite and run.input_changes(LABEL, labels.inputs)
         else _find_labels(run, labels.queries)
     )
-    # others may have released since: labels that are there are stated on all that the ledger holds
-    # by now
+    # other runs may have released since, so the statement on existing labels is made again
     statement = (
         release(labels)
         if released is None
@@ -72,7 +70,7 @@ def label(
 def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     """Return the labels that this command wrote before, or None if there are none.
 
-    Raises ``ValueError`` on any others, unless they are to be overwritten.
+    Raises ``ValueError`` on other labels, unless they are to be overwritten.
     """
     begun = run.state(LABEL)
     try:
@@ -100,8 +98,8 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
 class _Labels(Releasable):
     """The labels of a run.
 
-    The old statement is removed before the old labels, and those before the new ones appear, so
-    that no statement ever describes labels that do not exist.
+    The old statement is removed before the old labels, and the old labels before the new ones
+    appear, so that no statement ever describes labels that do not exist.
     """
 
     replaces_earlier = True
@@ -139,10 +137,8 @@ class _Labels(Releasable):
     ) -> Iterator[ReservationRequest]:
         settings, shape, votes = self._settings, self.queries.shape, self._votes
         aggregator, relation = settings.mechanism, settings.mechanism.neighboring_relation
-        events, ledger = (
-            aggregator.events(shape),
-            open_ledger(self._run, settings.max_teachers_per_unit),
-        )
+        events = aggregator.events(shape)
+        ledger = open_ledger(self._run, settings.max_teachers_per_unit)
         rehearse(aggregator, shape, like=votes)
         with preallocate_labels(self._run, self.queries) as self._room:
             yield ReservationRequest(
@@ -161,7 +157,7 @@ class _Labels(Releasable):
         released = ReleasedLabels(**vars(self.queries), release=release, **answers._asdict())
         released.save(self._room, self._key)
         self._run.clear(LABEL)
-        # labels are recognised as this command's only by the number that it reserved
+        # only the reserved number shows that the labels are this command's
         self._run.begin(LABEL, self.inputs, release=release)
 
     def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:

@@ -1,4 +1,4 @@
-"""The choice of a run's ledger file: one for all runs on the same private data, wherever possible."""
+"""The choice of a run's ledger: one for all runs on the same private data, where possible."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ _CANARIES = "pate._audit.canaries.CanaryRecords"
 
 @dataclass(frozen=True)
 class PrivateSource:
-    """Something private whose releases a ledger counts.
+    """A private source of records or votes, with the ledger that counts its releases.
 
     Attributes:
-        what: the word for it in errors, a plural.
-        ledger: the file beside it, or None if it has no place.
-        same: tells from the inputs that the run's first stage recorded whether it is what the run
-            was begun with.
+        what: a plural noun for it in errors.
+        ledger: the file next to it, or None if it has no place.
+        same: returns whether the run began with it, given the inputs that its first stage recorded.
     """
 
     what: str
@@ -44,8 +43,8 @@ def choose_ledger(
 
     Writes nothing.
 
-    A run keeps the ledger with which it was begun. A new run takes the one asked for, or else the
-    file beside the data, unless no file can be created there.
+    A run keeps the ledger that it began with. A new run takes the requested one, or else the file
+    next to the data, unless no file can be created there.
 
     Args:
         root: the run's folder.
@@ -54,9 +53,9 @@ def choose_ledger(
         overwrite: whether the run's teachers are trained again.
 
     Raises:
-        ValueError: if the ledger asked for is not that with which the run was begun, unless the run
-            is overwritten; if it is overwritten with records that another ledger counts; if the
-            ledger beside the data is read-only, or another one there may count them too.
+        ValueError: if the run began with another ledger than the requested one and is not
+            overwritten; if it is overwritten with records that another ledger counts; if the ledger
+            next to the data is read-only, or another one there may count them too.
     """
 
     def same_records(inputs: Json) -> bool:
@@ -69,7 +68,7 @@ def choose_ledger(
 def choose_ledger_of(
     root: Path, requested: Path | None, source: PrivateSource, *, overwrite: bool = False
 ) -> Path | None:
-    """Return the ledger of the run at ``root``, as `choose_ledger` does, for whatever private ``source`` it has."""
+    """Return the ledger of the run at ``root`` like `choose_ledger`, for any private ``source``."""
     ledger_of_run = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
     same = (
@@ -79,16 +78,18 @@ def choose_ledger_of(
     if begun and (same or not overwrite):
         require(
             same,
-            f"`ledger` left out, or the ledger that {root} was begun with, {recorded or ledger_of_run}",
+            f"`ledger` left out, or the ledger that {root} was begun with,"
+            f" {recorded or ledger_of_run}",
             ledger=str(requested),
         )
         run = Run(root)
         state = run.state(first_stage(run))
         if overwrite and state is not None and _ledger_beside(source) != recorded:
-            # releases from others belong into another ledger as well
+            # releases from other records belong in another ledger
             require(
                 source.same(dict(state.inputs.digests)),
-                f"the {source.what} that {root} was begun with, whose releases {recorded or ledger_of_run} counts."
+                f"the {source.what} that {root} was begun with, whose releases"
+                f" {recorded or ledger_of_run} counts."
                 " Choose another run folder with `run`, or name the ledger of these by `ledger`",
             )
         return recorded
@@ -98,8 +99,8 @@ def choose_ledger_of(
 def ledger_setting(run: Run) -> str | None:
     """Return the place of the ledger among the settings of a run's first stage.
 
-    It affects nothing that the stage makes, and the ledger may have been moved since the stage was
-    begun: as long as the run keeps its ledger, it is the place that was recorded then.
+    The place affects no output, and the ledger may have moved since the stage began: as long as the
+    run keeps its ledger, the place recorded then is returned.
     """
     begun = run.state(first_stage(run))
     if begun is not None and run.ledger == load_ledger(run.root):
@@ -113,7 +114,7 @@ def _ledger_beside(source: PrivateSource) -> Path | None:
         return None
     beside = one_ledger(source.ledger.absolute())
     if beside.exists():
-        # a ledger that cannot be reached never leads to a new budget
+        # a ledger out of reach must not lead to a new budget
         writable = _may_write(beside) and _may_write(beside.parent)
         require(
             writable,
@@ -132,7 +133,9 @@ def _may_write(path: Path) -> bool:
 
 
 def open_ledger(run: Run, max_teachers_per_unit: int = 1) -> Ledger:
-    """Open the run's ledger, which is created if the run has not used it yet, for units that reach so many teachers.
+    """Open the run's ledger for units that reach ``max_teachers_per_unit`` teachers.
+
+    It is created if the run has not used it yet.
 
     Raises:
         ValueError: if the ledger existed and is missing, is a copy of one that is still in its
@@ -141,20 +144,20 @@ def open_ledger(run: Run, max_teachers_per_unit: int = 1) -> Ledger:
     require_ledger(run)
     path = run.ledger_path
     if run.ledger is not None and run.data_config.is_file():
-        # data that were moved away leave no folder behind in which a new budget could begin
+        # once the data have moved away, no new budget may begin in their old place
         place = f"a folder for the ledger, whose place is `ledger:` in {run.data_config}"
         require(path.parent.is_dir(), place, path=str(path))
     return Ledger(path, home=path.resolve(), max_teachers_per_unit=max_teachers_per_unit)
 
 
 def require_ledger(run: Run) -> None:
-    """Raise ``ValueError`` if the ledger with which a run was begun is missing, and with it the record of its cost."""
+    """Raise ``ValueError`` if the ledger that a run began with is missing, and so is its cost."""
     path = run.ledger_path
     if path.exists():
         return
     spent = labels_file(run).exists() or run.state(LABEL) is not None
     first = first_stage(run)
-    # a run that was begun with the ledger of its data does not switch to one of its own
+    # a run that began with the ledger of its data does not switch to one of its own
     shared = run.inputs_of(first).settings.get("ledger") is not None
     finished = run.is_finished(first) and load_ledger(run.root) == run.ledger
     expected = (spent or shared) if run.ledger is None else finished
@@ -163,11 +166,11 @@ def require_ledger(run: Run) -> None:
 
 
 def ledger_scope(run: Run) -> str:
-    """Say which releases the ledger of a run counts, as statements have it.
+    """Return which releases the ledger of a run counts, in the words of statements.
 
-    A ledger that the user named is that of the private data only if it lies where theirs does, and
-    no other that may count them lies there: others may count what runs released that did not name
-    it. With canaries among the records it is that of an audit, wherever it lies.
+    A named ledger counts all releases of the private data only if it lies in their place and no
+    other ledger there may count them: runs that did not name it may have used the other one. With
+    canaries among the records, the ledger counts the releases of an audit, wherever it lies.
     """
     first = first_stage(run)
     data = run.inputs_of(first).settings.get("data")

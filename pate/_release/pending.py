@@ -1,11 +1,9 @@
-"""Releases under way: what a killed command needs to go on without paying or drawing again.
-
-PRIVATE.
+"""Releases under way, which a killed command resumes without paying or drawing again. PRIVATE.
 
 Before a release is reserved, its token and the seed of its noise are written to a file named by a
 digest of the request. The same command finds that file: the token leads to its reservation in the
-ledger, the seed to its noise. A seed serves this one request alone, on the same votes: no two
-requests ever share noise.
+ledger, the seed to its noise. A seed serves one request on the same votes: no two requests ever
+share noise.
 """
 
 from __future__ import annotations
@@ -28,11 +26,11 @@ _TOKEN_BYTES = 16
 
 @dataclass(frozen=True)
 class PendingRelease:
-    """A release that was begun.
+    """A release under way.
 
     Attributes:
-        file: where it is kept, mode 0600.
-        token: what its reservation in the ledger is found by.
+        file: its file, of mode 0600.
+        token: the token of its reservation in the ledger.
         key: the key of its noise.
     """
 
@@ -41,7 +39,7 @@ class PendingRelease:
     key: int = field(repr=False)
 
     def write(self) -> None:
-        """Write the file, whole and on disk, into a folder of mode 0700; one that is there stays as it is.
+        """Write the file, unless it exists, to a folder of mode 0700; it is on disk on return.
 
         Raises:
             ValueError: if it cannot be written.
@@ -50,7 +48,7 @@ class PendingRelease:
             return
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.file.parent.chmod(0o700)  # one that was there, too
+            self.file.parent.chmod(0o700)  # also an existing folder
             with atomic_write(self.file, "w") as file:
                 os.fchmod(file.fileno(), 0o600)
                 json.dump({"token": self.token, "key": f"{self.key:x}"}, file)
@@ -66,10 +64,9 @@ class PendingRelease:
             raise ValueError(f"Expected {wanted} ({error.strerror})") from None
 
     def matches_statement(self, statement_file: Path, ledger: Path) -> bool:
-        """Return whether a statement is of this release, which was killed after it had been written.
+        """Return whether a statement describes this release, killed after writing it.
 
-        The statement names a row of the ledger, and the release that the ledger holds with this
-        token.
+        The statement then names a row of the ledger, and the ledger's number for this token.
         """
         if not (self.file.is_file() and ledger.is_file()):
             return False
@@ -84,15 +81,15 @@ class PendingRelease:
 
 
 def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelease:
-    """Return the release in ``folder`` that was begun by the same request, or else a new one, not yet written.
+    """Return the release under way of the same request, or else a new one, not yet written.
 
     Args:
-        folder: where releases under way are kept.
-        request_digest: a digest of everything that determines its answers, except the noise.
-        key: the key of the noise of a new release; not used if one was begun.
+        folder: the folder of releases under way.
+        request_digest: a digest of everything that determines the answers, except the noise.
+        key: the noise key of a new release; ignored if one is under way.
 
     Raises:
-        ValueError: if what was begun is damaged.
+        ValueError: if its file is damaged.
     """
     file = folder / f"{request_digest}.json"
     return (
@@ -103,14 +100,14 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
 
 
 def delete_other_seeds(pending: PendingRelease) -> None:
-    """Delete the seeds of all other releases in its folder; what they reserved stays counted."""
+    """Delete the seeds of all other releases in the folder; their reservations stay counted."""
     for file in pending.file.parent.iterdir():
         if file != pending.file:
             file.unlink()
 
 
 def destroy(folder: Path, token: str | None) -> None:
-    """Delete the seed of the release with ``token``, if one is left, and the folder if there are no others."""
+    """Delete the seed of the release with ``token``, if any, and the folder once it is empty."""
     for file in folder.glob("*.json"):
         with suppress(FileNotFoundError):  # another process has destroyed its own
             if token is not None and token in file.read_text():
@@ -126,7 +123,7 @@ def _read(file: Path) -> PendingRelease:
         require(isinstance(token, str) and token, "a token", token=type(token).__name__)
         require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits")
     except (ValueError, KeyError, TypeError):
-        # what is in it is not to be printed, nor its name, a digest of PRIVATE data
+        # neither the content nor the name, a digest of PRIVATE data, may be printed
         again = "Delete its folder, and the same command makes a new release, which costs again"
         requirement = f"what a command that was killed left. {again}"
         raise ValueError(f"Expected {requirement}, got damaged files in {file.parent}") from None

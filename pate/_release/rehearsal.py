@@ -1,4 +1,4 @@
-"""A rehearsal of an aggregator on made-up votes, so that it fails before anything is spent."""
+"""A rehearsal of an aggregator on synthetic votes, so that it fails before anything is spent."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ def rehearse(
     features: FloatArray | None = None,
     like: Votes | None = None,
 ) -> None:
-    """Run an aggregator on made-up votes and discard its answers.
+    """Run an aggregator on synthetic votes and discard its answers.
 
-    Neither real votes nor the noise of a release are touched. Batches of zero, one and several
-    queries are tried, because a screen may pass on any number of them: of counts that are all
-    equal, that nearly are, and that stand as stairs, beside one as large and one as small as there
-    may be.
+    It touches neither real votes nor the noise of a release. It tries batches of zero, one and
+    several queries, because a screen may pass on any number of them. Counts are equal, nearly tied,
+    or in even steps; the latter two also come with one count as large and one as small as possible.
 
     Args:
         aggregator: the aggregator.
@@ -34,13 +33,12 @@ def rehearse(
         predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that
             needs them.
         features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
-        like: the votes that will be released, of which nothing is read but their kind and what is
-            public; None if they are yet to be cast.
+        like: the votes to be released, of which only the kind and the public parts are read; None
+            if they are yet to be cast.
 
     Raises:
         ValueError: if the aggregator raises it, if its release does not have the shape of the
-            votes, or if less than `LEAST_ANSWERED` of the queries would be answered, whatever the
-            votes.
+            votes, or if no votes have at least `LEAST_ANSWERED` of the queries answered.
     """
     require_answers(aggregator, shape)
     if like is not None:
@@ -62,12 +60,8 @@ def rehearse(
             **shapes,
         )
         if release.noisy_counts is not None and not release.linear:
-            deviation = release.noise_std
-            require(
-                deviation is not None and deviation > 0,
-                "noise_std > 0, of noisy counts",
-                noise_std=deviation,
-            )
+            noisy = release.noise_std is not None and release.noise_std > 0
+            require(noisy, "noise_std > 0, of noisy counts", noise_std=release.noise_std)
         if release.tiers is not None:
             require(
                 release.tiers.shape == (count,),
@@ -78,7 +72,7 @@ def rehearse(
 
 
 def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
-    """Raise ``ValueError`` if no votes have a share of `LEAST_ANSWERED` of the queries answered."""
+    """Raise ``ValueError`` unless some votes have `LEAST_ANSWERED` of the queries answered."""
     answered = aggregator.max_answer_probability(shape)
     least, teachers = f"at least {LEAST_ANSWERED:.0%} of the queries answered", shape.num_teachers
     agreed = f"{least} where all {teachers} teachers agree"
@@ -95,14 +89,14 @@ def _synthetic_votes(
     predictions: FloatArray | None,
     features: FloatArray | None,
 ) -> Votes:
-    """Return made-up votes that an aggregator takes, with the public side of ``like``."""
+    """Return synthetic votes that an aggregator takes, with the public side of ``like``."""
     counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
     known: dict[str, Any] = {
         name: np.resize(array, (len(counts), array.shape[1]))
         for name, array in (("predictions", predictions), ("features", features))
         if array is not None
     }
-    # of ballots, the directions are found if voters are asked for moments
+    # voters of ballots have a geometry if the aggregator asks for moments
     asks = any(serves(Scores, {need}) for need in needs if not isinstance(need, str))
     if isinstance(like, Scores | Moments) or (isinstance(like, Ballots) and asks):
         samples = like.voters.geometry.samples
@@ -123,12 +117,12 @@ def _synthetic_votes(
 
 
 def _synthetic_counts(shape: VoteShape) -> IntArray:
-    """Return counts ``[Q, C]``: equal ones, near ties, stairs, and these between two outliers."""
+    """Return counts ``[Q, C]``: equal, nearly tied, in steps, and the latter two with outliers."""
     most, half, labels = shape.num_teachers, shape.num_teachers // 2, np.arange(shape.num_labels)
     equal = [np.full_like(labels, count) for count in (0, most, half)]
     near_ties, stairs = half - labels % 2, np.maximum(half - labels, 0)
-    beside = [
+    with_outliers = [
         np.where(labels == 0, most, np.where(labels == labels[-1], 0, counts))
         for counts in (near_ties, stairs)
     ]
-    return np.array([*equal, near_ties, stairs, *beside])
+    return np.array([*equal, near_ties, stairs, *with_outliers])

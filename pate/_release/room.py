@@ -1,4 +1,4 @@
-"""Room for labels: what may fail on disk is tried before they are paid for."""
+"""Disk space and folders for labels, tried before the labels are paid for."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _STATEMENT_BYTES = 1 << 20
 
 @contextmanager
 def preallocate_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
-    """Open the file that becomes labels.npz where the block ends, with enough space reserved on disk.
+    """Open the file that becomes labels.npz after the block, with its space reserved on disk.
 
     Raises ``ValueError`` if the folders cannot be written, their files cannot be replaced, or the
     disk is full.
     """
-    # labels, mask, noisy counts and steps, what was asked, and the statement
+    # labels, mask, noisy counts and steps, the queries, and the statement
     names = queries.ids.nbytes + len(json.dumps([queries.label_names, queries.aggregator]))
     size = 18 * len(queries.ids) * len(queries.label_names) + names + _STATEMENT_BYTES
     with ExitStack() as stack:
@@ -31,16 +31,15 @@ def preallocate_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
             for folder in (run.public, run.root, run.private):
                 probe = run.private / f".probe.{secrets.token_hex(8)}"
                 probe.touch()
-                # a rename is whole within one file system only
+                # a rename is atomic within one file system only
                 probe.replace(folder / probe.name).unlink()
             for left in (LABEL.state, LABEL.config, *LABEL.outputs):
                 if (run.root / left).exists():
-                    # a second name can be made only where the first one may be removed
+                    # a second name can be made only if the first one may be removed
                     probe = (run.root / left).with_name(f".probe.{secrets.token_hex(8)}")
                     os.link(run.root / left, probe)
                     probe.unlink()
-            # labels that nobody has stated yet are not public: a killed command leaves them where
-            # they belong
+            # labels without a statement are not public: a killed command leaves them private
             file: IO[bytes] = stack.enter_context(
                 atomic_write(labels_file(run), folder=run.private)
             )

@@ -28,7 +28,7 @@ from pate.accounting import Ledger, LedgerEntry, Statement, read_ledger
 from pate.mechanisms import LimitedDomain, Mechanism, NotStatedError
 from pate.mechanisms._noise import draw_key, private_generator
 
-_LIKELY = 0.9  # the probability for which the gap of a top k is told
+_LIKELY = 0.9  # the probability of an answer at the stated gap
 
 
 def release_top_k(
@@ -36,38 +36,30 @@ def release_top_k(
 ) -> Statement:
     """Release the top k of a histogram, and return the statement.
 
-    The cost is in the ledger before the noise is drawn. A call that was killed goes on with what it
-    reserved and the noise that it began with, if it is given again with the same files, settings
-    and output: it neither pays nor draws twice. Until then the seed of its noise is kept beside the
-    ledger, in a folder with the suffix ``.pending``.
+    The cost is in the ledger before the noise is drawn. After a kill, the same call (files,
+    settings and output) continues with its reservation and its noise: it neither pays nor draws
+    twice. Until then the seed of its noise is kept next to the ledger, in a folder with the suffix
+    ``.pending``. Once finished, the same call returns the existing statement, provided that the
+    files are older than the list.
 
     Args:
-        source: what the histogram is made of.
-        settings: what is asked for, and the budget.
-        output: the file that is written, a ``.csv`` or a ``.json``; the statement is beside it, in
+        source: the source of the histogram.
+        settings: the mechanism and the budget.
+        output: the file to write, a ``.csv`` or a ``.json``; the statement is next to it, in
             ``<name>.privacy.json`` and ``<name>.privacy.txt``.
-        ledger: the ledger of the private data, one for all releases from them; made if it is
+        ledger: the ledger of the private data, one for all releases from them; created if it is
             missing.
-
-    The same call once more, with files that are older than the list, returns the statement that is
-    there.
 
     Raises:
         ValueError: before anything is spent, on settings that cannot be met, files that cannot be
-            written or are there already from another call, or a budget that does not suffice.
+            written or belong to another call, or a budget that does not suffice.
     """
     settings.require_public_items(public=source.public)
-    require(
-        output.suffix in (".csv", ".json"),
-        "an output that is a .csv or a .json",
-        output=str(output),
-    )
+    known = output.suffix in (".csv", ".json")
+    require(known, "an output that is a .csv or a .json", output=str(output))
     folder = output.absolute().parent
-    require(
-        folder.is_dir() and os.access(folder, os.W_OK),
-        "a folder that can be written to",
-        output=str(output),
-    )
+    writable = folder.is_dir() and os.access(folder, os.W_OK)
+    require(writable, "a folder that can be written to", output=str(output))
     with locked_output(output.resolve()):
         names = [
             output.stem + suffix for suffix in (output.suffix, ".privacy.json", ".privacy.txt")
@@ -80,8 +72,8 @@ def release_top_k(
 def top_k_statement_fields(
     settings: TopKSettings, mechanism: Mechanism[Any], histogram: Histogram
 ) -> dict[str, Any]:
-    """Return what is published of a top k and its mechanism, by the keys of their statement."""
-    # where items are not public, their number does not matter
+    """Return the published facts of a top k and its mechanism, by the keys of their statement."""
+    # the number of items counts only if they are public
     num_ranks = len(histogram.items) if histogram.public else getattr(mechanism, "kbar", 0) + 1
     try:
         counts = mechanism.gap_to_answer(probability=_LIKELY, num_items=num_ranks)
@@ -137,13 +129,13 @@ class _TopK(Releasable):
         settings = self._settings
         self._require_new(pending)
         self._histogram = self._source.read(generator)
-        # its noise belongs to the files that were asked for
+        # the noise belongs to the files as they were digested
         same = self.request_digest() == pending.file.stem
         require(
             same, "files that nobody writes while they are read", changed=str(self._source.path)
         )
         self._mechanism = settings.mechanism_for(self._histogram)
-        # a list that could not be stated must not be paid for
+        # fails before anything is paid if the list could not be stated
         self._facts = top_k_statement_fields(settings, self._mechanism, self._histogram)
         yield ReservationRequest(
             ledger=Ledger(
@@ -161,19 +153,17 @@ class _TopK(Releasable):
         )
 
     def finished(self) -> Statement | None:
-        """Return the statement of this very release where nothing is left to be done, or None.
+        """Return the statement of this release if it is finished, or None.
 
-        Its ledger says what was asked for, and nothing of private files: none of these may be newer
+        The ledger holds the request but nothing of private files, so none of these may be newer
         than the list.
         """
-        made = (self.statement_file, self.statement_file.with_suffix(".txt"), self.file)
+        outputs = (self.statement_file, self.statement_file.with_suffix(".txt"), self.file)
         begun = pending_release(self.seeds, self.request_digest(), draw_key()).file.is_file()
-        if begun or not all(path.is_file() for path in (*made, self._ledger)):
+        if begun or not all(path.is_file() for path in (*outputs, self._ledger)):
             return None
-        if (
-            max(path.stat().st_mtime_ns for path in self._source.files)
-            > self.file.stat().st_mtime_ns
-        ):
+        newest = max(path.stat().st_mtime_ns for path in self._source.files)
+        if newest > self.file.stat().st_mtime_ns:
             return None
         histogram = self._source.read(private_generator())
         mechanism = self._settings.mechanism_for(histogram)
@@ -189,23 +179,17 @@ class _TopK(Releasable):
         return statement if same and budget in (None, book.budget) else None
 
     def _require_new(self, pending: PendingRelease) -> None:
-        """Raise ``ValueError`` if there are outputs, unless they are of this very release, which was killed."""
+        """Raise ``ValueError`` if outputs exist, unless this release wrote them and was killed."""
         places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
         existing = ", ".join(str(path) for path in places if path.exists())
         same_release = existing and pending.matches_statement(self.statement_file, self._ledger)
-        require(
-            not existing or same_release,
-            "another output, because every release is paid for",
-            existing=existing,
-        )
+        unpaid = "another output, because every release is paid for"
+        require(not existing or same_release, unpaid, existing=existing)
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
-        items, ordered = (
-            _chosen(self._mechanism, self._histogram, generator),
-            self._settings.ordered,
-        )
-        # the same draw gives the same text, so that whoever was killed here settles the same once
-        # more
+        items = _chosen(self._mechanism, self._histogram, generator)
+        ordered = self._settings.ordered
+        # the same draw gives the same text, so that a killed call settles the same again
         if self.file.suffix == ".csv":
             self._text = _table(items, ordered)
         else:
@@ -221,14 +205,14 @@ class _TopK(Releasable):
         return ReleaseOutcome(published=published)
 
     def publish(self) -> None:
-        """Write the list last, so that none is anywhere without its statement."""
+        """Write the list last, so that no list exists without its statement."""
         write_text(self.file, self._text)
 
 
 def _chosen(
     mechanism: Mechanism[Any], histogram: Histogram, generator: np.random.Generator
 ) -> list[str]:
-    """Return the names of the items that are chosen, at most k of them, or none, with some mechanisms."""
+    """Return the names of the chosen items: k of them, with some mechanisms fewer or none."""
     if histogram.public or not isinstance(mechanism, LimitedDomain):
         chosen = mechanism.choose(histogram.scores, generator=generator)
     else:
@@ -237,7 +221,7 @@ def _chosen(
 
 
 def _table(items: list[str], ordered: bool) -> str:
-    """Return items as lines of a CSV, with their ranks where these were released."""
+    """Return items as lines of a CSV, with their ranks if these were released."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("rank", "item") if ordered else ("item",))

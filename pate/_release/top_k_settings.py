@@ -1,4 +1,4 @@
-"""The settings of `pate topk`: what is asked for, and the mechanism that this makes of a histogram."""
+"""The settings of `pate topk`, and the mechanism that they give for a histogram."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ _MOST_CANDIDATES = 1_000_000  # places of a domain of unknown items, each of whi
 
 @dataclass(frozen=True, kw_only=True)
 class TopKSettings:
-    """What is asked for.
+    """The mechanism of a top k, its noise or target, and the limit on all releases.
 
     Args:
-        k: how many items are chosen.
+        k: number of items to choose.
         mechanism: peeling or permute_and_flip, k choices of one item; canonical, one choice of a
             set; joint, one choice of a ranking; limited_domain, up to k choices of one item each,
-            which need no public list of items; stable, the exact set above the widest gap, of k
-            items at most, or nothing; stable_fixed, a set of k, most of it by such a gap, or
-            nothing; top_stable, up to k items above the first gap that passes, or nothing.
+            without a public list of items; stable, the exact set of at most k items above the
+            widest gap, or nothing; stable_fixed, a set of k, most of it by such a gap, or nothing;
+            top_stable, up to k items above the first gap that passes, or nothing.
         target_epsilon: epsilon of this release at delta, in place of a scale.
         scale: scale of the noise, in the unit of the counts.
         delta: the delta of every epsilon, at most 1e-3.
-        kbar: with limited_domain and top_stable, how many of the largest counts may be named; 10 k
+        kbar: with limited_domain and top_stable, how many of the largest counts may be listed; 10 k
             by default.
-        delta_domain: with limited_domain, stable, stable_fixed and top_stable, the probability that
-            an item is named that a neighbor could not name, a part of delta; a tenth of it by
+        delta_domain: with limited_domain, stable, stable_fixed and top_stable, the probability of
+            listing an item that neighboring data could not list, a part of delta; a tenth of it by
             default.
-        neighbors: whose guarantee comes first: one user more or less (add_remove), or one user with
-            other items (replace).
+        neighbors: the relation of the primary guarantee: one user more or less (add_remove), or one
+            user with other items (replace).
         noise_seed: a seed in place of noise, for tests; such a release is not private.
-        max_epsilon: limit on all releases of the ledger together, at delta under the first
-            relation; the first one given is final.
-        max_delta0: the part of delta that this limit sets aside for failures, such as a limited
-            domain's; a tenth by default, or what this release would need if it were repeated until
-            the limit is reached.
-        budget_filter: what keeps this limit, renyi, gaussian or mixed; by default the one that
-            admits this release most often. A mixed one admits releases of all kinds at about their
-            price alone, if there are hundreds.
-        max_teachers_per_unit: how many users one unit, such as a person of several accounts, may
-            be. The target, the limit and the statement's figures are for such units.
+        max_epsilon: limit on all releases of the ledger together, at delta under the primary
+            relation; the first limit given is final.
+        max_delta0: the part of delta that this limit reserves for failures, such as a limited
+            domain's; a tenth by default, or the amount that this release would need if it were
+            repeated until the limit is reached.
+        budget_filter: the filter that keeps this limit: renyi, gaussian or mixed; by default the
+            one that admits this release most often. A mixed filter admits hundreds of releases of
+            all kinds, each at about the price that its own filter would take.
+        max_teachers_per_unit: how many users one unit may be, such as a person with several
+            accounts. The target, the limit and the statement's figures are for such units.
 
     Raises:
         ValueError: on numbers out of range, or unless either a target or a scale is given.
@@ -78,22 +78,13 @@ class TopKSettings:
     def __post_init__(self) -> None:
         require_count(1, k=self.k, max_teachers_per_unit=self.max_teachers_per_unit)
         require_promise(self.delta)
-        _ = self._class  # which there must be
+        _ = self._class  # must exist
         known = f"a neighbors among {', '.join(get_args(Neighbors))}"
         require(self.neighbors in get_args(Neighbors), known, neighbors=self.neighbors)
-        exactly_one = (self.target_epsilon is None) != (self.scale is None)
-        require(
-            exactly_one,
-            "either target_epsilon or scale",
-            target_epsilon=self.target_epsilon,
-            scale=self.scale,
-        )
-        noise = {
-            name: getattr(self, name)
-            for name in ("target_epsilon", "scale")
-            if getattr(self, name) is not None
-        }
-        require_positive(**noise)
+        noise = {"target_epsilon": self.target_epsilon, "scale": self.scale}
+        given = {name: value for name, value in noise.items() if value is not None}
+        require(len(given) == 1, "either target_epsilon or scale", **noise)
+        require_positive(**given)
         if self.noise_seed is not None:
             require_count(0, noise_seed=self.noise_seed)
         if not {"k", "kbar"} & self._fields:
@@ -104,15 +95,13 @@ class TopKSettings:
         else:
             self._require_none("kbar")
         if {"delta", "delta_test"} & self._fields:
-            require_in_open_unit_interval(delta_domain=self.failure_probability)
-            require(
-                self.failure_probability < self.delta,
-                f"delta_domain < delta = {self.delta:g}",
-                delta_domain=self.failure_probability,
-            )
+            failure = self.failure_probability
+            require_in_open_unit_interval(delta_domain=failure)
+            below = f"delta_domain < delta = {self.delta:g}"
+            require(failure < self.delta, below, delta_domain=failure)
         else:
             self._require_none("delta_domain")
-        _ = self.budget  # which checks what it is made of
+        _ = self.budget  # checks its parts
 
     @property
     def budget(self) -> Budget | None:
@@ -128,44 +117,47 @@ class TopKSettings:
 
     @property
     def num_candidates(self) -> int:
-        """How many of the largest counts of a limited domain may be named.
+        """How many of the largest counts of a limited domain may be listed.
 
-        The default follows from k alone, as what is not public may not decide. The threshold rises
-        by only 0.7 scales where the domain is twice as wide, and falls with the count below the
-        domain: on counts that fall like a power of the rank, flatly or steeply, 10 k finds nearly
-        as many of the top k as the best width does.
+        The default depends only on k, because private facts may not decide. The threshold rises by
+        only 0.7 scales if the domain is twice as wide, and falls with the count below the domain:
+        on counts that fall like a power of the rank, slowly or steeply, 10 k finds nearly as many
+        of the top k as the best width does.
         """
         return _CANDIDATES_PER_CHOICE * self.k if self.kbar is None else self.kbar
 
     @property
     def failure_probability(self) -> float:
-        """The probability that a limited domain names what a neighbor could not name.
+        """The probability that a limited domain lists an item that a neighbor could not list.
 
-        These add up over releases, and the ledger's total is finite where they leave something of
+        These add up over releases, and the ledger's total is finite as long as their sum is below
         delta.
         """
         return self.delta / 10 if self.delta_domain is None else self.delta_domain
 
     def require_public_items(self, *, public: bool) -> None:
-        """Raise ``ValueError`` unless the list of items is public, or the mechanism needs none that is."""
+        """Raise ``ValueError`` if the mechanism needs a public list of items and there is none."""
         tells = "an item that one user alone has would tell of that user"
-        needed = f"`items` with `pairs`, a public list ({tells}), or `mechanism` limited_domain, which needs none"
+        needed = (
+            f"`items` with `pairs`, a public list ({tells}), or `mechanism` limited_domain, which"
+            " needs none"
+        )
         require(public or not self._class.needs_public_items, needed, mechanism=self.mechanism)
 
     @property
     def relation(self) -> NeighboringRelation:
-        """The relation of the guarantee that comes first, a user being what a teacher is in votes."""
+        """The relation of the primary guarantee; a user takes the place of a teacher."""
         return _RELATIONS[self.neighbors]
 
     @property
     def ordered(self) -> bool:
-        """Whether the order of the items is released, and not their set alone."""
+        """Whether the order of the items is released, not only their set."""
         return self._class.ordered
 
     def mechanism_for(self, histogram: Histogram) -> Mechanism[Any]:
-        """Return the mechanism, its noise scaled to the target.
+        """Return the mechanism, with its noise scaled to the target.
 
-        Nothing of it follows from items that are not public. All noise has one scale.
+        Nothing in it depends on items that are not public. All noise has one scale.
 
         Raises:
             ValueError: on too few public items for k, a list that is not public with a mechanism
@@ -201,25 +193,25 @@ class TopKSettings:
         require(value is None, f"no {name} with the mechanism {self.mechanism}", **{name: value})
 
     def _settings_for(self, histogram: Histogram) -> dict[str, Any]:
-        """Return the settings of the mechanism, noise apart, for the items of a histogram."""
+        """Return the settings of the mechanism, without noise, for the items of a histogram."""
         kbar, most, num_items = self.num_candidates, _MOST_CANDIDATES, len(histogram.items)
         domain = {"k", "kbar"} <= self._fields
         if histogram.public:
             spare = 1 if domain else getattr(self._class, "spare", 0)
-            what = f"k <= {num_items - spare} for {num_items} items and this mechanism"
-            require(self.k <= num_items - spare, what, k=self.k)
+            limit = f"k <= {num_items - spare} for {num_items} items and this mechanism"
+            require(self.k <= num_items - spare, limit, k=self.k)
             most = num_items - 1
             kbar = kbar if self.kbar is not None else min(kbar, most)
         if domain:
             require(kbar <= most, f"kbar <= {most}", kbar=kbar)
         given = {
             "k": self.k,
-            # without a k of its own, it chooses how many there are, k at most
+            # a mechanism without a k chooses how many items it lists, at most k
             "kbar": kbar if domain else self.k,
             "delta": self.failure_probability,
             "delta_test": self.failure_probability,
             "rank_penalty": histogram.sensitivity,
-            # majorities are those of votes
+            # a histogram has no majorities of teachers
             "allow_empty": False,
         }
         return {name: value for name, value in given.items() if name in self._fields}
@@ -228,11 +220,11 @@ class TopKSettings:
         self, scale: float, settings: Mapping[str, Any], histogram: Histogram
     ) -> Mechanism[Any]:
         facts = {
-            # far above any count: what exceeds it counts as it, and gaps are still exact
+            # far above any count: counts are clipped here, and gaps are still exact
             "num_teachers": 2.0**32 * scale,
             "num_labels": len(histogram.items),
             "num_items": len(histogram.items),
-            # of the wider window: both guarantees hold at delta, for one sensitivity more on the
+            # the wider window: both guarantees hold at delta, for one more sensitivity on the
             # threshold
             "relation": NeighboringRelation.REPLACE_RECORD,
             "shift": 2 * histogram.sensitivity,

@@ -1,7 +1,7 @@
-"""The one way in which anything private is published: prepared, reserved, drawn, settled, stated.
+"""The only way to publish anything private: prepared, reserved, drawn, settled, stated.
 
-A release that is killed at any step goes on when the same is asked for again: it pays once and
-draws the same noise.
+A release that is killed at any step continues when it is requested again: it pays once and draws
+the same noise.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ from pate.mechanisms._noise import draw_key, private_generator, seeded_generator
 
 @dataclass(frozen=True, kw_only=True)
 class ReservationRequest:
-    """What a publication asks of the ledger before its noise is drawn.
+    """The reservation that a publication requests of the ledger before its noise is drawn.
 
     Attributes:
-        ledger: the ledger of the private data, opened for units that reach as many teachers as is
-            declared.
+        ledger: the ledger of the private data, opened for units of the declared reach.
         events: the cost of one query under each relation.
         count: the largest number of queries that may be answered.
-        relation: the relation of the guarantee that comes first.
+        relation: the relation of the primary guarantee.
         delta: the delta of the statement.
         budget: the limit on all releases of the ledger together, or None.
-        run: the run that asks, in the words of the ledger.
-        description: what is released, in the words of the ledger.
+        run: the name of the run in the ledger.
+        description: the name of the release in the ledger.
     """
 
     ledger: Ledger
@@ -55,12 +54,12 @@ class ReservationRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOutcome:
-    """What a release published, and what it cost in the end.
+    """The published facts of a release, and its final cost.
 
     Attributes:
-        published: what its statement says beside costs, by the keys of the statement, with the
+        published: all that its statement says except costs, by the keys of the statement, with the
             file's ``sha256``.
-        realised: what it cost; None for what was reserved.
+        realised: the final cost; None for the reserved cost.
     """
 
     published: Mapping[str, Any]
@@ -68,16 +67,16 @@ class ReleaseOutcome:
 
 
 class Releasable(ABC):
-    """What is to be released: one kind of file, with its statement.
+    """A release: one kind of file, with its statement.
 
     Attributes:
         file: the released file.
-        statement_file: the ``.json`` of the statement; its text is beside it.
-        seeds: the folder in which the seeds of releases under way are kept. PRIVATE.
+        statement_file: the ``.json`` of the statement; its text is next to it.
+        seeds: the folder of the seeds of releases under way. PRIVATE.
         noise_seed: a seed in place of private noise, for tests; None for noise.
         replaces_earlier: whether a later release takes the place of an earlier one, as the labels
-            of a run do: its seed is then the only one in its folder, and its statement is made anew
-            on all that the ledger holds by then.
+            of a run do. Its seed is then the only one in its folder, and its statement is made
+            again on the whole ledger.
     """
 
     file: Path
@@ -94,29 +93,28 @@ class Releasable(ABC):
     def prepared(
         self, pending: PendingRelease, generator: np.random.Generator
     ) -> AbstractContextManager[ReservationRequest]:
-        """Return a context that lasts until the noise is drawn, and has the terms.
+        """Return a context that yields the request and lasts until the noise is drawn.
 
-        Whatever can fail is tried when it is entered, before anything is spent.
+        Entering it tries everything that can fail, before anything is spent.
         """
 
     @abstractmethod
     def draw(self, release: int, generator: np.random.Generator) -> None:
-        """Draw the noise of the release of that number."""
+        """Draw the noise of the release with this number."""
 
     @abstractmethod
     def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
-        """Return what came of the release that the ledger holds as ``entry``."""
+        """Return the outcome of the release that the ledger holds as ``entry``."""
 
     def publish(self) -> None:  # noqa: B027 (labels need none)
-        """Write what must not be seen before its statement."""
+        """Write files that must not appear before the statement."""
 
 
 def release(publication: Releasable) -> Statement:
-    """Make a release, or go on with one that was killed, and return its statement.
+    """Make a release, or continue one that was killed, and return its statement.
 
     Raises:
-        ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent
-            then.
+        ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent.
     """
     with step_bar(4, "release") as bar:
         pending = pending_release(publication.seeds, publication.request_digest(), draw_key())
@@ -139,9 +137,9 @@ def release(publication: Releasable) -> Statement:
 
 
 def write_statement(publication: Releasable, ledger: Ledger, release: int) -> Statement:
-    """Settle a release whose noise is drawn, write and return its statement, and destroy the seed of its noise.
+    """Settle a drawn release, write and return its statement, and destroy the seed of its noise.
 
-    Repeating it pays for nothing, and draws nothing.
+    Repeating it pays for nothing and draws nothing.
 
     Raises:
         ValueError: if the files cannot be written, or the release was settled as another file.
@@ -149,7 +147,7 @@ def write_statement(publication: Releasable, ledger: Ledger, release: int) -> St
     entry = ledger.entries()[release - 1]
     settlement = publication.settlement(entry)
     head = ledger.settle(release, realised=settlement.realised, published=settlement.published)
-    # a statement that is not made anew leaves out whatever others add meanwhile
+    # a statement that is never made again ends with its own release
     book = (
         ledger.snapshot()
         if publication.replaces_earlier
@@ -165,7 +163,7 @@ def write_statement(publication: Releasable, ledger: Ledger, release: int) -> St
 
 
 def _reserve(publication: Releasable, terms: ReservationRequest, pending: PendingRelease) -> int:
-    """Return the number of the release that is reserved with the token of ``pending``, now or before it was killed."""
+    """Return the number of the release, which is reserved now or was reserved before a kill."""
     ledger, begun = terms.ledger, pending.file.is_file()
     pending.write()
     try:
@@ -196,7 +194,7 @@ def _reserve(publication: Releasable, terms: ReservationRequest, pending: Pendin
 def _require_delta_left(
     book: LedgerSnapshot, charge: Charge, teachers: int, relation: NeighboringRelation, delta: float
 ) -> None:
-    """Raise ``ValueError`` if the tests of all releases, and of one more, cost ``delta`` for the units they reach."""
+    """Raise ``ValueError`` if the tests of all releases and one more use up ``delta``."""
     most = max(book.max_teachers_per_unit, teachers)
     require_delta_beyond_tests(
         [*book.charges(most), *for_group_size([charge], most)], relation, delta
@@ -212,16 +210,14 @@ def require_payable_release(
     budget: Budget | None,
     max_teachers_per_unit: int,
 ) -> None:
-    """Raise ``ValueError`` if a ledger could not pay for a release that is yet to be made.
-
-    Writes nothing.
+    """Raise ``ValueError`` if a ledger could not pay for a future release; write nothing.
 
     Args:
-        path: the ledger, which may be yet to be made.
-        charge: what the release will reserve.
+        path: the ledger, which need not exist yet.
+        charge: the cost that the release will reserve.
         relation: the relation of its guarantee.
         delta: the delta of its statement.
-        budget: the limit that it asks for, or None.
+        budget: the limit that it requests, or None.
         max_teachers_per_unit: how many teachers one unit may reach.
     """
     book = read_ledger(path) if path.exists() else History().snapshot()
@@ -241,20 +237,19 @@ def _with_its_ledger(
     budget: Budget | None,
     charge: Charge,
 ) -> ValueError:
-    """Return the error with its ledger and, if earlier releases use up the budget, the runs that made them."""
+    """Return the error with its ledger and, if earlier releases use up the budget, their runs."""
     earlier = sorted({entry.run for entry in entries})
     if not (isinstance(error, BudgetExceededError) and earlier):
         return error if str(path) in str(error) else ValueError(f"{error} ({path})")
-    # where the release alone is too much, other data are no way out
-    alone = True
+    # if the release by itself is too much, other data are no way out
+    fits = True
     if budget is not None:
         events, count = charge
-        once = (
-            events[budget.neighboring_relation].for_group_size(budget.max_teachers_per_unit).cost()
-        )
-        alone = affordable(budget, once) >= count
-    ways = "ask for less, take other data" if alone else "ask for less"
+        event = events[budget.neighboring_relation].for_group_size(budget.max_teachers_per_unit)
+        fits = affordable(budget, event.cost()) >= count
+    ways = "ask for less, take other data" if fits else "ask for less"
     return ValueError(
-        f"{error}. The ledger {path} counts what runs on these private data released before ({', '.join(earlier)}),"
-        f" deleted ones too: {ways} or, if the records are nobody's, as drawn faces are, delete it to begin anew"
+        f"{error}. The ledger {path} counts the earlier releases of runs on these private data"
+        f" ({', '.join(earlier)}), including deleted runs: {ways} or, if the records belong to no"
+        " person, as drawn faces do, delete it to begin anew"
     )

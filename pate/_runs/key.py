@@ -1,7 +1,4 @@
-"""The key of a run: the partitions of its records depend on it, and its labels are sealed by it.
-
-PRIVATE.
-"""
+"""The PRIVATE key of a run, which determines the partitions of its records and seals its labels."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ KEY_BYTES = 32
 """Length of the key of the partitions."""
 
 KEY_FILE = Path("private/partition.json")
-"""The file of the key that a run's partitions depend on, relative to its folder."""
+"""The file of the key of a run's partitions, relative to its folder."""
 
 
 def read_key(run: Run) -> bytes | None:
@@ -41,18 +38,21 @@ def read_key(run: Run) -> bytes | None:
 
 
 def ensure_key(run: Run, stage: Stage) -> bytes:
-    """Return the key of the partitions, generated if the first ``stage`` of the run has not begun yet.
+    """Return the key of the partitions, generated unless the run's first ``stage`` has begun.
 
-    Raises ``ValueError`` if the stage was begun with a key that is now lost.
+    Raises ``ValueError`` if the stage began with a key that is now lost.
     """
     key = read_key(run)
     if key is None:
         fresh = run.overwrite or run.state(stage) is None
         again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
-        lost = f"the key that `pate {stage.name}` was begun with. Put it back, or {again} with `overwrite`"
+        lost = (
+            f"the key that `pate {stage.name}` was begun with. Put it back, or {again} with"
+            " `overwrite`"
+        )
         require(fresh, lost, missing=str(run.root / KEY_FILE))
         run.make_private()
         make_once(run.root / KEY_FILE, lambda: {"key": secrets.token_hex(KEY_BYTES)})
         key = read_key(run)
-    assert key is not None, "it was made once"
+    assert key is not None, "the key exists by now"
     return key

@@ -1,4 +1,4 @@
-"""What lies in the public folder of a run, which its owner may give away."""
+"""The files in the public folder of a run, which its owner may publish."""
 
 from __future__ import annotations
 
@@ -15,33 +15,25 @@ _STUDENT = STUDENT.outputs[0].as_posix()
 _PUBLISHED = (
     *(path.as_posix() for path in (LABEL.config, STUDENT.config, *LABEL.outputs, REPORT)),
     *(f"{DISCLOSURE.as_posix()}/{name}" for name in ("README.md", "registry.yaml")),
-    *(
-        f"public/frontier/{name}"
-        for name in ("frontier.csv", "frontier.png", "frontier.txt", "variants.png")
-    ),
+    *(f"public/frontier/frontier.{kind}" for kind in ("csv", "png", "txt")),
+    "public/frontier/variants.png",
     *(
         f"{_STUDENT}/{name}"
-        for name in (
-            "*.ckpt",
-            "linear.safetensors",
-            METRICS,
-            "predictions.npz",
-            f"{MODEL}/*",
-            "logs/*",
-        )
+        for name in ("*.ckpt", "linear.safetensors", METRICS, "predictions.npz")
     ),
+    *(f"{_STUDENT}/{name}/*" for name in (MODEL, "logs")),
 )
-"""Patterns of the files that commands leave in ``public/``, in which a star stands for folders, too."""
+"""Patterns of the files that commands leave in ``public/``; a star stands for folders, too."""
 
 
 def published_files(run: Run) -> list[Path]:
-    """Return the files in the run's public folder, relative to the run's, in their names' order."""
+    """Return the files in the run's public folder, relative to the run's folder, sorted by name."""
     paths = (path for path in run.public.rglob("*") if path.is_symlink() or not path.is_dir())
     return sorted((path.relative_to(run.root) for path in paths), key=Path.as_posix)
 
 
 def unexpected_public_files(run: Run) -> Iterator[str]:
-    """Yield what is wrong with each file in the run's public folder that must not be given away."""
+    """Yield an error for each file in the run's public folder that must not be published."""
     private = _private_files(run)
     secret = [] if (key := read_key(run)) is None else [key, key.hex().encode()]
     for name in published_files(run):
@@ -51,13 +43,22 @@ def unexpected_public_files(run: Run) -> Iterator[str]:
         elif not _is_expected(name):
             yield f"Expected what `pate` leaves in {run.public}, got {name}. Move it elsewhere"
         elif original := private.get(path.stat().st_size, {}).get(digest(path)):
-            yield f"Expected nothing private in {run.public}, got {name}, a copy of {original}. Delete it"
+            yield (
+                f"Expected nothing private in {run.public}, got {name}, a copy of {original}."
+                " Delete it"
+            )
         else:
             content = path.read_bytes()
             if any(form in content for form in secret):
-                yield f"Expected nothing private in {run.public}, got {name} with the run's key. Delete it"
+                yield (
+                    f"Expected nothing private in {run.public}, got {name} with the run's key."
+                    " Delete it"
+                )
             elif path.parent.name == "frontier" and content.startswith(b"PRIVATE"):
-                yield f"Expected a frontier of simulated votes in {path.parent}, got {name} of real ones. Delete it"
+                yield (
+                    f"Expected a frontier of simulated votes in {path.parent}, got {name} of real"
+                    " ones. Delete it"
+                )
 
 
 def _is_expected(name: Path) -> bool:
@@ -66,14 +67,14 @@ def _is_expected(name: Path) -> bool:
 
 
 def _private_files(run: Run) -> dict[int, dict[str, str]]:
-    """Return the names of private files by size and digest, apart from those that hold settings or nothing."""
+    """Return the names of private files by size and digest, without settings and empty files.
+
+    Only files as large as a public one are read.
+    """
     files: dict[int, dict[str, str]] = {}
-    sizes = {(run.root / name).lstat().st_size for name in published_files(run)}
+    sizes = {(run.root / name).lstat().st_size for name in published_files(run)} - {0}
     for path in sorted(run.private.rglob("*")):
-        if (
-            path.is_file()
-            and path.suffix != ".yaml"
-            and (size := path.stat().st_size) in sizes - {0}
-        ):
+        size = path.stat().st_size if path.is_file() and path.suffix != ".yaml" else 0
+        if size in sizes:
             files.setdefault(size, {})[digest(path)] = path.relative_to(run.root).as_posix()
     return files

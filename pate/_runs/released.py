@@ -1,4 +1,4 @@
-"""The released labels of a run, in one file with the aggregator and the ledger's number of the release.
+"""The file of a run's released labels, with their aggregator and the number of their release.
 
 `ReleasedLabels` is the border between PRIVATE and PUBLIC: its content may be published, and nothing
 else that is computed from votes may.
@@ -28,18 +28,6 @@ from pate._validation import MOST_VOTERS, require
 from pate._votes import VoteShape
 
 _SEAL = "seal"
-_NEEDED = (
-    "ids",
-    "label_names",
-    "num_teachers",
-    "delta",
-    "aggregator",
-    "release",
-    "labels",
-    "mask",
-    _SEAL,
-)
-_OPTIONAL = ("values", "noise_std", "steps")
 _KINDS = {
     "ids": "U",
     "label_names": "U",
@@ -47,21 +35,17 @@ _KINDS = {
     "delta": "f",
     "aggregator": "U",
     "release": "iu",
-}
-_KINDS |= {
     "labels": "iu",
     "mask": "b",
     _SEAL: "U",
-    "values": "f",
-    "noise_std": "fiu",
-    "steps": "iu",
 }
-_WHAT = "the labels that `pate label` left"
+_OPTIONAL_KINDS = {"values": "f", "noise_std": "fiu", "steps": "iu"}
+"""The kinds of the arrays' types, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Queries:
-    """The queries of a release: public facts that are fixed before any vote is read.
+    """The queries of a release: public facts, fixed before any vote is read.
 
     Attributes:
         ids: ``[Q]``, ids of the public samples in the order of the queries.
@@ -90,11 +74,11 @@ class ReleasedLabels(Queries):
     Attributes:
         release: number of the release in the ledger.
         labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
-        mask: ``[Q, C]``, which labels were released.
+        mask: ``[Q, C]``, True for released labels.
         noisy_counts: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
+            Named ``values`` in the file.
         noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0;
-            None without them, and if they are answers of a linear model. In the file they are
-            ``values``, and it is 0 of such answers.
+            None without counts, and for answers of a linear model, for which the file holds 0.
         tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named
             ``steps`` in the file.
         linear: whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model.
@@ -115,11 +99,11 @@ class ReleasedLabels(Queries):
 
     @property
     def facts(self) -> Json:
-        """What the labels say of themselves, by the keys of their statement."""
+        """The facts about the labels in their statement, by its keys."""
         return {
             "release": self.release,
             "num_queries": len(self.ids),
-            # None where each unit is a teacher: how many there are is private
+            # None if each unit is a teacher, because their number is private
             "num_teachers": None if self.num_teachers == MOST_VOTERS else self.num_teachers,
             "num_labels": len(self.label_names),
             "delta": self.delta,
@@ -128,7 +112,7 @@ class ReleasedLabels(Queries):
         }
 
     def save(self, file: IO[bytes], key: bytes) -> None:
-        """Write an ``.npz`` with a seal that only their run can make; it is on disk when this returns.
+        """Write an ``.npz`` with a seal that only the run can make; it is on disk on return.
 
         The seal is a hash of all arrays, keyed by the run's partition key. It reveals nothing about
         votes or records.
@@ -177,13 +161,12 @@ class ReleasedLabels(Queries):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file that `save` wrote without comparing its seal, as whoever has the public files alone does.
+        """Read a file that `save` wrote from the public files, without the key to check its seal.
 
         Raises:
             ValueError: if the file is missing or damaged, or its arrays do not fit together.
         """
-        arrays = _read(path)
-        return cls._of(arrays)
+        return cls._of(_read(path))
 
     @classmethod
     def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -205,14 +188,15 @@ class ReleasedLabels(Queries):
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a file of labels, of the types that they have there and of shapes that fit together."""
-    arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
+    """Return the arrays in a file of labels, with their types and shapes checked."""
+    what = "the labels that `pate label` left"
+    arrays = read_arrays(path, [*_KINDS], [*_OPTIONAL_KINDS], what=what)
     shape = {"ids": arrays["ids"].shape[:1], "label_names": arrays["label_names"].shape[:1]}
     table = shape["ids"] + shape["label_names"]
     shapes = shape | {"steps": shape["ids"]} | dict.fromkeys(("labels", "mask", "values"), table)
     for name, array in arrays.items():
         wanted = shapes.get(name, ())
-        fits = array.shape == wanted and array.dtype.kind in _KINDS[name]
+        fits = array.shape == wanted and array.dtype.kind in (_KINDS | _OPTIONAL_KINDS)[name]
         require(
             fits, f"{name} of shape {wanted} in {path}", shape=array.shape, dtype=str(array.dtype)
         )
@@ -223,7 +207,7 @@ def sealing_key(run: Run) -> bytes:
     """Return the key of the run's partitions, which seals its labels.
 
     Raises:
-        ValueError: if it is missing, damaged or not the one that the run was begun with.
+        ValueError: if it is missing, damaged or not the key that the run began with.
     """
     key, path = read_key(run), str(run.root / KEY_FILE)
     require(key is not None, "the key of the run's partitions. Put it back", missing=path)
@@ -245,9 +229,9 @@ def _seal(arrays: Mapping[str, NDArray[Any]], key: bytes) -> str:
 
 
 def require_student(run: Run) -> None:
-    """Raise ``ValueError`` unless a run's student is finished, and learned from the labels that are there now."""
+    """Raise ``ValueError`` unless a run's student is finished and learned its present labels."""
     run.require_finished(STUDENT)
-    # labels that are gone or damaged say so themselves
+    # raises if the labels are missing or damaged
     ReleasedLabels.load(run.root)
     learned = run.inputs_of(STUDENT).digests.get("labels") == digest(labels_file(run))
     again = "`pate student fit` with `overwrite` trains one of these"

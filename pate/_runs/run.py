@@ -1,4 +1,4 @@
-"""A run on disk: its folders, and how far each of its stages is."""
+"""A run on disk: its folders and the progress of its stages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pate._validation import require
 
 
 class StageChangedError(ValueError):
-    """A stage was begun with another configuration or other inputs, or its outputs have changed since."""
+    """A stage began with other settings or inputs, or its outputs have changed since."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Run:
         return self.root / "private"
 
     def make_private(self) -> None:
-        """Make the private folder, or close one that others on this machine can read."""
+        """Make the private folder, or close an existing one to other users of this machine."""
         self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.private.stat().st_mode & 0o077:
             self.private.chmod(0o700)
@@ -76,12 +76,11 @@ class Run:
 
         Args:
             stage: the stage.
-            inputs: what its outputs follow from.
+            inputs: the inputs that determine its outputs.
 
         Raises:
-            StageChangedError: unless ``overwrite``, if the stage was begun with another
-                configuration or other inputs, or if its outputs have changed since, or are lost and
-                cost privacy.
+            StageChangedError: unless ``overwrite``, if the stage began with other settings or
+                inputs, or if its outputs have changed since, or are lost and cost privacy.
         """
         state = self.state(stage)
         if state is None:
@@ -90,12 +89,13 @@ class Run:
         if changes and not self.overwrite:
             raise StageChangedError(
                 f"Expected the settings that `pate {stage.name}` of {self.root} was begun with,"
-                f" got {'; '.join(changes)}. Choose another run folder with `run`, or do it again with `overwrite`"
+                f" got {'; '.join(changes)}. Choose another run folder with `run`, or do it again"
+                " with `overwrite`"
             )
         if changes or not state.finished:
             return True
         lost = self.missing_outputs(stage)
-        # what is left would be used again, and a change in it would go unnoticed later
+        # the remaining files would be used again, and a change in them go unnoticed later
         damaged = self._damaged(stage, contents=bool(stage.paid_outputs or lost))
         bought = sorted(set(lost) & {path.as_posix() for path in stage.paid_outputs})
         if (bought or damaged) and not self.overwrite:
@@ -116,10 +116,10 @@ class Run:
 
         Args:
             stage: the stage.
-            inputs: what its outputs follow from.
+            inputs: the inputs that determine its outputs.
             foreign: names of files in its folder that were made from other settings, keys or data.
                 They are refused, or deleted with all other outputs if the stage is overwritten.
-            release: the number of the release that the stage writes, if it writes one.
+            release: the number of the release that the stage writes, if any.
 
         Returns:
             False if the stage is finished already.
@@ -137,8 +137,10 @@ class Run:
         elif foreign:
             if not self.overwrite:
                 raise StageChangedError(
-                    f"Expected files of {self.root} made from the settings, the key and the data of this"
-                    f" `pate {stage.name}`, got {', '.join(foreign[:3])} made from others. Do it again with `overwrite`"
+                    f"Expected files of {self.root} made from the settings, the key and the data of"
+                    " this"
+                    f" `pate {stage.name}`, got {', '.join(foreign[:3])} made from others. Do it"
+                    " again with `overwrite`"
                 )
             self.clear(stage)
         self.root.mkdir(parents=True, exist_ok=True)
@@ -150,8 +152,7 @@ class Run:
         self.record(
             stage, replace(before, inputs=inputs, finished=False, files={}, release=release)
         )
-        # after the state, which says what the first stage was: data.yaml alone would be that of
-        # teachers
+        # after the state, which tells an import of votes from a training of teachers
         self._write_data_config(stage, inputs)
         return True
 
@@ -167,7 +168,7 @@ class Run:
                 write_text(self.data_config, text)
 
     def input_changes(self, stage: Stage, inputs: StageInputs) -> list[str]:
-        """Return how inputs differ from those that ``stage`` was begun with; empty if it was not begun."""
+        """Return how inputs differ from the inputs that ``stage`` began with, if it has begun."""
         state = self.state(stage)
         return [] if state is None else state.inputs.differences(inputs)
 
@@ -183,8 +184,8 @@ class Run:
         Args:
             stage: the stage.
             files: its files in the run's folder, with the `digest` of each.
-            ledger_beside: of a run's first stage: where the ledger would lie beside what is
-                private, if anywhere.
+            ledger_beside: for a run's first stage: the place of a ledger next to the private data,
+                if there is one.
         """
         state = self.state(stage)
         assert state is not None, "a stage begins before it finishes"
@@ -227,22 +228,28 @@ class Run:
             raise StageChangedError(self._describe_damage(stage, wrong))
 
     def inputs_of(self, stage: Stage) -> StageInputs:
-        """Return what a stage was begun with; no settings and no digests if it was not."""
+        """Return the inputs that a stage began with; empty ones if it has not begun."""
         state = self.state(stage)
         return StageInputs() if state is None else state.inputs
 
     def record(self, stage: Stage, state: StageState) -> None:
-        """Write how far a stage is."""
+        """Write the progress of a stage."""
         write_json(self.root / stage.state, state.to_dict())
 
     def state(self, stage: Stage) -> StageState | None:
-        """Return the recorded progress of a stage, None if it was never begun; ``ValueError`` if it is damaged."""
+        """Return the recorded progress of a stage, or None if it has not begun.
+
+        Raises ``ValueError`` if the record is damaged.
+        """
         path = self.root / stage.state
         if not path.is_file():
             return None
         again = f"Delete it, and `pate {stage.name}` makes it again"
         if stage.paid_outputs:
-            again = "Put it back, or delete it and do it again with `overwrite`, which is a new release and costs again"
+            again = (
+                "Put it back, or delete it and do it again with `overwrite`, which is a new release"
+                " and costs again"
+            )
         try:
             content = read_json(path.read_text())
         except ValueError as error:
@@ -254,7 +261,10 @@ class Run:
         except (ValueError, AttributeError):
             wanted = f"what `pate {stage.name}` wrote in {path}"
             raise ValueError(f"Expected {wanted}, got another content. {again}") from None
-        other = f"a run of this version of pate. Choose another run folder with `run` (run={str(self.root)!r})"
+        other = (
+            "a run of this version of pate. Choose another run folder with `run`"
+            f" (run={str(self.root)!r})"
+        )
         require(content.get("format") == FORMAT, other, format=content.get("format"))
         return state
 
@@ -264,8 +274,7 @@ class Run:
         names = [output.as_posix() for output in stage.outputs] + list(
             state.files if state is not None else ()
         )
-        # outputs without a suffix are folders, in which each file has a name and a digest of its
-        # own
+        # outputs without a suffix are folders, whose files have names and digests of their own
         paths = {name: self.root / name for name in names}
         return [
             name
@@ -277,15 +286,15 @@ class Run:
         """Delete a stage's outputs and its state; the ledger is never touched.
 
         Each output is first moved aside by one rename, and the state is removed last, so that a
-        process killed in between never leaves outputs without the state that says what they were
-        made from. What an output is stated by comes after it in the list, and goes before it.
+        process killed in between never leaves outputs without the record of their inputs. The
+        statement of an output follows it in the list, and is deleted before it.
         """
         for output in reversed(stage.outputs):
             path = self.root / output
             if path.exists():
                 path.rename(path.with_name(f"{_trash(path)}{secrets.token_hex(8)}"))
         if stage is LABEL:
-            # pages that state less than what other labels cost must not stay beside them
+            # these pages would understate the cost once other labels are released
             (self.root / REPORT).unlink(missing_ok=True)
             shutil.rmtree(self.root / DISCLOSURE, ignore_errors=True)
         (self.root / stage.state).unlink(missing_ok=True)
@@ -302,7 +311,7 @@ class Run:
                     old.unlink(missing_ok=True)
 
     def _damaged(self, stage: Stage, *, contents: bool) -> list[str]:
-        """Return the files of a finished stage that differ in size or, if asked for, in ``contents``."""
+        """Return the files of a finished stage that changed in size or, on request, contents."""
         wrong, state = [], self.state(stage)
         for name, recorded in (state.files if state is not None else {}).items():
             path = self.root / name
@@ -318,9 +327,15 @@ class Run:
         lost = all(problem.endswith(" missing") for problem in wrong)
         again = f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
         if stage.paid_outputs:
-            again = "Put it back, or do it again with `overwrite`, which is a new release and costs again"
+            again = (
+                "Put it back, or do it again with `overwrite`, which is a new release and costs"
+                " again"
+            )
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        return f"Expected what `pate {stage.name}` left in {self.root}, got {', '.join(wrong[:3])}{more}. {again}"
+        return (
+            f"Expected what `pate {stage.name}` left in {self.root}, got"
+            f" {', '.join(wrong[:3])}{more}. {again}"
+        )
 
 
 def _trash(path: Path) -> str:
@@ -328,7 +343,7 @@ def _trash(path: Path) -> str:
 
 
 def first_stage(run: Run) -> Stage:
-    """Return the stage that a run begins with: the import of its votes, or else the training of its teachers."""
+    """Return the first stage of a run: the import of its votes, or the training of its teachers."""
     return VOTES_IMPORT if (run.root / VOTES_IMPORT.state).is_file() else TEACHERS_FIT
 
 

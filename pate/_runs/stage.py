@@ -1,4 +1,4 @@
-"""The stages of a run: the files of each, what it was begun with, and how far it is."""
+"""The stages of a run: the files, the inputs and the progress of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Stage:
         config: the resolved configuration, a file for ``--config``.
         outputs: files and folders that the stage writes, moved aside when it is overwritten.
         paid_outputs: the outputs that cost privacy, which are made again only on request
-        self_describing: whether each output records what it was made from, so that it can be trusted without
+        self_describing: whether each output records its inputs, so that it can be trusted without
             the state.
     """
 
@@ -43,7 +43,7 @@ def _stage(
     self_describing: bool = False,
 ) -> Stage:
     file = name.replace(" ", "_")
-    # private even for public stages: the state holds hashes of PRIVATE inputs
+    # PRIVATE even for public stages: the state holds hashes of private inputs
     state = Path("private") / f"{file}.json"
     made, bought = (
         tuple(Path(place) / path for path in paths) for paths in (outputs, paid_outputs)
@@ -75,57 +75,57 @@ _INPUTS = {
     "labels": "released labels",
     "student": "released student",
 }
-"""What the inputs of stages are called in errors."""
+"""The names of the inputs of stages in errors."""
 
 FORMAT = 4
-"""The version of a run's files, raised when they change: a run of another one is refused."""
+"""The version of a run's files, raised when they change: a run of another version is refused."""
 
 METRICS = "metrics.json"
 """Name of the file with test-set metrics, in the folders of the student and of the references."""
 
 REPORT = Path("public/report.html")
-"""The page on a run that may be published, relative to its folder."""
+"""The publishable page on a run, relative to its folder."""
 
 DISCLOSURE = Path("public/disclosure")
-"""The folder of a disclosure, relative to the run's."""
+"""The folder of a disclosure, relative to the run's folder."""
 
 MODEL = "model"
-"""Name of the folder, in that of the student, that can leave the run."""
+"""Name of the folder, in the student's folder, that can leave the run."""
 
 
 @dataclass(frozen=True)
 class StageInputs:
-    """Everything that determines the outputs of a stage: if any of it has changed, they are out of date.
+    """Everything that determines the outputs of a stage, which any change puts out of date.
 
     Attributes:
         settings: the settings of the stage as plain data, encoded by `pate._settings`.
-        digests: digests of what the stage reads, by name.
+        digests: digests of the files and records that the stage reads, by name.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
 
     def differences(self, now: StageInputs) -> list[str]:
-        """Return in words in what the inputs ``now`` differ from these."""
+        """Return the differences between these inputs and ``now``, in words."""
         return _differences(self.settings, now.settings) + _other_inputs(self.digests, now.digests)
 
     @property
     def digest(self) -> str:
-        """One digest of them all."""
+        """One digest of all inputs."""
         return digest(json.dumps([self.settings, self.digests], sort_keys=True))
 
 
 @dataclass(frozen=True)
 class StageState:
-    """How far a stage is: the content of its file in the run's private folder.
+    """The progress of a stage: the content of its file in the run's private folder.
 
     Attributes:
         inputs: the inputs that it began with.
         finished: whether it has ended.
-        files: what it left: the bytes and the digest of each file, by its name in the run's folder.
+        files: the bytes and the digest of each file that it wrote, by its name in the run's folder.
         release: the number of the release that it wrote; None for a stage that releases nothing.
-        beside: of a run's first stage: the place where a ledger would lie beside what is private.
-        again: of teachers that are forgetting records: the settings of the stages to be done again,
+        beside: for a run's first stage: the place of a ledger next to the private data.
+        again: for teachers that are forgetting records: the settings of the stages to run again,
             by their names.
     """
 
@@ -138,7 +138,7 @@ class StageState:
 
     @classmethod
     def from_dict(cls, state: Json) -> StageState:
-        """Return what `to_dict` described. Raises ``ValueError`` if it is something else."""
+        """Return the state that `to_dict` encoded. Raises ``ValueError`` on other content."""
         for name, kind in {"config": dict, "inputs": dict, "finished": bool}.items():
             require(
                 isinstance(state.get(name), kind), "the state of a stage", **{name: state.get(name)}
@@ -164,7 +164,7 @@ class StageState:
 
 
 def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Name the inputs that differ, without digests: they mean nothing to a reader, and those of votes are PRIVATE."""
+    """Name the inputs that differ, without their digests, some of which are PRIVATE."""
     changes = {
         name: f"other {_INPUTS.get(name, name)}"
         for name in [*old, *new]
@@ -172,7 +172,8 @@ def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     }
     for name in changes.keys() & {"private", "data"}:
         changes[name] += (
-            " (pictures are known by names, sizes and times: `cp -a` keeps the times in a copy of their folder)"
+            " (pictures are known by names, sizes and times: `cp -a` keeps the times in a copy of"
+            " their folder)"
         )
     return list(changes.values())
 

@@ -11,7 +11,7 @@ from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
 from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
-from pate._release.stating import StatedLabels
+from pate._release.statements import StatedLabels
 from pate._silos.exchange import Exchange, require_private, waiting
 from pate._silos.invitation import Invitation, SiloSum
 from pate._silos.server import Server, invite

@@ -16,7 +16,7 @@ import pytest
 from pate._files.locks import locked_output
 from pate._histogram import Histogram, HistogramFiles
 from pate._release import top_k, transaction
-from pate._release.stating import verify_published
+from pate._release.statements import verify_published
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._typing import IntArray

@@ -1,4 +1,4 @@
-"""What statements say of labels, and whether they say it of the files beside them."""
+"""Statements of labels, and their comparison with the files next to them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from pate.aggregators._base import Release
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StatedLabels(ReleasedLabels):
-    """Released labels with the statement of what they and all earlier releases cost. PUBLIC.
+    """Released labels with the statement on their cost and the cost of earlier releases. PUBLIC.
 
     Attributes:
-        statement: the content of ``privacy.json``; its `verify` makes it again.
+        statement: the content of ``privacy.json``; its `verify` computes it again.
     """
 
     statement: Statement
@@ -37,13 +37,13 @@ class StatedLabels(ReleasedLabels):
 def settlement_of_labels(
     run: Run, settings: LabelSettings, released: ReleasedLabels, settled: Mapping[str, Any]
 ) -> ReleaseOutcome:
-    """Return what came of labels: what is published of them, by the keys of their statement, and what they cost.
+    """Return the outcome of a release of labels: the facts of its statement, and its cost.
 
     Args:
         run: the run.
-        settings: by which they were released.
+        settings: the settings of the release.
         released: its labels, as they are on disk.
-        settled: what the ledger has as published, if it was settled before; empty if not.
+        settled: the facts that the ledger holds if the release was settled before, else empty.
     """
     aggregator, realised = settings.mechanism, None
     if released.tiers is not None:
@@ -68,7 +68,7 @@ def settlement_of_labels(
 
 
 def require_stated(run: Run) -> None:
-    """Raise ``ValueError`` unless labels that are there bear the seal of the run and are those of their statement."""
+    """Raise ``ValueError`` unless existing labels bear the run's seal and match their statement."""
     statement = run.root / LABEL.outputs[1]
     if labels_file(run).is_file():
         ReleasedLabels.load(run.root)
@@ -77,20 +77,19 @@ def require_stated(run: Run) -> None:
 
 
 def verify_published(statement: Path, ledger: Path | None, released: Path | None = None) -> int:
-    """Verify the ``privacy.json`` of labels, or that of a list of ``pate topk``, with all that lies beside it.
+    """Verify the statement of labels or of a list of ``pate topk``, with the files next to it.
 
     Args:
         statement: the file.
-        ledger: the file of the ledger; None if only the releases that the statement lists are at
-            hand.
-        released: the released file; None for the one that lies beside the statement.
+        ledger: the file of the ledger; None to verify only the releases that the statement lists.
+        released: the released file; None for the one next to the statement.
 
     Returns:
-        How many releases the ledger has had since the statement on a list.
+        The number of releases in the ledger after the release of a list; 0 for labels.
 
     Raises:
         ValueError: in one line, at the first figure that differs, or if a file is missing or
-            damaged; also if the ledger has had releases since the statement on labels.
+            damaged; also if the ledger holds releases after the statement on labels.
     """
     stated, facts = Statement.read(statement), {}
     if stated.kind == "labels":
