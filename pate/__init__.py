@@ -1,7 +1,7 @@
-"""Multi-label classifiers with a differential-privacy guarantee, by Private Aggregation of Teacher Ensembles.
+"""Differentially private multi-label classifiers by Private Aggregation of Teacher Ensembles.
 
-Most programs need no more than the names below; the packages hold the others. All are imported on
-their first use.
+Most programs need only the names below; the packages hold the others. All are imported on first
+use.
 """
 
 from pate._lazy import lazy_names

@@ -1,7 +1,7 @@
-"""The command `pate`, also as `python -m pate`: Ctrl-C is one line while what it needs is still imported, too.
+"""The command `pate`, also as `python -m pate`, with one line on Ctrl-C even during its imports.
 
-Up to the first line nothing is imported but ``sys``, which is built in: for ``python -m`` Python
-looks for all else in the working directory first.
+Before the first line only ``sys`` is imported, which is built in: with ``python -m`` Python looks
+for all other modules in the working directory first.
 """
 
 import sys
@@ -16,21 +16,21 @@ def main() -> int:
         import os
         import signal
 
-        # processes that it starts, such as workers, do not begin in the working directory either
+        # child processes, such as workers, do not import from the working directory either
         os.environ["PYTHONSAFEPATH"] = "1"
 
         from pate import cli
 
-        # an interrupt has its one line; what it left half made, or met in a finalizer, has none
-        tell = sys.unraisablehook
-        sys.unraisablehook = lambda told: None if cli.was_stopped() else tell(told)
+        # an interrupt prints one line, without the errors of finalizers that it met
+        report = sys.unraisablehook
+        sys.unraisablehook = lambda error: None if cli.was_stopped() else report(error)
         try:
             return cli.main()
         finally:
-            # Python ends as killed after an interrupt in code that a library compiled, until the
-            # next code is compiled
+            # after an interrupt in code that a library compiled, Python exits as if killed, unless
+            # it compiles other code
             exec("")
-            # all is said, and what Python puts away at its end would answer with a traceback
+            # Ctrl-C during Python's own cleanup would print a traceback
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
     except KeyboardInterrupt:

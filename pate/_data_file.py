@@ -1,4 +1,4 @@
-"""A run's ``data.yaml``, written by its first stage: the source of its records and the place of its ledger."""
+"""A run's ``data.yaml``, which its first stage writes: the source of its records and its ledger."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from pate.data.features import FeatureMap
 def load_data(run: Run) -> DataSource:
     """Return the data source that ``data.yaml`` in the run's folder describes.
 
-    Raises ``ValueError`` if that file is missing, names no data, or describes other data than those
-    that the run was begun with.
+    Raises ``ValueError`` if that file is missing, names no data, or describes other data than the
+    run began with.
     """
     require_data_config(run)
     if first_stage(run) is VOTES_IMPORT:
         described = run.inputs_of(VOTES_IMPORT).settings.get("data") is not None
-        give = "the run's public and test records; the same `pate label --votes`, with a data.yaml, adds them"
+        give = (
+            "the run's public and test records; the same `pate label --votes`, with a data.yaml,"
+            " adds them"
+        )
         require(described, give, run=str(run.root))
     parser = _parser()
     source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
@@ -34,16 +37,15 @@ def load_data(run: Run) -> DataSource:
 
 
 def describe_data(source: DataSource) -> Json:
-    """Return what a ``data.yaml`` says of a source, in the form that a run keeps: with absolute paths.
+    """Return the description of a source in a ``data.yaml``, with absolute paths.
 
-    Raises ``ValueError`` if its arguments are not what a file can hold, such as paths, numbers and
-    texts.
+    Raises ``ValueError`` if a file cannot hold its arguments; it can hold paths, numbers and texts.
     """
     try:
         described: Json = encode(DataSource, source, absolute_paths=True)
     except ValueError as error:
         raise ValueError(
-            f"{error}. Later stages read the records again, from what data.yaml says of them"
+            f"{error}. Later stages read the records again, as data.yaml describes them"
         ) from None
     return described
 
@@ -78,13 +80,16 @@ def _parser() -> SettingsParser:
 
 
 def public_digest(source: DataSource) -> str:
-    """Return a digest of the public records, and of how features are made of them."""
+    """Return a digest of the public records and of their feature map."""
     features = encode(FeatureMap | None, source.feature_map)
     return digest(json.dumps(features, sort_keys=True), source.fingerprint(Role.PUBLIC))
 
 
 def require_data_config(run: Run) -> None:
-    """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data than the first stage had."""
+    """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data.
+
+    The first stage recorded the data that it began with.
+    """
     first = first_stage(run)
     begun, content = run.state(first), _read_data_config(run.root)
     if begun is None:
@@ -101,10 +106,10 @@ def require_data_config(run: Run) -> None:
 
 
 def read_locations(root: Path) -> tuple[DataSource | None, Path]:
-    """Return the source of the records that a run's ``data.yaml`` names, or None, and the place of the run's ledger.
+    """Return the source that a run's ``data.yaml`` names, or None, and the place of its ledger.
 
-    Unlike `load_data` it reads nothing private, and so does not know whether the run was begun with
-    these.
+    Unlike `load_data` it reads nothing private, so that it cannot compare them with the record of
+    the first stage.
 
     Raises:
         ValueError: if that file is missing or damaged, or names a source that cannot be made.
@@ -121,7 +126,7 @@ def read_locations(root: Path) -> tuple[DataSource | None, Path]:
 
 
 def load_ledger(root: Path) -> Path | None:
-    """Return the ledger that ``data.yaml`` in a run's folder names; None if it names none or is missing.
+    """Return the ledger that a run's ``data.yaml`` names; None without a ledger or a file.
 
     Raises ``ValueError`` if that file is damaged.
     """
@@ -142,9 +147,9 @@ def _read_data_config(root: Path) -> Json | None:
 
 
 def _read(path: Path) -> Json | None:
-    """Return what a ``data.yaml`` says, or None if it is damaged.
+    """Return the content of a ``data.yaml``, or None if it is damaged.
 
-    Raises ``ValueError`` on a key that nobody reads.
+    Raises ``ValueError`` on an unknown key.
     """
     try:
         content = yaml.safe_load(path.read_text())

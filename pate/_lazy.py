@@ -1,7 +1,7 @@
 """Public names that are imported on their first use (PEP 562).
 
 It imports nothing itself: the command `pate` begins with it, and cannot answer Ctrl-C in one line
-until it is read. As `python -m pate` it would import from the working directory, too.
+until it is loaded. With `python -m pate` it would also import from the working directory.
 """
 
 import sys
@@ -13,11 +13,10 @@ if TYPE_CHECKING:
 
 
 def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
-    """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported on their first use.
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names on first use.
 
-    The names are those that the package imports for type checkers, under ``if TYPE_CHECKING``:
-        there is no second list.
-    What it imports from itself are its subpackages, which ``__all__`` leaves out.
+    The package imports these names for type checkers, under ``if TYPE_CHECKING``: there is no
+    second list. Names that it imports from itself are subpackages, which ``__all__`` leaves out.
 
     Args:
         package: its ``__name__``.

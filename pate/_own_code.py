@@ -1,8 +1,7 @@
-"""Code of a user's own that lies in the working directory: where a class path names it, it is found there.
+"""Imports of a user's own modules in the working directory, where a class path names them.
 
-The working directory is nowhere in the path of Python while a command runs: a ``json.py`` that a
-stranger left there would run for that of Python. Its modules are found by a finder that answers two
-kinds of imports alone.
+The working directory is not in Python's path while a command runs: a ``json.py`` that a stranger
+left there would replace Python's. A finder imports its modules for two kinds of importers only.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ _LOOK_UPS = {
     "pate._settings",
     "pate.models._factory",
 }
-"""Modules that import nothing late but what a class path names."""
+"""Modules whose late imports are all named by a class path."""
 
 SOURCES = "pate_records_"
-"""Begins the name of a module that a `PythonFile` is."""
+"""Prefix of the module names of a `PythonFile`."""
 
 _MACHINERY = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
 
 
 class OwnCode(MetaPathFinder):
-    """Finds modules of a folder that nothing else finds: those that a class path names, and those that they import.
+    """Finds modules of a folder that nothing else finds: named by a class path, or imported by one.
 
-    What the program or a library tries to import, such as a package that is not installed, is not
-    among them. Sent to a worker, it imports there what it found here, so that objects behind it can
-    be unpickled.
+    It does not answer imports of the program or of libraries, such as a package that is not
+    installed. Sent to a worker, it imports the same modules there, so that objects that follow it
+    can be unpickled.
 
     Args:
         folder: the folder.
@@ -47,7 +46,7 @@ class OwnCode(MetaPathFinder):
         self._modules: list[str] = []
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the specification of a module, as importers ask for it; None if it is not to be found here."""
+        """Return the specification of a module for an importer; None if it is not found here."""
         if path is not None or not self._serves(_importer()):
             return None
         spec = PathFinder.find_spec(fullname, [self._folder], target)
@@ -63,7 +62,7 @@ class OwnCode(MetaPathFinder):
         )
 
     def __reduce__(self) -> tuple[Callable[..., OwnCode], tuple[Any, ...]]:
-        # one that could not be imported here is no part of what is sent
+        # modules that could not be imported here are not sent
         return _received, (
             self._folder,
             tuple(name for name in self._modules if name in sys.modules),
@@ -72,10 +71,10 @@ class OwnCode(MetaPathFinder):
 
 @contextmanager
 def own_code(*, trusted: bool = True) -> Iterator[None]:
-    """Let class paths name modules of the working directory, where nothing that is installed has the same name.
+    """Let class paths name modules of the working directory, unless an installed one has that name.
 
     Args:
-        trusted: whether who runs the command wrote, or trusts, what names them; nothing is found
+        trusted: whether the user wrote, or trusts, the settings that name them; nothing is found
             otherwise.
     """
     if not trusted:
@@ -90,12 +89,12 @@ def own_code(*, trusted: bool = True) -> Iterator[None]:
 
 
 def finder_in_use() -> OwnCode | None:
-    """Return the finder of the command that runs; None in a program, or if the command finds nothing here."""
+    """Return the finder of the running command; None in a program or an untrusted command."""
     return next((finder for finder in sys.meta_path if isinstance(finder, OwnCode)), None)
 
 
 def _received(folder: str, modules: tuple[str, ...]) -> OwnCode:
-    """Return a finder that was sent here, which is in use from now on."""
+    """Return a finder that was sent here, and put it to use."""
     finder = finder_in_use()
     if finder is None:
         finder = OwnCode(folder)
@@ -106,7 +105,7 @@ def _received(folder: str, modules: tuple[str, ...]) -> OwnCode:
 
 
 def _importer() -> str:
-    """Return the name of the module that imports what a finder is asked for."""
+    """Return the name of the module whose import a finder answers."""
     frame = sys._getframe(2)
     while frame.f_back is not None and _name(frame.f_globals).partition(".")[0] in _MACHINERY:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""How far a stage is: one bar in a terminal, and elsewhere a line now and then."""
+"""The progress of a stage: one bar in a terminal, and a line each minute elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNCOUNTED_BAR = "{desc}: |{bar}| {elapsed}"
 
 
 def _has_width() -> bool:
-    """Return whether the terminal says how wide it is; a bar as wide as one that says 0 would be empty."""
+    """Return whether the terminal reports a width; a bar of width 0 would be empty."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except OSError:
@@ -26,15 +26,15 @@ def _has_width() -> bool:
 
 
 class _Bar(tqdm):  # type: ignore[misc,unused-ignore]
-    """A bar without tqdm's monitor: an interrupt that met the thread as it started left a message of its own.
+    """A bar without tqdm's monitor thread, which prints a message if an interrupt meets its start.
 
-    The monitor only lowers ``miniters``, and so a bar of this kind is made with 1.
+    The monitor only lowers ``miniters``, so that bars of this kind are made with 1.
     """
 
     monitor_interval = 0
 
     def __del__(self) -> None:
-        """Do nothing: a ``with`` statement closes a bar, and tqdm trips over one that an interrupt left half made."""
+        """Do nothing: ``with`` closes bars, and tqdm fails on half-made ones."""
 
 
 class _Lines:
@@ -58,18 +58,17 @@ def stage_bar(
     shown: bool = True,
     patient: bool = False,
 ) -> Any:
-    """Return the bar of a stage, to be used in a ``with`` statement and told of every unit by ``update``.
+    """Return the bar of a stage, for a ``with`` statement with a call of ``update`` for each unit.
 
-    Where stderr is no terminal, nothing is printed in the first minute, and a line a minute after
-    that.
+    Unless stderr is a terminal, nothing is printed in the first minute, and one line a minute
+    after that.
 
     Args:
         total: number of units, None if it is not known.
-        name: what is being done.
-        unit: the word for a unit, to which an ``s`` makes the plural.
+        name: the name of the work.
+        unit: the word for a unit; its plural ends with ``s``.
         initial: number of units done before.
-        counted: whether numbers of units may be printed; how many private records there are is
-            nothing to print.
+        counted: whether numbers of units may be printed; the number of private records may not.
         shown: whether anything is printed at all.
         patient: whether a terminal shows nothing in the first minute either.
     """
@@ -95,7 +94,7 @@ def stage_bar(
 
 @contextmanager
 def step_bar(total: int, name: str, *, unit: str = "step") -> Iterator[Any]:
-    """Open the bar of a stage with few steps, and say each minute how far it is, however long one of them takes."""
+    """Open the bar of a stage with few steps, refreshed each minute however long a step takes."""
     with stage_bar(total, name, unit=unit, patient=True) as bar:
         ended = Event()
 

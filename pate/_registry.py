@@ -1,6 +1,6 @@
 """Functions and classes of a higher zone, which a lower one finds by name and never imports.
 
-So labels, top k, ledgers and linear teachers need no torch: it is imported by what trains networks.
+So labels, top k, ledgers and linear teachers need no torch: only training of networks imports it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HIGHER = {
     "SiloSum": "pate._silos.invitation:SiloSum",
     "label_silos": "pate._stages.silos:label_silos",
 }
-"""Where each of them is, as ``module:name``."""
+"""The place of each of them, as ``module:name``."""
 
 
 def find(name: str) -> Any:

@@ -1,14 +1,14 @@
-"""Settings as plain data and back: the one form in which files, runs, recipes and statements hold them.
+"""The encoding of settings as plain data, and back, for files, runs, recipes and statements.
 
-An object becomes a ``class_path`` with its ``init_args``. A class has one path, the shortest one,
-whatever a user wrote; an enum goes by its name; every default is filled in. Settings are the same
-where their plain forms are equal.
+An object becomes a ``class_path`` with its ``init_args``. A class has one path, the shortest,
+however a user wrote it; an enum goes by its name; every default is filled in. Settings are the same
+if their plain forms are equal.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -30,14 +30,11 @@ _TOO_LARGE = "Expected numbers that a float holds, got a larger one"
 
 
 class RecordsInitArgs:
-    """Remembers its constructor arguments, so that `to_plain` can write them down.
-
-    Subclasses need do nothing.
-    """
+    """A base class that records the arguments of its subclasses' constructors for `to_plain`."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make an object that knows its arguments."""
-        # `__init__` may keep its arguments under any name, or not at all
+        """Make an object with a record of its arguments."""
+        # `__init__` may store its arguments under any name, or not at all
         described = super().__new__(cls)
         described.__dict__["_made_with"] = (args, kwargs)
         return described
@@ -152,7 +149,7 @@ class SettingsParser(ArgumentParser):
         return parsed
 
     def parse_object(self, *args: Any, **settings: Any) -> Namespace:
-        """Return the parsed settings, which may be the arguments of a class that another setting names."""
+        """Return the parsed settings, which may be the arguments of another setting's class."""
         try:
             parsed: Namespace = super().parse_object(*args, **settings)
         except OverflowError as error:
@@ -164,8 +161,8 @@ class SettingsParser(ArgumentParser):
     ) -> Namespace:
         """Return the checked settings of a file, an object or a class.
 
-        jsonargparse then merges the values that it finds, and so would drop an unknown setting
-        without any.
+        jsonargparse later merges the values of settings, which would drop an unknown setting
+        without a value.
         """
         applied: Namespace = super()._apply_actions(cfg, parent_key, *rest, **options)
         inside = f"{parent_key}." if parent_key else ""
@@ -176,7 +173,7 @@ class SettingsParser(ArgumentParser):
         return applied
 
     def _accepts(self, key: str) -> bool:
-        """Return whether ``key`` names a setting, a group of settings, or a part of a setting's value."""
+        """Return whether ``key`` names a setting, a group of settings, or a part of a value."""
         subcommands = () if self._subcommands_action is None else self._subcommands_action.choices
         known = [*(action.dest for action in self._actions), *subcommands]
         return any(
@@ -189,57 +186,49 @@ def encode(kind: Any, value: Any, *, absolute_paths: bool = False) -> Any:
     """Return ``value``, of the type ``kind``, as plain data with every default filled in.
 
     Args:
-        kind: the type, such as `Aggregator`, which may be another class's setting.
+        kind: the declared type, such as `Aggregator`.
         value: the object.
         absolute_paths: whether paths are made absolute, so that they mean the same in any working
             directory. Paths that begin with an environment variable or ``~`` and are absolute once
             expanded stay as they are, so that files may move.
 
     Raises:
-        ValueError: in one line, if a file could not hold it, or it is not of that type.
+        ValueError: in one line, if a file cannot hold it, or it is not of that type.
     """
     return _encoded({"value": kind}, {"value": value}, absolute_paths=absolute_paths)["value"]
 
 
 def encode_fields(settings: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass of settings, such as `TeacherPlan`, as the file for ``--config`` has them.
+    """Return the fields of a dataclass such as `TeacherPlan` as plain data, as for ``--config``.
 
     Raises:
-        ValueError: in one line, if a file could not hold a setting.
+        ValueError: in one line, if a file cannot hold a setting.
     """
-    kinds = get_type_hints(type(settings))
-    names = [field.name for field in fields(settings)]
-    return _encoded(
-        {name: kinds[name] for name in names}, {name: getattr(settings, name) for name in names}
-    )
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return _encoded(get_type_hints(type(settings)), values)
 
 
 def decode(kind: Any, content: Any) -> Any:
     """Return the object of type ``kind`` that `encode` turned into ``content``.
 
     Raises:
-        ValueError: in one line, if something that is named cannot be imported, or is not of its
-            type.
+        ValueError: in one line, if a named class cannot be imported, or a value has a wrong type.
     """
     return _decoded({"value": kind}, {"value": content})["value"]
 
 
 def decode_fields(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
-    """Return the dataclass ``kind`` from what `encode_fields` returned; ``content`` may hold other settings too.
+    """Return the dataclass ``kind`` from the result of `encode_fields`, ignoring other settings.
 
     Raises:
-        ValueError: in one line, if something that is named cannot be imported, or is not of its
-            type.
+        ValueError: in one line, if a named class cannot be imported, or a value has a wrong type.
     """
-    kinds = get_type_hints(kind)
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    return kind(
-        **_decoded({name: kinds[name] for name in names}, {name: content[name] for name in names})
-    )
+    values = {field.name: content[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**_decoded(get_type_hints(kind), values))
 
 
 def canonical(content: Any) -> Any:
-    """Return plain data, as a user may have written them, with every class by its one path."""
+    """Return plain data, as a user may have written them, with every class by its shortest path."""
     if isinstance(content, Mapping):
         return {
             name: _canonical_path(value) if name == "class_path" else canonical(value)
@@ -251,16 +240,16 @@ def canonical(content: Any) -> Any:
 def to_plain(value: Any) -> Any:
     """Return a value as plain data, without defaults that it does not hold itself.
 
-    A class or function becomes its path, a `functools.partial` of one with named arguments, a
-    frozen dataclass and anything `RecordsInitArgs` a ``class_path`` with ``init_args``; so does a module
-    of torch, such as a transform of pictures, by its attributes that are named as its arguments.
+    A class or function becomes its path. A `functools.partial` with named arguments, a frozen
+    dataclass and an instance of `RecordsInitArgs` become a ``class_path`` with ``init_args``; so
+    does a module of torch, such as a transform of pictures, by attributes named like its arguments.
 
     Raises:
-        ValueError: in one line, if a file could not say how to make the value again.
+        ValueError: in one line, if plain data cannot describe the value.
     """
     if isinstance(value, Enum):
         return value.name
-    if isinstance(value, np.generic):  # of which some are floats or texts, too
+    if isinstance(value, np.generic):  # some of these are also floats or texts
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -293,17 +282,17 @@ def to_plain(value: Any) -> Any:
 
 
 def import_path(named: Any) -> str:
-    """Return the shortest path by which a class or function can be imported, such as ``pate.data.CelebA``.
+    """Return the shortest import path of a class or function, such as ``pate.data.CelebA``.
 
     Raises:
-        ValueError: if there is none, as for what is defined within a function.
+        ValueError: if there is none, as for a class defined within a function.
     """
     module, name = (
         getattr(named, "__module__", None),
         getattr(named, "__qualname__", type(named).__name__),
     )
     words = str(module).split(".")
-    # the packages around a module often export what is in it
+    # the packages around a module often export its names
     for number in range(1, len(words) + 1):
         place = ".".join(words[:number])
         try:
@@ -327,7 +316,7 @@ def _encoded(
             content[name] = to_plain(value)
         except ValueError as error:
             raise ValueError(f"{error} ({name})") from None
-    parser = _parser(kinds)
+    parser = _parser(kinds, values)
     try:
         parsed = parser.parse_object(content)
     except ArgumentError as error:
@@ -341,7 +330,7 @@ def _encoded(
 
 
 def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    parser = _parser(kinds)
+    parser = _parser(kinds, content)
     try:
         decoded = parser.instantiate(parser.parse_object(content))
     except ArgumentError as error:
@@ -351,11 +340,11 @@ def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     return {name: decoded[name] for name in content}
 
 
-def _parser(kinds: dict[str, Any]) -> SettingsParser:
-    """Return a parser without defaults, which jsonargparse would mix into the arguments of another class."""
+def _parser(kinds: dict[str, Any], names: Iterable[str]) -> SettingsParser:
+    """Return a parser without defaults, which jsonargparse would mix into another class."""
     parser = SettingsParser(exit_on_error=False)
-    for name, kind in kinds.items():
-        parser.add_argument(f"--{name}", type=kind)
+    for name in names:
+        parser.add_argument(f"--{name}", type=kinds[name])
     return parser
 
 
@@ -371,7 +360,7 @@ def _make_absolute(parsed: Namespace) -> None:
 
 def _absolute(path: Path) -> Path:
     filled = os.path.expandvars(path)
-    unknown = "$" in filled  # whoever opens the data says so
+    unknown = "$" in filled  # opening the data reports it
     return path if unknown or Path(filled).expanduser().is_absolute() else Path(filled).absolute()
 
 
@@ -380,7 +369,7 @@ def _canonical_path(path: Any) -> Any:
     try:
         return import_path(getattr(import_module(module), name))
     except (ImportError, AttributeError, ValueError):
-        return path  # whoever makes an object of it says so
+        return path  # making the object reports it
 
 
 def _in_one_line(error: Exception) -> str:
@@ -391,8 +380,7 @@ def _plain_partial(value: partial[Any]) -> Any:
     factory: Any = value.func
     positional = value.args
     if factory.__module__.startswith("jsonargparse."):
-        # what a configuration makes of a class path: a partial of a function of its own, whose last
-        # argument it is
+        # jsonargparse turns a class path into a partial of its own function, with the class last
         factory, positional = positional[-1], ()
     inner = to_plain(factory)
     content = {"class_path": inner} if isinstance(inner, str) else inner
@@ -414,7 +402,7 @@ def _plain_object(cls: type, arguments: Mapping[str, Any]) -> Any:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Return the arguments that make a module again: its attributes of their names."""
+    """Return the arguments that make a module again: its attributes of the same names."""
     kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     names = [
         name
@@ -432,13 +420,13 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 def _attribute(value: Any) -> Any:
     if isinstance(value, Enum):
-        return value.value  # torchvision's modes are texts, too
-    # modules of torch hold a list of modules as one of theirs
+        return value.value  # torchvision also takes its modes as texts
+    # modules of torch wrap lists of modules
     return list(value) if type(value).__name__ in ("ModuleList", "Sequential") else value
 
 
 def _arguments(value: RecordsInitArgs) -> dict[str, Any]:
-    """Return the constructor arguments of an object by name, including those of ``**options``."""
+    """Return the constructor arguments of an object by name, including ``**options``."""
     args, kwargs = value.__dict__["_made_with"]
     bound = signature(type(value)).bind(*args, **kwargs)
     arguments: dict[str, Any] = {}

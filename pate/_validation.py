@@ -1,4 +1,4 @@
-"""One-line errors for bad input: what was expected, and what was given."""
+"""One-line errors for bad input: the requirement and the given values."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from numpy.typing import ArrayLike
 from pate._typing import Float32Array
 
 MOST_VOTERS = 1 << 23
-"""How many voters sums are exact for: the nominal number where the number of records is private."""
+"""The largest number of voters with exact sums, and the nominal one if their number is private."""
 
 _MOST_LETTERS = 1000  # of a label's name
 _UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
-"""Unicode's categories of control characters, surrogates, and separators of lines and paragraphs."""
+"""Unicode categories of control characters, surrogates, line and paragraph separators."""
 
 
 class AwaitedError(Exception):
-    """Others have to send something first, which the message names."""
+    """Another participant must send something first, which the message names."""
 
 
 def require(condition: object, requirement: str, **got: Any) -> None:
@@ -34,7 +34,7 @@ def require(condition: object, requirement: str, **got: Any) -> None:
     >>> require(2 > 1, "x > 1", x=2)
     """
     if not condition:
-        # a number of numpy as the number that it is: 40, not np.int64(40)
+        # show 40, not np.int64(40)
         plain = {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in got.items()
@@ -90,26 +90,22 @@ def as_float32(values: ArrayLike, *, what: str = "features") -> Float32Array:
 
 
 def require_label_names(what: str, names: Iterable[str]) -> None:
-    """Raise ``ValueError`` on a name that files, tables and reports cannot show, or if one occurs twice.
+    """Raise ``ValueError`` on a repeated name, or one that files, tables and reports cannot show.
 
     >>> require_label_names("label names", ["cat", "dog"])
     """
     listed = list(names)
     for name in listed:
-        one = f"{what} of 1 to {_MOST_LETTERS} characters"
-        require(len(name) <= _MOST_LETTERS, one, characters=len(name))
-        require(name.strip(), one, name=name)
-        strange = [sign for sign in name if category(sign) in _UNSHOWN]
-        require(
-            not strange,
-            f"{what} without control characters, line breaks and lone surrogates",
-            name=name,
-        )
+        length = f"{what} of 1 to {_MOST_LETTERS} characters"
+        require(len(name) <= _MOST_LETTERS, length, characters=len(name))
+        require(name.strip(), length, name=name)
+        printable = f"{what} without control characters, line breaks and lone surrogates"
+        require(not any(category(sign) in _UNSHOWN for sign in name), printable, name=name)
     require_distinct(what, listed)
 
 
 def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise ``ValueError`` on an unknown name: a misspelt one would otherwise be ignored in silence.
+    """Raise ``ValueError`` on an unknown name, such as a misspelled one.
 
     >>> require_known("keys", ["data"], ["data", "ledger"])
     """
@@ -130,7 +126,7 @@ def require_distinct(what: str, values: Iterable[Hashable]) -> None:
 
 
 def one_line(message: str) -> str:
-    r"""Return a message with escapes in place of line breaks and whatever else is not printed.
+    r"""Return a message with escapes in place of line breaks and other unprintable characters.
 
     >>> print(one_line("no such file: a" + chr(10) + "b"))
     no such file: a\nb

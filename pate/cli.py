@@ -90,9 +90,10 @@ _READ_OWN_CODE = {
         "frontier",
     ),
 }
-"""Commands that a user's own configuration guides, its class paths into the working directory too.
+"""Commands whose settings are the user's own and may name classes in the working directory.
 
-The others read what somebody else may have written: models, runs, statements, ledgers, exchanges.
+The other commands read files that others may have written: models, runs, statements, ledgers,
+exchanges.
 """
 
 _RAISE_AGAIN_AFTER = 0.1  # seconds until an interrupt that was dropped is raised again
@@ -102,10 +103,10 @@ _received: list[signal.Signals] = []
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run `pate` and return its exit status: 0, or 2 with one line on what was wrong with the input.
+    """Run `pate` and return its exit status: 0, or 2 with one line on the fault in the input.
 
-    130 and 143, each with one line, mean that it was interrupted by Ctrl-C or terminated by
-    SIGTERM; 141, without one, that nobody reads what it prints any more, as behind ``| head``.
+    The status is 130 after Ctrl-C and 143 after SIGTERM, each with one line, and 141 without a line
+    if the output has no reader any more, as behind ``| head``.
     """
     words = list(sys.argv[1:] if args is None else args)
     name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in _COMMANDS), None)
@@ -115,7 +116,7 @@ def main(args: Sequence[str] | None = None) -> int:
             return _run(words, name)
         finally:
             if sys.stdout is not None:  # closed by `>&-`
-                # what is left in the buffer may be what nobody reads
+                # fails here, not later, if the output has no reader any more
                 sys.stdout.flush()
     except (Exception, KeyboardInterrupt, SystemExit) as stop:
         line, status = _line_and_status(stop)
@@ -142,8 +143,7 @@ def _run(words: list[str], name: str | None) -> int:
         from pate._own_code import own_code
 
         if os.path.lexists("matplotlibrc"):
-            # matplotlib reads the one of the working directory where it is imported: elsewhere,
-            # then
+            # matplotlib reads it from the working directory of its import: import it elsewhere
             with chdir(os.path.dirname(os.__file__)):
                 import_module("matplotlib")
         try:
@@ -159,9 +159,9 @@ def _run(words: list[str], name: str | None) -> int:
 
 
 def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
-    """Return the line and the exit status with which a command ends that raised ``stop``: no status if it is a bug."""
-    # an interrupt comes out as another error, of an import that was cut short, or as an exit, which
-    # is Lightning's way
+    """Return the line and the exit status for a command that raised ``stop``; no status for bugs."""
+    # an interrupt may surface as another error, from an import that it cut short, or as Lightning's
+    # exit
     if _received or isinstance(stop, KeyboardInterrupt):
         terminated = _received[:1] == [signal.SIGTERM]
         how = "terminated" if terminated else "interrupted"
@@ -190,7 +190,7 @@ def was_stopped() -> bool:
 
 
 def _redirect_to_devnull(stream: TextIO | None) -> None:
-    """Lead a stream that cannot be written to nowhere: at its end the interpreter flushes once more."""
+    """Redirect an unwritable stream to nowhere, because the interpreter flushes it at its end."""
     if stream is None:
         return
     try:
@@ -200,7 +200,7 @@ def _redirect_to_devnull(stream: TextIO | None) -> None:
 
 
 def _reader_is_gone(stream: TextIO | None) -> bool:
-    """Return whether a stream is a pipe that nobody reads."""
+    """Return whether a stream is a pipe without a reader."""
     if stream is None:
         return False
     try:
@@ -213,10 +213,10 @@ def _reader_is_gone(stream: TextIO | None) -> bool:
 
 @contextmanager
 def _signal_handling() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end what runs inside; further ones of SIGTERM do not disturb the cleanup.
+    """Let Ctrl-C and SIGTERM end the block; a further SIGTERM does not disturb its cleanup.
 
-    Python drops an interrupt that meets a finalizer, and libraries drop some that meet their
-    imports: it is raised again, until the command ends or cleans up.
+    Python drops an interrupt in a finalizer, and libraries drop some in their imports: it is raised
+    again until the command ends or cleans up.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -226,7 +226,7 @@ def _signal_handling() -> Iterator[None]:
         if first:
             before[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, _RAISE_AGAIN_AFTER)
-        # while it cleans up, the command handles the interrupt that was raised before
+        # during its cleanup the command still handles the first interrupt
         if first or number == signal.SIGINT or sys.exception() is None:
             raise KeyboardInterrupt
 
@@ -234,9 +234,8 @@ def _signal_handling() -> Iterator[None]:
     # a program that calls `main` in a thread handles signals itself
     if threading.current_thread() is threading.main_thread():
         before[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
-        if (
-            signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        ):  # it is ignored behind `nohup`
+        # `nohup` has it ignored
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
     try:
         yield
@@ -248,7 +247,7 @@ def _signal_handling() -> Iterator[None]:
 
 
 def _help(words: list[str]) -> int:
-    """Print the commands, or only those of a stage if its name is given."""
+    """Print the commands, or only the commands of a stage that is named."""
     stage = [word for word in words if word not in ("-h", "--help")]
     shown = {
         name: entry for name, entry in _COMMANDS.items() if name.split()[: len(stage)] == stage
@@ -264,7 +263,8 @@ def _help(words: list[str]) -> int:
     text = [
         "usage: pate <command> [options]",
         "",
-        "Multi-label classifiers with a differential-privacy guarantee, by private aggregation of teacher ensembles.",
+        "Multi-label classifiers with a differential-privacy guarantee, by private aggregation of"
+        " teacher ensembles.",
         "",
     ]
     text += [f"  {name:<17} {entry[-1]}" for name, entry in shown.items()]

@@ -1,1 +1,1 @@
-"""Files that appear whole or not at all, locks, and files of others that are read with care."""
+"""Atomic writes, locks, digests, and careful reading of files that others wrote."""

@@ -1,4 +1,4 @@
-"""Archives of arrays that others may have written, read with care."""
+"""Careful reading of arrays in files that others may have written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pate._validation import require, require_known
 
 _BLOCK = 1 << 22  # bytes read at once
-# of a zip's member, with the lengths of the name and of the extra fields after it
+# the local header of a zip's member: the lengths of the name and the extra fields after it
 _LOCAL_HEADER = Struct("<26xHH")
 _Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
 
@@ -38,13 +38,12 @@ def read_arrays(
 
     Args:
         path: the file.
-        required: names of arrays that have to be there.
-        optional: names of arrays that may be there; any other would be left out without a word, and
-            is refused.
-        unread: names of arrays that may be there, too, and are not wanted.
-        mapped: names of arrays that are not read into memory, if they hold numbers and are not
-            compressed: they are compared with their checksum, and mapped (`numpy.memmap`).
-        what: what the file is, for errors.
+        required: names of arrays that must be present.
+        optional: names of arrays that may be present; other names are refused.
+        unread: names of arrays that may be present and are not read.
+        mapped: names of arrays to map (`numpy.memmap`) instead of reading them into memory, if they
+            hold numbers and are not compressed; their checksums are compared.
+        what: a description of the file, for errors.
 
     Raises:
         ValueError: if the file is missing or damaged, holds pickled objects, lacks an array or has
@@ -52,7 +51,7 @@ def read_arrays(
     """
     require(path.is_file(), what, missing=str(path))
     if not is_zipfile(path):
-        # numpy would take it for a pickle, and advise to trust it
+        # numpy would take it for a pickle, and suggest to trust it
         raise ValueError(f"Expected {what} in {path}, got another kind of file, or a truncated one")
     with _opened(path, what) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
@@ -65,7 +64,7 @@ def read_arrays(
 
 @contextmanager
 def _opened(path: Path, what: str) -> Iterator[ZipFile]:
-    """Open an ``.npz``; what is raised while it is read depends on where it ends or was changed."""
+    """Open an ``.npz``, and turn the many errors of reading a damaged one into a ``ValueError``."""
     try:
         with ZipFile(path) as archive:
             yield archive
@@ -83,12 +82,12 @@ def _opened(path: Path, what: str) -> Iterator[ZipFile]:
 
 
 class _DamagedError(ValueError):
-    """An array that cannot be what its file says."""
+    """An array that does not match its header, or has an unsafe or unknown type."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """An array of an ``.npz`` file that is read when it is iterated, some rows at once, because it may be large.
+    """A large array of an ``.npz`` file, whose blocks of rows are read during iteration.
 
     Attributes:
         shape: its shape.
@@ -101,9 +100,9 @@ class Blocks:
 
     @classmethod
     def find(cls, path: Path, name: str, *, what: str) -> Blocks | None:
-        """Return an array of an ``.npz`` file that `read_arrays` has read, or None.
+        """Return an array of an ``.npz`` file, or None if it has no such array.
 
-        Raises as that does.
+        Raises ``ValueError`` as `read_arrays` does.
         """
         with _opened(path, what) as archive:
             members = [
@@ -118,9 +117,9 @@ class Blocks:
         return cls(shape, path, members[-1].filename, what)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Yield blocks of rows; all rows of an array that is stored by columns.
+        """Yield blocks of rows, or all rows at once of an array stored by columns.
 
-        Raises as `read_arrays` does.
+        Raises ``ValueError`` as `read_arrays` does.
         """
         with _opened(self._path, self._what) as archive:
             member = archive.getinfo(self._member)
@@ -137,7 +136,7 @@ class Blocks:
                     if len(content) < count * row:
                         raise _DamagedError(f"a damaged one ({member.filename} ends early)")
                     yield np.frombuffer(content, dtype=dtype).reshape(count, *shape[1:])
-                file.read()  # to the end, where the checksum is compared
+                file.read()  # compares the checksum at the end
 
 
 def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> NDArray[Any]:
@@ -153,7 +152,7 @@ def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> 
 
 
 def _array(archive: ZipFile, member: ZipInfo, *, mapped: bool) -> NDArray[Any]:
-    """Return an array whose header fits its size, which is compared before anything is inflated."""
+    """Return an array, after comparing its header with its size and before inflating anything."""
     with archive.open(member) as file:
         shape, order, dtype = _require_fitting(file, member.file_size, member.filename)
         if (
@@ -173,7 +172,7 @@ def _array(archive: ZipFile, member: ZipInfo, *, mapped: bool) -> NDArray[Any]:
 
 
 def _start(archive: ZipFile, member: ZipInfo) -> int:
-    """Return where the content of a member begins: after its local header, which ends with a name and extra fields."""
+    """Return the position of a member's content, after its local header, name and extra fields."""
     assert archive.fp is not None
     archive.fp.seek(member.header_offset)
     lengths: tuple[int, int] = _LOCAL_HEADER.unpack(archive.fp.read(_LOCAL_HEADER.size))
@@ -190,7 +189,7 @@ def _content(file: IO[bytes]) -> NDArray[Any]:
 
 
 def _require_fitting(file: IO[bytes], size: int, name: str) -> _Header:
-    """Return the header of an array, which has to speak of plain values and of as many as there are bytes for."""
+    """Return the header of an array, which must be of plain values and match the file's size."""
     shape, order, dtype = _header(file)
     if dtype.hasobject:
         raise _DamagedError("an array of Python objects, which is never read")
@@ -202,7 +201,7 @@ def _require_fitting(file: IO[bytes], size: int, name: str) -> _Header:
 
 
 def _header(file: IO[bytes]) -> _Header:
-    """Return the shape, the order and the type of what follows in an ``.npy``."""
+    """Return the shape, the order and the type of the array in an ``.npy``."""
     try:
         version = np.lib.format.read_magic(file)
         read = (
@@ -213,7 +212,7 @@ def _header(file: IO[bytes]) -> _Header:
         shape, by_columns, dtype = read(file)
         if min(shape, default=0) < 0:
             raise ValueError(f"a negative size in {shape}")
-    # numpy evaluates it as Python
+    # numpy evaluates the header as Python
     except (ValueError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError) as error:
         raise _DamagedError(f"a damaged one ({error})") from None
     return shape, "F" if by_columns else "C", dtype

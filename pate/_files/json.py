@@ -1,4 +1,4 @@
-"""JSON that others may have written: each key of an object once, no deeper and no larger than can be read."""
+"""Careful reading of JSON that others may have written: bounded depth, distinct keys."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pate._validation import require, require_distinct
 Json = dict[str, Any]
 
 _DEEPEST = 100  # objects and lists within each other
-_MOST_DIGITS = 308  # of a whole number that a float holds
+_MOST_DIGITS = 308  # of a whole number that fits a float
 
 
 def read_json(text: str | bytes) -> Any:
     """Return the content of a JSON text.
 
     Raises:
-        ValueError: if it is no JSON, is nested too deeply for its readers, holds a whole number
-            that no float holds, or has a key twice in an object: readers would differ in what it
-            says.
+        ValueError: if it is not JSON, is nested too deeply, holds a whole number beyond the range
+            of floats, or repeats a key in an object, which readers would interpret differently.
     """
     try:
         content = json.loads(text, object_pairs_hook=distinct_keys, parse_int=_whole_number)
@@ -33,9 +32,9 @@ def read_json(text: str | bytes) -> Any:
 
 
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON, an ``object_pairs_hook``.
+    """Return an object of JSON; raise ``ValueError`` if a key occurs twice.
 
-    Raises ``ValueError`` if a key occurs twice.
+    It serves as the ``object_pairs_hook`` of `json.loads`.
     """
     content = dict(pairs)
     if len(content) < len(pairs):
@@ -52,12 +51,9 @@ def _whole_number(digits: str) -> int:
 
 
 def _parts(content: Any) -> list[Any]:
-    """Return the objects and lists in a list, or in an object."""
-    inside = (
-        content.values()
-        if isinstance(content, dict)
-        else content
-        if isinstance(content, list)
-        else ()
-    )
-    return [part for part in inside if isinstance(part, dict | list)]
+    """Return the objects and lists in a list or an object."""
+    if isinstance(content, dict):
+        content = content.values()
+    elif not isinstance(content, list):
+        return []
+    return [part for part in content if isinstance(part, dict | list)]

@@ -1,4 +1,4 @@
-"""Locks of run folders: one command at a time writes a run, or several that lease its parts to each other."""
+"""Locks of run folders, outputs and shared work: one process at a time writes each of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from textwrap import shorten
 from pate._files.writing import make_folder, remove_drafts
 
 LOCK = ".lock"
-"""Name of the file that is in a run's folder while a command works on it; it names the process."""
+"""Name of the lock file in a run's folder; it names the process that works on the run."""
 
 FINISH = ".finish"
-"""Name of the lease, in a stage's folder, of the one process that finishes what several have worked on."""
+"""Name of the lease, in a stage's folder, of the one process that finishes shared work."""
 
 _WIDTH = 80
 _POLL_SECONDS = 0.2
@@ -43,7 +43,7 @@ _held: dict[Path, _Held] = {}
 
 
 def lock_run(root: Path, *, shared: bool = False) -> None:
-    """Keep other processes from writing the run in ``root`` until `release_locks`, or until this process ends.
+    """Keep other processes from writing the run in ``root`` until `release_locks` or exit.
 
     A process that holds the lock may take it again: `pate run` holds it through all stages. The
     operating system releases it when the process is killed.
@@ -87,10 +87,7 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
 
 @contextmanager
 def locked(root: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of the run in ``root``, as `lock_run` takes it, until the block ends.
-
-    A lock that was held before stays.
-    """
+    """Hold the lock of `lock_run` until the block ends; a lock that was held before stays."""
     key = root.resolve()
     before = key in _held
     lock_run(root, shared=shared)
@@ -103,9 +100,9 @@ def locked(root: Path, *, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def locked_output(output: Path) -> Iterator[None]:
-    """Keep other processes from writing ``output``, or what differs from it in the suffix alone, until the block ends.
+    """Keep other processes from writing ``output``, with any suffix, until the block ends.
 
-    The lock is a hidden file beside it, which is deleted at the end.
+    The lock is a hidden file next to it, deleted at the end.
 
     Raises:
         ValueError: if another process holds the lock, or the folder cannot be written.
@@ -113,7 +110,7 @@ def locked_output(output: Path) -> Iterator[None]:
     path = output.with_name(f".{output.stem}{LOCK}")
     try:
         descriptor = _open(
-            path, shared=False, wanted=f"an output that nobody else is writing, got {output}"
+            path, shared=False, wanted=f"an output that no other process writes, got {output}"
         )
     except OSError as error:
         if error.errno not in _NO_LOCKS:
@@ -136,13 +133,13 @@ def locked_output(output: Path) -> Iterator[None]:
 
 @contextmanager
 def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Hold the lease ``path``, a file that names this process, until the block ends, and then delete it.
+    """Hold the lease ``path``, a file that names this process, until the block ends.
 
-    The operating system ends the lease of a process that dies, and a network file system that of a
-    machine that goes.
+    The file is then deleted. The operating system ends the lease of a process that dies, and a
+    network file system ends the leases of a machine that disappears.
 
     Args:
-        path: the file, whose folder is made if it is missing.
+        path: the file; its folder is created if it is missing.
         wait: whether to wait for another process that holds the lease.
 
     Yields:
@@ -194,8 +191,11 @@ def _release(held: _Held) -> None:
 def _sign(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     command = " ".join(["pate", *sys.argv[1:]])
-    who = f"process {os.getpid()} on {socket.gethostname()} ({shorten(command, _WIDTH, placeholder=' ...')})"
-    with suppress(OSError):  # a full disk: the lock holds without a name in it
+    who = (
+        f"process {os.getpid()} on {socket.gethostname()}"
+        f" ({shorten(command, _WIDTH, placeholder=' ...')})"
+    )
+    with suppress(OSError):  # on a full disk the lock still holds, without a name
         os.write(descriptor, who.encode())
 
 
@@ -218,5 +218,5 @@ def _take(descriptor: int, path: Path, *, shared: bool, wanted: str | None = Non
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         who = path.read_text() if path.is_file() else ""
-        wanted = wanted or f"a run that nobody else is writing, got {path.parent}"
+        wanted = wanted or f"a run that no other process writes, got {path.parent}"
         raise _InUseError(f"Expected {wanted} in use by {who or 'another process'}") from None

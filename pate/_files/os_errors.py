@@ -1,4 +1,4 @@
-"""Faults of the machine that a command runs on: a full disk, too little memory, a file that it may not touch."""
+"""Errors of the machine in one line: a full disk, too little memory, a file without access."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# what torch, SQLite, and code in C++ below them, say in errors of classes that other faults have
-# too
+# messages of torch, SQLite and C++ code, in exceptions of classes that other faults share
 _FULL_WORDS = ("No space left on device", "disk is full", "File too large")
 _MEMORY_WORDS = (
     "allocate memory",
@@ -24,12 +23,11 @@ _AGAIN = "and the same command goes on"
 
 
 def explain_os_error(error: BaseException) -> str | None:
-    """Return in one line the fault of the machine that ``error`` tells of, and what to do; None if it tells of none.
+    """Return one line on a fault of the machine and its remedy; None for other errors.
 
-    Errors of the system other than a shortage are faults only where nobody has put them into other
-    words.
+    A shortage is also found behind a ``ValueError``, any other fault of the system is not.
     """
-    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of pathlib
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # from pathlib
         return f"Expected a path that leads somewhere, got: {_line(error)}. {_KEPT}"
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):
         return (
@@ -40,10 +38,9 @@ def explain_os_error(error: BaseException) -> str | None:
 
 
 def explain_shortage(error: BaseException) -> str | None:
-    """Return the line on a full disk or short memory; None if ``error`` tells of neither.
+    """Return one line on a full disk or short memory; None for other errors.
 
-    It is also found behind an error that was raised while it was handled: it explains a file that
-    seems to be damaged.
+    The shortage may be in the context of the error: it explains a file that seems damaged.
     """
     for cause in _chain(error):
         if (
@@ -56,12 +53,15 @@ def explain_shortage(error: BaseException) -> str | None:
                 f"Expected more memory than is free, got: {_line(cause) or 'none'}. {_KEPT}: {ways}"
             )
         if _number(cause) in _FULL or _says(cause, _FULL_WORDS):
-            return f"Expected room on the disk{_of(cause)}, got: {_line(cause)}. {_KEPT}: free some, {_AGAIN}"
+            return (
+                f"Expected room on the disk{_of(cause)}, got: {_line(cause)}. {_KEPT}: free some,"
+                f" {_AGAIN}"
+            )
     return None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and those that were being handled when it was raised."""
+    """Yield an error and its contexts, the errors that were being handled when it was raised."""
     while error is not None:
         yield error
         error = error.__context__
@@ -72,7 +72,7 @@ def _number(error: BaseException) -> int | None:
 
 
 def _says(error: BaseException, words: tuple[str, ...]) -> bool:
-    """Return whether an error of a library, which may have no number, says one of ``words``."""
+    """Return whether an error of a library, which may lack a number, contains one of ``words``."""
     return isinstance(error, RuntimeError | OSError | sqlite3.Error) and any(
         word in str(error) for word in words
     )
@@ -84,7 +84,7 @@ def _of(error: BaseException) -> str:
 
 
 def _line(error: BaseException) -> str:
-    if isinstance(error, shutil.Error):  # one for each file of a folder
+    if isinstance(error, shutil.Error):  # a list with an error for each file of a folder
         return str(error.args[0][0][-1])
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split())[:_MOST_LETTERS]

@@ -1,6 +1,6 @@
-"""Files that appear whole or not at all: drafts that get their names once they are on disk.
+"""Atomic writes: a draft gets the name of its file once it is complete and on disk.
 
-With the folders around them, and free space, which is checked before work is begun that fills it.
+Also the creation of folders, and checks of free space before work that needs it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pate._validation import require
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}")
-"""The name of a draft, which has that of its file in it."""
+"""The name of a draft, which contains the name of its file."""
 
 
 @contextmanager
@@ -39,15 +39,15 @@ def draft_of(
 ) -> Iterator[IO[Any]]:
     """Open a draft for writing, and give it the name ``path`` once it is complete and on disk.
 
-    Nobody else takes it for abandoned meanwhile. Drafts that killed commands left of ``path`` are
-    deleted.
+    A lock shows other processes that the draft is not abandoned. Drafts of ``path`` that killed
+    commands left are deleted.
 
     Args:
         path: the file.
-        mode: the mode for writing, as of `open`.
-        folder: where the draft lies, on the same file system; None for the folder of the file.
-        once: whether a file that is there stays as it is.
-        permissions: those of the file, less what the system masks.
+        mode: the mode for writing, as for `open`.
+        folder: the folder of the draft, on the same file system; None for the folder of the file.
+        once: whether an existing file stays as it is.
+        permissions: the permissions of the file, before the system's mask.
     """
     place = folder or path.parent
     remove_abandoned(path, place)
@@ -63,12 +63,12 @@ def draft_of(
                 with suppress(FileExistsError):
                     os.link(beside, path)  # unlike a rename, a link fails if the file exists
     finally:
-        with suppress(OSError):  # what could not be made
+        with suppress(OSError):  # it may never have been created
             beside.unlink()
 
 
 def remove_abandoned(path: Path, folder: Path | None = None) -> None:
-    """Delete the drafts of ``path`` that killed commands left in ``folder``, by default that of the file."""
+    """Delete the drafts of ``path`` that killed commands left in ``folder``, or next to it."""
     for draft in (folder or path.parent).glob(f".{escape(path.name)}.*"):
         if (named := DRAFT.fullmatch(draft.name)) and named[1] == path.name:
             with suppress(OSError), draft.open("rb") as file:
@@ -77,7 +77,7 @@ def remove_abandoned(path: Path, folder: Path | None = None) -> None:
 
 
 def _locked(draft: Path, mode: str, permissions: int) -> IO[Any]:
-    """Open a draft that nobody takes for abandoned until it is closed."""
+    """Open a draft with a lock, so that no process takes it for abandoned until it is closed."""
     while True:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions)
         file: IO[Any] = os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8")
@@ -85,33 +85,32 @@ def _locked(draft: Path, mode: str, permissions: int) -> IO[Any]:
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()  # somebody deleted it before it was locked
+        file.close()  # another process deleted it before it was locked
 
 
 @contextmanager
 def atomic_write(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
-    """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
+    """Open a draft for writing, and rename it to ``path`` once it is complete and on disk.
 
-    It lies beside ``path``, or in another ``folder`` of the same file system. Drafts of killed
-    commands are deleted.
+    The draft is next to ``path``, or in another ``folder`` of the same file system. Drafts of
+    killed commands are deleted.
     """
     make_folder(path.parent)
     try:
         with draft_of(path, mode, folder=folder) as file:
             yield file
     except OSError as error:
-        # what is written has no name in errors of a full disk, and a draft has one that nobody
-        # knows
+        # errors of a full disk name no file, and the name of a draft means nothing to users
         error.filename, error.filename2 = str(path), None
         raise
 
 
 def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:
-    """Delete those of ``files`` that killed commands left half-written, where nobody else is writing.
+    """Delete the drafts among ``files`` that killed commands left; no other process may be writing.
 
     Args:
         files: hidden files and folders.
-        names: the names of the files that are meant, without hidden parts; None for all.
+        names: the names of the files of these drafts; None for all drafts.
     """
     for path in list(files):
         draft = DRAFT.fullmatch(path.name)
@@ -121,7 +120,7 @@ def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) ->
 
 @contextmanager
 def output_errors(path: Path) -> Iterator[None]:
-    """Turn an error of the system while the output ``path`` is written into a ``ValueError`` in one line."""
+    """Turn an ``OSError`` while the output ``path`` is written into a one-line ``ValueError``."""
     try:
         yield
     except OSError as error:
@@ -132,11 +131,11 @@ def output_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Make a new folder beside ``path``, to be filled with files, and rename it to ``path`` once they are on disk.
+    """Make a new folder to be filled with files, and rename it to ``path`` once they are on disk.
 
     An older folder of that name is moved aside and deleted. A process that is killed between the
-    two renames leaves neither. Nobody else may write ``path`` meanwhile: what an earlier process
-    left half-written is deleted.
+    two renames leaves neither. No other process may write ``path`` meanwhile: drafts that an
+    earlier process left are deleted.
     """
     make_folder(path.parent)
     remove_drafts(path.parent.glob(".*"), (path.name,))
@@ -156,18 +155,18 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, content: Json) -> None:
-    """Write ``content`` as JSON, completely or not at all."""
+    """Write ``content`` as JSON, atomically."""
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text``, completely or not at all."""
+    """Write ``text``, atomically."""
     with atomic_write(path, "w") as file:
         file.write(text)
 
 
 def write_arrays(path: Path, **arrays: Any) -> None:
-    """Write an ``.npz``, completely or not at all."""
+    """Write an ``.npz``, atomically."""
     with atomic_write(path) as file:
         np.savez_compressed(file, **arrays)
 
@@ -185,13 +184,13 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
 
 
 def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Create a file with ``content``, whole or not at all; one that is there stays as it is."""
+    """Create a file with ``content``, atomically; an existing file stays as it is."""
     with draft_of(path, once=True, permissions=mode) as file:
         file.write(content)
 
 
 def cell(text: str) -> str:
-    """Return the text of a cell of a CSV file, with an apostrophe before what spreadsheets take for a formula."""
+    """Return the text of a CSV cell, with an apostrophe before apparent formulas."""
     return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
 
 
@@ -204,14 +203,14 @@ def _is_number(text: str) -> bool:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder if it is missing, and its parents; one below a folder ``private`` is open to its owner alone."""
+    """Make a folder and its parents if they are missing, with mode 0700 below ``private``."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(mode=0o700 if "private" in path.parts else 0o777, exist_ok=True)
 
 
 def require_place(folder: Path) -> None:
-    """Raise ``ValueError`` unless a folder is writable, or can be made where its nearest parent is."""
+    """Raise ``ValueError`` unless a folder is writable or can be created."""
     place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     writable = place.is_dir() and os.access(place, os.W_OK)
     require(writable, f"a folder {folder} that can be written", nearest=str(place))
@@ -223,13 +222,13 @@ def gigabytes(size: int) -> str:
 
 
 def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> None:
-    """Raise ``ValueError`` if the disk of a folder, or of its nearest parent, has no room for so many bytes.
+    """Raise ``ValueError`` if the disk of a folder has less free space than ``needed`` bytes.
 
     Args:
-        needed: the bytes.
-        folder: the folder, which may be yet to be made.
-        what: what they are of, a plural.
-        files: in how many files of equal size they lie; 0 for few.
+        needed: the number of bytes.
+        folder: the folder, which need not exist yet.
+        what: a plural noun for the content, for errors.
+        files: the number of files of equal size that share the bytes; 0 for few.
     """
     place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if files:

@@ -138,9 +138,8 @@ class Run:
             if not self.overwrite:
                 raise StageChangedError(
                     f"Expected files of {self.root} made from the settings, the key and the data of"
-                    " this"
-                    f" `pate {stage.name}`, got {', '.join(foreign[:3])} made from others. Do it"
-                    " again with `overwrite`"
+                    f" this `pate {stage.name}`, got {', '.join(foreign[:3])} made from others."
+                    " Do it again with `overwrite`"
                 )
             self.clear(stage)
         self.root.mkdir(parents=True, exist_ok=True)

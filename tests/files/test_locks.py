@@ -47,7 +47,7 @@ class Other:
 def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
     root = tmp_path / "run"
     other = Other(root)
-    with pytest.raises(ValueError, match="a run that nobody else is writing") as raised:
+    with pytest.raises(ValueError, match="a run that no other process writes") as raised:
         lock_run(root)
     who = f"got {root} in use by process {other.process.pid} on {socket.gethostname()} (pate run configs/faces)"
     assert str(raised.value).endswith(who) and "\n" not in str(raised.value)

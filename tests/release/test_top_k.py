@@ -104,7 +104,7 @@ def test_two_at_once_do_not_both_pay(tmp_path: Path) -> None:
         locked_output(tmp_path / "top.json"),
         pytest.raises(
             ValueError,
-            match=r"^Expected an output that nobody else is writing, got [^\n]*top.csv in use",
+            match=r"^Expected an output that no other process writes, got [^\n]*top.csv in use",
         ),
     ):
         release("top.csv")

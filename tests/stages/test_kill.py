@@ -195,7 +195,7 @@ def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path, start:
     refused = pair[codes.index(2)].err
     winner = pair[codes.index(0)].pid
     assert (
-        f"Expected a run that nobody else is writing, got {root} in use by process {winner} on "
+        f"Expected a run that no other process writes, got {root} in use by process {winner} on "
         in refused
     )
     assert len(refused.splitlines()) == 1
