@@ -120,7 +120,7 @@ def _make(cls: type[Completable], **settings: Any) -> Any:
 
 
 class SettingsParser(ArgumentParser):
-    """A parser that refuses unknown settings, empty ones too, and whole numbers that no float holds.
+    """A parser that refuses unknown settings, also empty ones, and integers beyond any float.
 
     A `Completable` may lack settings.
     """
@@ -277,7 +277,8 @@ def to_plain(value: Any) -> Any:
     if hasattr(value, "state_dict"):
         return _plain_object(type(value), _attributes(value))
     raise ValueError(
-        f"Expected settings that a file can hold (numbers, texts, paths), got a {type(value).__name__}"
+        "Expected settings that a file can hold (numbers, texts, paths), got a"
+        f" {type(value).__name__}"
     )
 
 
@@ -302,8 +303,8 @@ def import_path(named: Any) -> str:
         if exported is named:
             return f"{place}.{name}"
     raise ValueError(
-        f"Expected a class or a function that can be imported by its name, or a functools.partial of one, got"
-        f" {name} of {module}"
+        "Expected a class or a function that can be imported by its name, or a functools.partial"
+        f" of one, got {name} of {module}"
     )
 
 

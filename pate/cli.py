@@ -159,7 +159,7 @@ def _run(words: list[str], name: str | None) -> int:
 
 
 def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
-    """Return the line and the exit status for a command that raised ``stop``; no status for bugs."""
+    """Return the line and the exit status of a command that raised ``stop``; no status for bugs."""
     # an interrupt may surface as another error, from an import that it cut short, or as Lightning's
     # exit
     if _received or isinstance(stop, KeyboardInterrupt):

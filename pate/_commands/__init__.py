@@ -1,1 +1,1 @@
-"""The commands: one module each, which parses arguments, calls typed functions and prints the results."""
+"""The commands, one module each: they parse arguments, call typed functions and print results."""

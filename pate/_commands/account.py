@@ -28,7 +28,7 @@ def account(
 
     Args:
         aggregator: the mechanism.
-        num_queries: number of queries asked.
+        num_queries: number of queries.
         delta: the delta of every epsilon.
         shape: the numbers of teachers and labels.
         plot: a file for a plot of epsilon against the number of queries.
@@ -58,10 +58,9 @@ def account(
     answered = aggregator.max_answer_probability(shape)
     if answered < LEAST_ANSWERED:
         print(
-            f"{shape.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:"
-        )
-        print(
-            "    `pate label` refuses this. Less noise (fewer queries, a larger delta) or more teachers are needed."
+            f"{shape.num_teachers} teachers who all agree are answered with probability"
+            f" {answered:.2g} at most:\n    `pate label` refuses this. Less noise (fewer queries, a"
+            " larger delta) or more teachers are needed."
         )
     if plot is not None:
         draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)

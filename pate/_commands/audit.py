@@ -1,4 +1,4 @@
-"""The command `pate audit`: a recipe run on a copy with canaries, held against its own statement."""
+"""The command `pate audit`: a recipe run on a copy with canaries, compared with its statement."""
 
 from __future__ import annotations
 
@@ -55,17 +55,14 @@ def main(args: Sequence[str]) -> None:
     if parsed.print_config:
         print(text, end="")
         return
-    decode(DataSource, data)  # what is wrong with it is said before anything is written
-    # a folder of others may have a ledger of theirs
+    decode(DataSource, data)  # raises on wrong settings before anything is written
+    # a folder of other files may hold a ledger in use
     files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     foreign = _MARK not in files and any(not name.startswith(".") for name in files)
-    require(not foreign, f"a new folder, or that of an audit. {_CHOOSE}", output=str(folder))
+    require(not foreign, f"a new folder, or the folder of an audit. {_CHOOSE}", output=str(folder))
     same = not begun or _read(copy / "data.yaml") == data
-    require(
-        same,
-        f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}",
-    )
-    # those of data are in the copy already
+    require(same, f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}")
+    # the overrides of data are in the copy already
     inner = [f"--{part}.{word.removeprefix('--')}" for part in _OTHERS for word in overrides[part]]
     with locked(folder):
         for place in (folder, run.root, run.public):
@@ -93,7 +90,7 @@ def main(args: Sequence[str]) -> None:
 
 
 def _mark(run: Run) -> None:
-    """Say at the top of settings in the public folder that they are of an audit."""
+    """Mark the settings in the public folder as settings of an audit."""
     for file in run.public.glob("*.yaml"):
         content = file.read_text()
         if not content.startswith("#"):
@@ -106,21 +103,20 @@ def _read(file: Path) -> Any:
         content = yaml.safe_load(file.read_text())
     except (yaml.YAMLError, ValueError):
         content = None
-    require(
-        isinstance(content, dict) and content.get("data"),
-        f"a source of records under `data:` in {file}",
-    )
-    return content["data"]
+    described = isinstance(content, dict) and content.get("data")
+    require(described, f"a source of records under `data:` in {file}")
+    return described
 
 
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate audit",
-        description="Run a recipe on a copy of its records, with canaries among them, and bound epsilon from below by"
-        " how well they can be told. NOT PRIVATE: the output reveals which canaries were included."
-        "\n\nThe ledger of the records is neither read nor written: an audit has its own folder and ledger."
-        " After a kill, run the same command again to continue."
-        "\n\nA setting of a stage is overridden as in `pate run`: --label.target_epsilon 4.",
+        description="Run a recipe on a copy of its records, with canaries among them, and bound"
+        " epsilon from below by how well they can be detected. NOT PRIVATE: the output reveals"
+        " which canaries were included.\n\nThe ledger of the records is neither read nor written:"
+        " an audit has its own folder and ledger. After a kill, run the same command again to"
+        " continue.\n\nA setting of a stage is overridden as in `pate run`: --label.target_epsilon"
+        " 4.",
         print_config=None,
     )
     parser.add_argument(
@@ -130,20 +126,20 @@ def _parser() -> CommandParser:
         "--output", type=Path, help="folder of the audit; by default audits/ and the recipe's name"
     )
     parser.add_argument(
-        "--canaries", type=int, default=256, help="how many canaries, a power of two"
+        "--canaries", type=int, default=256, help="the number of canaries, a power of two"
     )
     kinds = "far from all records; the same, in two records; or like a record"
     parser.add_argument(
         "--kind", choices=get_args(Kind), default="outlying", help=f"how canaries look: {kinds}"
     )
     parser.add_argument(
-        "--poisons", type=float, default=0.0, help="share of the records that an adversary owns"
+        "--poisons", type=float, default=0.0, help="the share of records that an adversary owns"
     )
     parser.add_argument(
         "--releases", type=int, default=100, help="further releases of the same votes, in memory"
     )
     parser.add_argument(
-        "--seed", type=int, help="decides which canaries are there; drawn once if it is not given"
+        "--seed", type=int, help="decides which canaries are included; drawn once by default"
     )
     parser.add_argument(
         "--print_config", action="store_true", help="print the data.yaml of the audit"

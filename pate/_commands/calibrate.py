@@ -1,4 +1,4 @@
-"""The command `pate calibrate`: the noise that meets a target, and what to write into ``label.yaml``."""
+"""The command `pate calibrate`: the noise that meets a target, as settings for ``label.yaml``."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def calibrate(
     """Find the noise that meets a target epsilon, print and return it.
 
     Args:
-        aggregator: the mechanism: only a name, with settings chosen for the target, or a class with
-            settings. Only the proportions of its noise matter: all of it is scaled by one factor.
+        aggregator: the mechanism: a name, with settings chosen for the target, or a class with
+            settings. Only the proportions of its noise matter, because one factor scales all of it.
             None for ``StableTopK``.
         target_epsilon: the largest epsilon of all queries together.
-        delta: the delta at which it holds.
-        num_queries: number of queries asked.
+        delta: the delta of the target.
+        num_queries: number of queries.
         shape: the numbers of teachers and labels.
-        neighboring_relation: the relation under which the target holds.
+        neighboring_relation: the relation of the target.
         delta_test: the share of delta of each stability test of ``StableTopK``. None for half of
             ``delta`` over all queries.
-        answered: the probability with which a query of the predicted gap is answered, or labelled
-            as without noise.
+        answered: the probability that a query with the predicted gap is answered, or labeled as it
+            would be without noise.
 
     Returns:
         The parameters of the noise, ``epsilon`` and, if the aggregator predicts one, the ``gap`` in
@@ -54,10 +54,10 @@ def calibrate(
 
     Raises:
         ValueError: if no noise meets the target, the class needs settings that a target does not
-            suggest, or the aggregator is for another relation.
+            suggest, or the aggregator has another relation.
     """
     require_in_open_unit_interval(answered=answered)
-    # a release by the settings that are printed would be refused
+    # otherwise a release by the printed settings would be refused
     require_promise(delta, num_units=shape.num_teachers)
     target = Target(
         epsilon=target_epsilon,
@@ -67,7 +67,7 @@ def calibrate(
     )
     start: AnyAggregator = Partial(StableTopK) if aggregator is None else aggregator
     if isinstance(start, Partial) and start.missing == Partial(start.cls).missing:
-        # a name alone is for the relation of the target
+        # a name without settings takes the relation of the target
         start = start.complete(neighboring_relation=neighboring_relation)
     relation = made_for(start)
     same = f"--aggregator.neighboring_relation {neighboring_relation.name}, for which the target is"
@@ -87,7 +87,7 @@ def calibrate(
 def _report(
     aggregator: Aggregator, target: Target, shape: VoteShape, answered: float
 ) -> dict[str, float]:
-    """Print and return the noise of a calibrated aggregator, its epsilon and the gap that a query needs."""
+    """Print and return a calibrated aggregator's noise, its epsilon and the gap of an answer."""
     relation, delta = target.neighboring_relation, target.delta
     epsilon = epsilon_of(aggregator.event(shape, relation), count=target.num_queries, delta=delta)
     values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
@@ -105,7 +105,8 @@ def _report(
         lines.append(f"{gap.meaning} with probability {answered:g}.")
         if gap.votes > gap.available:
             lines.append(
-                f"{shape.num_teachers} teachers cannot have it: ask fewer queries, or for a larger epsilon."
+                f"{shape.num_teachers} teachers cannot have it: ask fewer queries, or for a larger"
+                " epsilon."
             )
         parameters["gap"] = gap.votes
     content = {
@@ -120,16 +121,12 @@ def _report(
 
 
 def _settings(aggregator: Aggregator) -> dict[str, Any]:
-    """Return an aggregator as written in YAML: by its short name if it has one, without default values."""
-    init_args: dict[str, Any] = {}
-    for field in fields(aggregator):
-        value = getattr(aggregator, field.name)
-        if (
-            field.name == "neighboring_relation"
-            or field.default is MISSING
-            or value != field.default
-        ):
-            init_args[field.name] = _written(value)
+    """Return an aggregator as written in YAML, by its short name if any, without defaults."""
+    values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
+    # a field without a default has MISSING, which no value equals
+    defaults = {field.name: field.default for field in fields(aggregator)}
+    defaults["neighboring_relation"] = MISSING
+    init_args = {name: _written(value) for name, value in values.items() if value != defaults[name]}
     short = registered().get(type(aggregator).__name__) is type(aggregator)
     return {
         "class_path": type(aggregator).__name__ if short else import_path(type(aggregator)),

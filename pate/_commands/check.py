@@ -13,11 +13,11 @@ from pate._validation import one_line
 
 
 def check(args: Sequence[str]) -> None:
-    """Run `pate check`. Ends with status 1 if there are problems, one in each line."""
+    """Run `pate check`. Ends with status 1 and a line for each problem, if there are any."""
     summary = (
-        "Check that a run is as its commands left it: files and their digests, the seal of its labels, ledger and"
-        " statement, the mode of its private folder, and that its public folder holds nothing private. Prints the"
-        " next command. Ends with status 1 and a line for each fault if there are any."
+        "Check that a run is as its commands left it: files and their digests, the seal of its"
+        " labels, ledger and statement, the mode of its private folder, and a public folder without"
+        " private files. Prints the next command, or ends with status 1 and a line for each fault."
     )
     parser = new_parser("check", summary)
     parser.add_argument("run", type=Path, help="folder of the run, at any stage")
@@ -33,8 +33,9 @@ def check(args: Sequence[str]) -> None:
 def pack(args: Sequence[str]) -> None:
     """Run `pate pack`."""
     summary = (
-        "Write the public files of a run, and nothing else, as one zip archive: labels, statement, student, report. The"
-        " same files give the same bytes. Refused if anything in the public folder is private or unexpected."
+        "Write the public files of a run, and nothing else, as one zip archive: labels, statement,"
+        " student, report. The same files give the same bytes. Refused if anything in the public"
+        " folder is private or unexpected."
     )
     parser = new_parser("pack", summary)
     parser.add_argument("run", type=Path, help="folder of the run")

@@ -10,11 +10,12 @@ from pate._files.locks import locked
 from pate._pipeline import open_run
 
 _SUMMARY = (
-    "Choose one of several students by the private records, and pay for the choice.\n\nEach teacher counts for the"
-    " students that answer its own records best, and the student with most teachers is chosen with noise, as by"
-    " `pate topk` with k = 1. The choice is a release like any other: its cost is in the ledger of the private data"
-    " before the noise is drawn. The cost of the students' own labels was paid when they were released. The decision"
-    " to choose, and its epsilon, must not follow from the results of an earlier release."
+    "Choose one of several students by the private records, and pay for the choice.\n\nEach teacher"
+    " counts for the students that answer its own records best, and the student with most teachers"
+    " is chosen with noise, as by `pate topk` with k = 1. The choice is a release like any other:"
+    " its cost is in the ledger of the private data before the noise is drawn. The cost of the"
+    " students' own labels was paid when they were released. The decision to choose, and its"
+    " epsilon, must not depend on the results of an earlier release."
 )
 
 

@@ -1,4 +1,4 @@
-"""The command `pate completion`: a script with which a shell completes commands, options and what they may be."""
+"""The command `pate completion`: a script for a shell to complete commands, options and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jsonargparse import capture_parser
 from pate._commands.suggestions import CommandParser
 from pate.aggregators import registered
 
-# of `pate run`: the options of these commands, behind the name of a part of the recipe
+# the options of these commands are options of `pate run`, after the name of a part of the recipe
 _PARTS = {"teachers": "teachers fit", "label": "label", "student": "student fit"}
 _NO_SETTINGS = (
     "--help",
@@ -35,8 +35,9 @@ def main(args: Sequence[str], commands: Mapping[str, tuple[str, str, str]]) -> N
     """
     parser = CommandParser(
         prog="pate completion",
-        description="Print a script with which a shell completes commands, options and their values.\n\nIt follows from"
-        " the `--help` of all commands, so make it again after an update.",
+        description="Print a script with which a shell completes commands, options and their"
+        " values.\n\nIt follows from the `--help` of all commands, so make it again after an"
+        " update.",
         print_config=None,
     )
     parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="the shell")
@@ -56,7 +57,7 @@ def _tree(commands: Mapping[str, tuple[str, str, str]]) -> argparse.ArgumentPars
     for name, (_, _, summary) in commands.items():
         group, _, last = name.rpartition(" ")
         if group not in levels:
-            # `silo` is a command itself, beside `silo key`
+            # `silo` is a command as well as a group with `silo key`
             text = commands[group][2] if group in commands else ""
             parsers[group] = levels[""].add_parser(group, add_help=False, help=text)
             levels[group] = parsers[group].add_subparsers()
@@ -75,14 +76,14 @@ def _tree(commands: Mapping[str, tuple[str, str, str]]) -> argparse.ArgumentPars
 
 
 def _actions(command: Callable[[Sequence[str]], Any]) -> list[argparse.Action]:
-    """Return the options of a command, which does not run."""
-    parser = capture_parser(command, ["--help"])  # which lists the options of all modes
+    """Return the options of a command without running it."""
+    parser = capture_parser(command, ["--help"])  # help lists the options of all modes
     assert isinstance(parser, CommandParser)
     return list(parser.shown._actions)
 
 
 def _add(parser: argparse.ArgumentParser, action: argparse.Action, part: str = "") -> None:
-    """Add an option, behind the name of a ``part`` of a recipe if there is one; not those that append or describe."""
+    """Add an option, after the name of a ``part`` of a recipe, except ``+`` and ``.help``."""
     names = [
         name
         for name in action.option_strings
@@ -103,7 +104,7 @@ def _add(parser: argparse.ArgumentParser, action: argparse.Action, part: str = "
 
 
 def _choices(action: argparse.Action) -> list[str]:
-    """Return what an option may be: the names of aggregators, or alternatives, which help shows as {one,another}."""
+    """Return the values of an option: names of aggregators, or choices shown as {one,another}."""
     if "--aggregator" in action.option_strings:
         return sorted(registered())
     shown = str(action.metavar or "")

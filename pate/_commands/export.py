@@ -12,7 +12,7 @@ from pate.student._export import ExportFormat, export_program
 
 _SUMMARY = (
     "Write an exported student as one file for torch or ONNX Runtime,"
-    " with all that comes between a sample and its labels inside."
+    " including every step between a sample and its labels."
 )
 
 
@@ -37,5 +37,6 @@ def main(args: Sequence[str]) -> None:
     export_program(student, parsed.output, format=parsed.format)
     shape = ", ".join(map(str, ["N", *student.input.shape]))
     print(
-        f"{parsed.format} of {student.input.kind} [{shape}], {len(student.label_names)} labels: {parsed.output}"
+        f"{parsed.format} of {student.input.kind} [{shape}], {len(student.label_names)} labels:"
+        f" {parsed.output}"
     )

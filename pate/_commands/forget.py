@@ -13,11 +13,12 @@ from pate._runs import LABEL
 from pate.teachers._jobs import Execution
 
 _SUMMARY = (
-    "Remake teachers and votes as in a run without some private records, bit for bit.\n\nOnly the chunks of teachers"
-    " that saw one of them are trained again; all teachers vote again. Call it while the data still hold the records,"
-    " so that the run can check that all others are the same. Then take them out of the data and call it again, which"
-    " checks that they are gone and nothing else changed. Released labels and everything made of them stay:"
-    " their guarantee covers every record, including the forgotten ones."
+    "Remake teachers and votes as in a run without some private records, bit for bit.\n\nOnly the"
+    " chunks of teachers that saw one of them are trained again; all teachers vote again. Call it"
+    " while the data still hold the records, so that the run can check that all others are the"
+    " same. Then take them out of the data and call it again, which checks that they are gone and"
+    " nothing else changed. Released labels and everything made of them stay: their guarantee"
+    " covers every record, including the forgotten ones."
 )
 
 
@@ -39,26 +40,26 @@ def main(args: Sequence[str]) -> None:
 
 
 def _report(root: Path, number: int, forgotten: bool) -> list[str]:
-    """Return what is to be done next, what stays, and what nobody but the owner can clear away."""
+    """Return the next step, the files that stay, and the files that only the owner can delete."""
     from pate._stages.forgetting import residual_files
 
     run = open_run(root)
     if forgotten:
         lines = [
-            f"Forgotten: {number}. Teachers and votes of {root} are those of a run without.",
-            "Next: take the same out of the data, which the run refuses until then, and call this again to check that.",
+            f"Forgotten: {number}. Teachers and votes of {root} equal those of a run without.",
+            "Next: take the same out of the data, which the run refuses until then, and call this"
+            " again to check that.",
         ]
     else:
-        lines = [
-            "The data hold none of these, and what they hold is what the teachers were made of."
-        ]
+        lines = ["The data hold none of these, and all other records equal those of the teachers."]
     if run.is_finished(LABEL):
         lines.append(
-            "What was released stays: labels, statement and student. The guarantee covers who was forgotten as"
-            " everybody else. Labels by the votes of today would be another release, which costs."
+            "Released files stay: labels, statement and student. Their guarantee covers the"
+            " forgotten like everybody else. New labels by the present votes would be another"
+            " release, at a further cost."
         )
     lines += [
-        f"May hold what was forgotten, and is yours to delete: {path}"
+        f"May hold forgotten records, and is yours to delete: {path}"
         for path in residual_files(run, load_data(run))
     ]
     return [*lines, "Other runs on these data, copies and backups are not looked at."]

@@ -27,7 +27,7 @@ def compare(
     aggregators: list[Aggregator] | None = None,
     output: Path | None = None,
 ) -> Frontier:
-    """Plot the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
+    """Plot the quality of labels and student against epsilon for aggregators on the same votes.
 
     A planning tool. On the votes of a run its results are PRIVATE, and so is a choice based on
     them; simulated votes are free.
@@ -36,26 +36,22 @@ def compare(
         comparison: the settings common to all aggregators.
         run: the run with the votes.
         simulate: teachers to simulate in place of a run.
-        aggregators: the aggregators to compare. Only the proportions of their noise matter: all of
-            it is scaled by one factor to meet each target. Aggregators that need a student come as
-            the last of two `Rounds`. None for the proposals of all aggregators of this package and of
-            installed ones.
+        aggregators: the aggregators to compare. Only the proportions of their noise matter, because
+            one factor scales all of it to meet each target. An aggregator that needs a student is
+            the last of two `Rounds`. None for the proposals of all aggregators of this package and
+            of installed ones.
         output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for
             ``private/frontier`` in the run, or ``frontier`` for simulated votes. With variants,
-            ``variants.png`` lies next to them.
+            ``variants.png`` is next to them.
 
     Returns:
-        The figures that are written.
+        The written figures.
 
     Raises:
         ValueError: unless either a run or a simulation is given, and on parameters out of range.
     """
-    require(
-        (run is None) != (simulate is None),
-        "either a run or a simulation",
-        run=run,
-        simulate=simulate,
-    )
+    one = (run is None) != (simulate is None)
+    require(one, "either a run or a simulation", run=run, simulate=simulate)
     require_made("aggregators", aggregators)
     if simulate is not None:
         task: Task[Counts] = simulated(simulate).drawn(
@@ -64,10 +60,8 @@ def compare(
         default = Path("frontier")
     else:
         assert run is not None
-        task, default = (
-            load_task(Path(run), comparison, aggregators),
-            Run(Path(run)).private / "frontier",
-        )
+        task = load_task(Path(run), comparison, aggregators)
+        default = Run(Path(run)).private / "frontier"
     result = frontier(task, comparison, aggregators)
     folder = default if output is None else Path(output)
     text = frontier_table(result)

@@ -15,8 +15,8 @@ _MOST_LETTERS = 800  # of the known subclasses of an option
 
 EXAMPLES: dict[str, str] = {
     "run": "pate run configs/faces --run runs/mine --label.num_queries 120",
-    "teachers fit": "pate teachers fit --config configs/faces/data.yaml --config configs/faces/teachers.yaml"
-    " --run runs/mine",
+    "teachers fit": "pate teachers fit --config configs/faces/data.yaml --config"
+    " configs/faces/teachers.yaml --run runs/mine",
     "teachers vote": "pate teachers vote --run runs/mine",
     "forget": "pate forget r00017 --run runs/mine",
     "label": "pate label --run runs/mine --target_epsilon 2 --delta 1e-5",
@@ -24,18 +24,20 @@ EXAMPLES: dict[str, str] = {
     "student validate": "pate student validate --run runs/mine",
     "student test": "pate student test --run runs/mine",
     "student predict": "pate student predict --run runs/mine --data.predict_on public",
-    "choose": "pate choose runs/a/public/student/model runs/b/public/student/model --run runs/a --output choice.csv"
-    " --target_epsilon 0.2 --delta 1e-6",
+    "choose": "pate choose runs/a/public/student/model runs/b/public/student/model --run runs/a"
+    " --output choice.csv --target_epsilon 0.2 --delta 1e-6",
     "references": "pate references --run runs/mine",
-    "calibrate": "pate calibrate --aggregator StableTopK --target_epsilon 8 --delta 1e-5 --num_queries 180"
-    " --num_teachers 750 --num_labels 25",
-    "account": "pate account --aggregator StableTopK --aggregator.scale_gap 39 --aggregator.sigma_test 60"
-    " --aggregator.delta_test 1e-9 --num_queries 600 --delta 1e-6 --num_teachers 800 --num_labels 20",
+    "calibrate": "pate calibrate --aggregator StableTopK --target_epsilon 8 --delta 1e-5"
+    " --num_queries 180 --num_teachers 750 --num_labels 25",
+    "account": "pate account --aggregator StableTopK --aggregator.scale_gap 39"
+    " --aggregator.sigma_test 60 --aggregator.delta_test 1e-9 --num_queries 600 --delta 1e-6"
+    " --num_teachers 800 --num_labels 20",
     "ledger show": "pate ledger show --ledger data/faces/ledger.sqlite",
-    "ledger verify": "pate ledger verify --ledger data/faces/ledger.sqlite --statement runs/faces/public/privacy.json",
+    "ledger verify": "pate ledger verify --ledger data/faces/ledger.sqlite --statement"
+    " runs/faces/public/privacy.json",
     "plan": "pate plan --num_records 100000 --num_labels 25 --num_public 5000 --epsilons [1,4]",
-    "frontier": "pate frontier --simulate.num_labels 20 --simulate.num_teachers 400 --simulate.label_density 0.2"
-    " --simulate.teacher_accuracy 0.85 --student true",
+    "frontier": "pate frontier --simulate.num_labels 20 --simulate.num_teachers 400"
+    " --simulate.label_density 0.2 --simulate.teacher_accuracy 0.85 --student true",
     "completion": "pate completion bash > ~/.local/share/bash-completion/completions/pate",
     "init": "pate init recipes/mine --kind folder --data pictures",
     "predict": "pate predict runs/mine/public/student/model pictures --output predictions.csv",
@@ -46,17 +48,18 @@ EXAMPLES: dict[str, str] = {
     "check": "pate check runs/mine",
     "pack": "pate pack runs/mine --output mine.zip",
     "audit": "pate audit configs/table --output audits/table --label.target_epsilon 4",
-    "silo": "pate silo exchange --name north --votes north/votes.npz --state north/private --signing_key"
-    " north/silo.pem --public_keys keys --max_epsilon 4 --delta 1e-6",
+    "silo": "pate silo exchange --name north --votes north/votes.npz --state north/private"
+    " --signing_key north/silo.pem --public_keys keys --max_epsilon 4 --delta 1e-6",
     "silo key": "pate silo key north/silo.pem keys/north.pub",
-    "topk": "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 --output top.csv",
+    "topk": "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 --output"
+    " top.csv",
     "faces": "pate faces --output data/faces --num 10000",
 }
-"""A line to begin with, by command."""
+"""An example of each command."""
 
 
 def example(name: str) -> str | None:
-    """Return the end of a command's help: an example, in lines that a shell joins."""
+    """Return the end of a command's help, an example in lines that a shell joins."""
     if name not in EXAMPLES:
         return None
     lines = textwrap.wrap(EXAMPLES[name], 74, break_long_words=False, break_on_hyphens=False)
@@ -64,7 +67,7 @@ def example(name: str) -> str | None:
 
 
 class BriefHelp(DefaultHelpFormatter):
-    """Help in which required options come first and general ones last, below a usage of one line."""
+    """Help with a brief usage, required options first and general options last."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
@@ -74,7 +77,7 @@ class BriefHelp(DefaultHelpFormatter):
     def add_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], *args: Any, **options: Any
     ) -> None:
-        """Add a line with the options that are required, in place of all of them."""
+        """Add a line with the required options in place of all options."""
         if usage is None:
             required = [action for action in actions if action.required and action.option_strings]
             words = [f"{action.option_strings[-1]} {_letters(action)}" for action in required]
@@ -90,7 +93,7 @@ class BriefHelp(DefaultHelpFormatter):
         super().add_usage(usage, actions, *args, **options)
 
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
-        """Add options: the required ones first, those that every command has last."""
+        """Add options: the required ones first, the general ones last."""
         super().add_arguments(
             sorted(
                 actions, key=lambda action: 2 if action.dest in _GENERAL else not action.required
@@ -116,7 +119,7 @@ class BriefHelp(DefaultHelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str:
         text = (super()._get_help_string(action) or "").replace("``", "")
         head, listed, names = text.partition(", known subclasses: ")
-        # of torch and Lightning there may be hundreds
+        # torch and Lightning may have hundreds
         return f"{head})" if len(names) > _MOST_LETTERS and listed else text
 
 

@@ -1,4 +1,4 @@
-"""The command `pate init`: a recipe for data of one's own, with comments that say what each choice means."""
+"""The command `pate init`: a recipe for the user's data, with comments on each choice."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class _Kind:
     """A kind of data.
 
     Attributes:
-        what: what the data are.
-        place: where they are looked for unless it is said.
+        what: a description of the data.
+        place: the default place of the data.
         teachers: the template of ``teachers.yaml``.
-        files: further files of the recipe, each a template by its own name.
+        files: further files of the recipe, each a template of the same name.
     """
 
     what: str
@@ -48,7 +48,7 @@ def main(args: Sequence[str]) -> None:
     files = recipe_files(parsed.folder, parsed.kind, parsed.data)
     if parsed.folder.exists():
         require(parsed.folder.is_dir(), "a new or empty folder", file=str(parsed.folder))
-        # what a command left that was killed
+        # drafts that a killed command left
         remove_drafts(parsed.folder.glob(".*"), files)
         others = sorted(
             path.name for path in parsed.folder.iterdir() if not _holds(path, files.get(path.name))
@@ -68,9 +68,9 @@ def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str,
     """Return the texts of a recipe's files by name.
 
     Args:
-        folder: the folder that they are for.
-        kind: the kind of data, one of those that ``--kind`` offers.
-        data: where the data are; None for a place to be filled in.
+        folder: the folder of the recipe.
+        kind: the kind of data, one of the choices of ``--kind``.
+        data: the place of the data; None for a place to be filled in.
     """
     data_kind = _KINDS[kind]
     sources = {
@@ -79,7 +79,7 @@ def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str,
         **{name: name for name in ("label.yaml", "student.yaml", *data_kind.files)},
     }
     texts = {name: (_TEMPLATES / template).read_text() for name, template in sources.items()}
-    # what is no file may be the name of a data set on a hub
+    # without such a file it may be the name of a data set on a hub
     named = kind == "huggingface" and data is not None and not data.exists()
     place = data_kind.place if data is None else str(data if named else data.absolute())
     filled = texts["data.yaml"]
@@ -89,7 +89,7 @@ def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str,
 
 
 def _quoted(text: str) -> str:
-    """Return a path as YAML reads it, in quotes only where it needs them."""
+    """Return a path as YAML reads it, in quotes if it needs them."""
     plain = all(character.isalnum() or character in "/._-" for character in text)
     return text if plain else json.dumps(text, ensure_ascii=False)
 
@@ -98,15 +98,13 @@ def _parser() -> CommandParser:
     kinds = ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items())
     parser = CommandParser(
         prog="pate init",
-        description="Write a recipe for data of your own: data.yaml, teachers.yaml, label.yaml and student.yaml, with"
-        " comments that explain each choice. `pate run` runs it.",
+        description="Write a recipe for data of your own: data.yaml, teachers.yaml, label.yaml and"
+        " student.yaml, with comments that explain each choice. `pate run` runs it.",
         print_config=None,
     )
     parser.add_argument("folder", type=Path, help="the recipe's folder, new or empty")
     parser.add_argument(
         "--kind", choices=list(_KINDS), required=True, help=f"the kind of data: {kinds}"
     )
-    parser.add_argument(
-        "--data", type=Path, help="the place of the data, to be written into data.yaml"
-    )
+    parser.add_argument("--data", type=Path, help="the place of the data, written to data.yaml")
     return parser

@@ -35,11 +35,11 @@ def main(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
         print(released.describe(), end="")
         _print_unanswered(released)
     except AwaitedError as error:
-        print(f"Waiting for {error}. Nothing is lost: the same command goes on from here.")
+        print(f"Waiting for {error}. Nothing is lost: the same command continues from here.")
 
 
 def release(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
-    """Release the labels of `pate label`, and print nothing but what would help if none was answered."""
+    """Release the labels of `pate label`, and print only advice if no query was answered."""
     _print_unanswered(_release(args, preset))
 
 
@@ -63,16 +63,12 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
         return pipeline.label(settings, options.votes, unit=options.unit)
     require(options.teachers, "--teachers with a number for each silo", teachers=options.teachers)
     keys = {"public_keys": options.public_keys, "signing_key": options.signing_key}
-    require(
-        None not in keys.values(),
-        "--public_keys of the silos and the server's --signing_key",
-        **keys,
-    )
+    complete = None not in keys.values()
+    require(complete, "--public_keys of the silos and the server's --signing_key", **keys)
     request = find("SiloSum")(
         exchange=options.silos,
         teachers=options.teachers,
-        public_keys=options.public_keys,
-        signing_key=options.signing_key,
+        **keys,
         without=options.without or (),
         wait=options.wait,
     )
@@ -81,10 +77,10 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
 
 
 def settings_for(args: Sequence[str], preset: Preset) -> LabelSettings:
-    """Return the settings of `pate label` for the votes of a recipe's own teachers, which are yet to be cast.
+    """Return the settings of `pate label` for the future votes of a recipe's own teachers.
 
     Raises:
-        ValueError: in one line, if nothing could be released by them.
+        ValueError: in one line, if nothing could be released with these settings.
     """
     parser, parsed = _own_votes(args, preset)
     return _settings(parser.instantiate(parsed))

@@ -25,8 +25,8 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
 
     Args:
         ledger: the file.
-        delta: the delta of epsilon. None for the delta of the ledger's budget, or else of its last
-            release, or else 1e-6.
+        delta: the delta of epsilon. None for the delta of the ledger's budget, else of its last
+            release, else 1e-6.
 
     Raises:
         ValueError: if the file is not an intact ledger.
@@ -34,7 +34,8 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
     book = read_ledger(ledger)
     most = book.max_teachers_per_unit
     print(
-        f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)} queries"
+        f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)}"
+        " queries"
     )
     for entry in book.entries:
         state = "settled" if entry.settled else "reserved, counts in full"
@@ -44,7 +45,8 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
             f", made{units}" if (units := describe_reach(entry.max_teachers_per_unit, most)) else ""
         )
         print(
-            f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description} ({state})"
+            f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description}"
+            f" ({state})"
         )
     _print_sum(book, _delta_of(book) if delta is None else delta)
 
@@ -56,9 +58,9 @@ def ledger_verify(
 
     Args:
         ledger: the file.
-        statement: a ``privacy.json`` of ``pate label``, or the statement of a list of ``pate topk``.
-            It is rebuilt from the ledger, and compared key by key, with its text and with the
-            released file.
+        statement: the ``privacy.json`` of ``pate label``, or the statement on a list of
+            ``pate topk``. It is computed again from the ledger and compared key by key, and so are
+            its text and the released file.
         released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` in
             the folder of the statement.
 
@@ -66,14 +68,12 @@ def ledger_verify(
         ValueError: at the first figure that does not follow from the events, or if a file is
             damaged.
     """
-    require(
-        released is None or statement is not None,
-        "--statement with --released",
-        released=str(released),
-    )
+    stated = released is None or statement is not None
+    require(stated, "--statement with --released", released=str(released))
     book = verify_ledger(ledger)
     print(
-        f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events."
+        f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the"
+        " events."
     )
     if statement is not None:
         since = verify_published(Path(statement), Path(ledger), released)
@@ -96,7 +96,8 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
         print(f"    The sums hold if {FIXED_BEFOREHAND}.")
     if any(entry.realised is not None for entry in book.entries):
         print(
-            "what happened cost less, no guarantee, because it was not fixed before the noise was drawn:"
+            "what happened cost less, no guarantee, because it was not fixed before the noise was"
+            " drawn:"
         )
         for relation in NeighboringRelation:
             print(f"    {_sum_text(paid, relation, delta)}{units}")
@@ -107,7 +108,10 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
 
 def _sum_text(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
     total = account(charges, relation)
-    figures = f"epsilon = {format_epsilon(total.get_epsilon(delta=delta), 4)} at delta = {format_exact(delta)}"
+    figures = (
+        f"epsilon = {format_epsilon(total.get_epsilon(delta=delta), 4)} at delta ="
+        f" {format_exact(delta)}"
+    )
     return f"{figures} (delta0 = {total.delta0:.3g}) under {relation.value.upper()}"
 
 

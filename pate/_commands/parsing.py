@@ -1,4 +1,4 @@
-"""Parsing shared by all commands: from YAML files and options to the arguments of one typed function."""
+"""Parsing for all commands: from YAML files and options to the arguments of a typed function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Preset:
     Attributes:
         files: YAML files of settings, the later over the earlier.
         run: folder of the run.
-        overwrite: whether a stage whose settings changed is done again.
+        overwrite: whether a stage with changed settings runs again.
     """
 
     files: tuple[Path, ...] = ()
@@ -32,12 +32,12 @@ class Preset:
     overwrite: bool = False
 
     def options(self) -> list[str]:
-        """Return the preset as options, to be put before all others.
+        """Return the preset as options, to go before all others.
 
-        Files and options have one order of precedence on a command line only: in
+        Only a command line gives files and options one order of precedence: in
         ``default_config_files`` jsonargparse does not know short names of classes, `parse_object`
-        refuses what a later option would complete, and LightningCLI takes its subcommand from the
-        command line.
+        refuses settings that a later option would complete, and LightningCLI takes its subcommand
+        from the command line.
         """
         files = [word for file in self.files for word in ("--config", str(file))]
         run = [] if self.run is None else ["--run", str(self.run)]
@@ -45,7 +45,7 @@ class Preset:
 
 
 NO_PRESET = Preset()
-"""The preset of a command with nothing but its options."""
+"""The preset of a command that has only its options."""
 
 
 def run_command(
@@ -56,7 +56,7 @@ def run_command(
 ) -> None:
     """Call ``function`` with the parsed arguments of the command ``name``, which has no run.
 
-    The parameters named in ``grouped`` are dataclasses, whose fields become options of the command.
+    The parameters in ``grouped`` are dataclasses; their fields become options of the command.
     """
     groups = grouped or {}
     parser = _parser(name, function, set(groups), *groups.values())
@@ -76,9 +76,9 @@ def make_parser(
 
     Args:
         name: the command.
-        function: the function that it calls, whose docstring describes the command.
+        function: the function that it calls; its docstring describes the command.
         skip: parameters of the function that are not options.
-        settings: a dataclass whose fields become options, too.
+        settings: a dataclass with further options as fields.
     """
     parser = _parser(name, function, skip, *(() if settings is None else (settings,)))
     add_run(parser)
@@ -86,7 +86,7 @@ def make_parser(
 
 
 def new_parser(name: str, summary: str) -> CommandParser:
-    """Return the parser of the command ``name``, so far with the option ``--config`` alone."""
+    """Return the parser of the command ``name``, so far with ``--config`` only."""
     parser = CommandParser(prog=f"pate {name}", description=summary)
     parser.add_argument(
         "--config", action="config", help="YAML file of settings; may be given several times"
@@ -107,8 +107,8 @@ def add_run(parser: ArgumentParser) -> None:
 def _parser(
     name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type
 ) -> CommandParser:
-    """Return a parser of the parameters of ``function`` but ``skip``, and of the fields of ``kinds``."""
-    # docstrings describe the command up to "Args:", and the function from there on
+    """Return a parser of ``function``'s parameters except ``skip``, and ``kinds``' fields."""
+    # docstrings describe the command up to "Args:"
     parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
     _add_parameters(parser, function, skip=skip)
     for kind in kinds:
@@ -123,7 +123,7 @@ def _add_parameters(
         "Aggregator" in str(parameter.annotation)
         for parameter in signature(owner).parameters.values()
     ):
-        load_plugins()  # so that plug-ins of other packages have short names, too
+        load_plugins()  # gives plug-ins of other packages short names
     if isinstance(owner, type):
         parser.add_class_arguments(owner, as_group=False, skip=skip)
     else:
@@ -131,31 +131,30 @@ def _add_parameters(
 
 
 def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
-    """Return the parsed options ``args``, completed by those of ``preset``."""
+    """Return the parsed options ``args``, completed by ``preset``."""
     return parser.parse_args([*preset.options(), *args])
 
 
 def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:
-    """Return ``preset`` with those of the run's ``saved`` files of settings that exist placed before its own."""
+    """Return ``preset`` with the run's existing ``saved`` files of settings before its own."""
     run = run_folder(args) or preset.run
     files = [run / place for place in saved if (run / place).is_file()] if run is not None else []
     return replace(preset, files=(*files, *preset.files))
 
 
 def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
-    """Return ``preset`` with the run's ``data.yaml`` placed before its own files, unless options or files name data.
+    """Return ``preset`` with the run's ``data.yaml`` first, unless options or files name data.
 
-    Data named there are taken as they are: settings they leave out have their defaults, not the
-    values of the run.
+    Settings that such data leave out have their defaults, not the values of the run.
     """
     named = named_before("data", args, preset) is not None
     return preset if named else with_saved(args, preset, Path("data.yaml"))
 
 
 def named_before(name: str, args: Sequence[str], preset: Preset) -> Any:
-    """Return a setting that decides how others are parsed, from options or else from files; None if it is missing.
+    """Return a setting from options, else from files, before all others are parsed; None without.
 
-    Dots in the name lead into groups of settings.
+    The setting decides how others are parsed. Dots in the name lead into groups of settings.
     """
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", action="append", nargs="?", default=[])
@@ -168,7 +167,7 @@ def named_before(name: str, args: Sequence[str], preset: Preset) -> Any:
 
 
 def settings_of(parser: ArgumentParser, parsed: Namespace) -> dict[str, Any]:
-    """Return parsed settings as plain data, apart from those of the run."""
+    """Return parsed settings as plain data, without ``run`` and ``overwrite``."""
     content: dict[str, Any] = yaml.safe_load(parser.dump(parsed, skip_unset=False))
     return {name: value for name, value in content.items() if name not in ("run", "overwrite")}
 
@@ -177,7 +176,7 @@ def _content(file: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(file.read_text())
     except (OSError, ValueError, yaml.YAMLError):
-        return {}  # the parser says what is wrong with it
+        return {}  # the parser reports the fault
     return content if isinstance(content, dict) else {}
 
 
@@ -188,8 +187,8 @@ def add_data(parser: ArgumentParser) -> None:
         "--ledger",
         type=Path | None,
         default=None,
-        help="ledger of the private data set, shared by all runs on it; by default the file next to the data or, if"
-        " there can be none, ledger.sqlite in the run's folder",
+        help="ledger of the private data set, shared by all runs on it; by default the file next to"
+        " the data or, if there can be none, ledger.sqlite in the run's folder",
     )
 
 
@@ -206,7 +205,7 @@ def shows_help(args: Sequence[str]) -> bool:
 def run_folder(args: Sequence[str]) -> Path | None:
     """Return the value of ``--run`` in the arguments of a command, or None."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    # without a value, of which the command's own parser says that it is missing
+    # the command's own parser reports a missing value
     early.add_argument("--run", type=Path, nargs="?")
     folder: Path | None = early.parse_known_args(args)[0].run
     return folder

@@ -16,18 +16,18 @@ def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult
     """Plan the number of teachers from public facts; nothing private is touched.
 
     Simulated teachers learn from their shares of the records by the learning curve of one teacher.
-    Their votes are released at each target epsilon as in `pate label`, and a student learns from the
-    release. The plan takes the fewest teachers with a student as good as the best, and writes them
-    as a recipe.
+    Their votes are released at each target epsilon as in `pate label`, and a student learns from
+    the release. The plan takes the fewest teachers whose student is as good as the best one, and
+    writes them as a recipe.
 
     Args:
         facts: the public facts of the task.
-        sweep: the numbers to try, and the measure.
+        sweep: the numbers to try, and the measure of quality.
         output: folder for ``plan.csv``, ``plan.png``, ``plan.txt``, and for each epsilon a folder
             with ``teachers.yaml`` and ``label.yaml``.
 
     Returns:
-        The figures that are written.
+        The written figures.
 
     Raises:
         ValueError: on facts or settings out of range, before anything is simulated.
@@ -44,8 +44,8 @@ def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult
         print(f"{place / 'teachers.yaml'}, {place / 'label.yaml'}")
     print(f"{folder / 'plan.csv'}, {folder / 'plan.png'}, {folder / 'plan.txt'}")
     print(
-        "Then: pate teachers fit --config data.yaml --config teachers.yaml --run RUN; pate teachers vote --run RUN;"
-        " pate label --config label.yaml --run RUN"
+        "Then: pate teachers fit --config data.yaml --config teachers.yaml --run RUN;"
+        " pate teachers vote --run RUN; pate label --config label.yaml --run RUN"
     )
     return result
 

@@ -1,4 +1,4 @@
-"""The recipes that are shipped: in the package as it is installed, or beside it in the checkout."""
+"""The shipped recipes: in the installed package, or next to it in the checkout."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def find_recipe(word: Path) -> Path:
-    """Return the folder of a recipe: ``word`` itself, unless it is no recipe and names a shipped one.
+    """Return the folder of a recipe: ``word``, or the shipped recipe of that name.
 
-    These are named ``faces`` or ``configs/faces``, as in the checkout.
-
-    Raises ``ValueError`` if there is no such folder.
+    A shipped recipe is named ``faces`` or ``configs/faces``, as in the checkout, unless such a
+    folder has a recipe. Raises ``ValueError`` if there is no such folder.
     """
     shipped = shipped_recipes()
     name = word.name if word.parts[:-1] in ((), ("configs",)) else None
     if name in shipped and not (word / "data.yaml").is_file():
         return shipped[name]
-    requirement = f"a recipe: a folder with data.yaml, such as `pate init` writes, or one of {', '.join(shipped)}"
+    known = f"one of {', '.join(shipped)}"
+    requirement = f"a recipe: a folder with data.yaml, such as `pate init` writes, or {known}"
     require(word.is_dir(), requirement, recipe=str(word))
     return word
 
 
 def with_shipped_files(words: Sequence[str]) -> list[str]:
-    """Return arguments whose ``--config configs/NAME/FILE`` are shipped files where the folder has none of its own."""
+    """Return arguments with shipped files for each missing ``--config configs/NAME/FILE``."""
     chosen: list[str] = []
     for word in words:
         option, equals, path = (

@@ -8,9 +8,10 @@ from pate._commands.parsing import NO_PRESET, Preset, add_run, new_parser, parse
 from pate._pipeline import Pipeline
 
 _SUMMARY = (
-    "Evaluate, on the test set, a student of the true labels and the noiseless majority of the teachers. PRIVATE.\n\n"
-    "Neither is private: on data that may be looked at, they show the price of privacy. The student of the true labels"
-    " is trained like the private one, on all samples that were queried."
+    "Evaluate, on the test set, a student of the true labels and the noiseless majority of the"
+    " teachers. PRIVATE.\n\nNeither is private: on data that you may see, they show the price of"
+    " privacy. The student of the true labels is trained like the private one, on all queried"
+    " samples."
 )
 
 

@@ -46,7 +46,7 @@ class _Step(NamedTuple):
     command: Callable[[Sequence[str], Preset], object]
     """Runs the stage."""
     parts: tuple[str, ...] = ()
-    """The recipe's files that the stage reads, and whose overrides it takes."""
+    """The recipe's files that the stage reads, with their overrides."""
     words: tuple[str, ...] = ()
     """Further arguments of its command."""
 
@@ -136,9 +136,9 @@ def main(args: Sequence[str]) -> None:
 def _first_release(
     plan: Any, data: DataSource, asked: LabelSettings
 ) -> tuple[LabelSettings, VoteShape] | None:
-    """Return the settings of the release that teachers start from, complete, and the shape of its votes.
+    """Return the complete settings of the release that teachers start from, and its votes' shape.
 
-    None if they start from another, or afresh.
+    None if they start from a release of another run, or from none.
     """
     if plan.start_from != FIRST:
         return None
@@ -162,31 +162,25 @@ def _label_settings(
     Args:
         plan: how teachers are made.
         data: the records.
-        voting: how the teachers are to vote; None for what they do by default.
+        voting: the form of the teachers' votes; None for the default.
         asked: the settings of `pate label`.
-        before: what the first release will have reserved, if teachers start from it.
+        before: the cost that the first release will have reserved, if teachers start from it.
     """
-    size, shape = (
-        len(data.load(Role.PUBLIC).ids),
-        VoteShape(plan.num_teachers or MOST_VOTERS, data.num_labels),
-    )
-    require(
-        len(data.load(Role.TEST).ids) > 0,
-        "test records, by which the student is judged",
-    )
+    size = len(data.load(Role.PUBLIC).ids)
+    shape = VoteShape(plan.num_teachers or MOST_VOTERS, data.num_labels)
+    require(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged")
     kind: type[Votes] = Scores if voting == "scores" else Ballots
     if isinstance(plan, ClosedFormPlan):
-        require(
-            voting is None,
-            "no --votes of teachers in closed form, whose ballots follow from how they were made",
-            votes=voting,
+        fixed = (
+            "no --votes of teachers in closed form, whose ballots follow from how they were made"
         )
+        require(voting is None, fixed, votes=voting)
         kind = Moments if plan.start_from is None else Ballots
     return resolve_settings(asked, shape, size, kind, before=before), shape
 
 
 def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
-    """Return what will be released, and for which epsilon."""
+    """Return a description of a planned release, with its epsilon."""
     mechanism, count = settings.mechanism, settings.num_queries
     assert count is not None, "settings are complete"
     event = mechanism.event(shape, settings.relation).for_group_size(settings.max_teachers_per_unit)
@@ -196,7 +190,8 @@ def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
     )
     text = (
         f"Labels of {count} public samples by {type(mechanism).__name__} with {noise}:"
-        f"\n    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)}, {settings.relation.name}"
+        f"\n    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
+        f" {settings.relation.name}"
     )
     meaning = explain_epsilon(epsilon)
     return text if meaning is None else f"{text}\n{meaning}"
@@ -235,10 +230,11 @@ def print_recipe(fit: Json, label: Json, student: Json) -> None:
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate run",
-        description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml."
-        "\n\nFinished stages are skipped; a killed stage continues where it stopped."
-        "\n\nTo override a setting, write the stage and the setting: --teachers.num_teachers 200,"
-        " --label.num_queries 100, --student.trainer.max_epochs 20, --data.init_args.root DIR.",
+        description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml"
+        " and student.yaml.\n\nFinished stages are skipped; a killed stage continues where it"
+        " stopped.\n\nTo override a setting, write the stage and the setting:"
+        " --teachers.num_teachers 200, --label.num_queries 100, --student.trainer.max_epochs 20,"
+        " --data.init_args.root DIR.",
         print_config=None,
     )
     parser.add_argument(
@@ -261,12 +257,14 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--references",
         action="store_true",
-        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that you may see",
+        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for"
+        " data that you may see",
     )
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="check all settings, print the resources of teachers (PRIVATE) and the cost of labels, and write nothing",
+        help="check all settings, print the resources of teachers (PRIVATE) and the cost of labels,"
+        " and write nothing",
     )
     parser.add_argument(
         "--print_config", action="store_true", help="print the settings of all stages"
@@ -275,10 +273,10 @@ def _parser() -> CommandParser:
 
 
 def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Sort overrides ``--part.name=value`` or ``--part.name value`` by part of the recipe; those of data keep a prefix.
+    """Sort overrides ``--part.name=value`` or ``--part.name value`` by part of the recipe.
 
     Returns:
-        The other arguments, and the overrides of each part.
+        The other arguments, and the overrides of each part; overrides of data keep their prefix.
     """
     others: list[str] = []
     overrides: dict[str, list[str]] = {part: [] for part in _PARTS}

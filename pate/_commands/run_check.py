@@ -1,4 +1,4 @@
-"""Whether a run is as its commands left it, and how it goes on: what `pate check` prints."""
+"""The checks of `pate check`: whether a run is as its commands left it, and its next command."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _FIRST_SETTINGS = {
 
 @dataclass(frozen=True)
 class RunCheck:
-    """What was found in a run.
+    """The state of a run.
 
     Attributes:
-        finished: the commands whose stages are finished.
-        problems: a line for whatever is not as it should be, with what to do about it.
-        next_command: what takes the run further; None as long as there are problems.
+        finished: the commands of finished stages.
+        problems: one line for each fault, with its remedy.
+        next_command: the command that continues the run; None as long as there are problems.
     """
 
     finished: tuple[str, ...]
@@ -55,7 +55,7 @@ class RunCheck:
 
 
 def check_run(root: Path) -> RunCheck:
-    """Compare the files of a run with their digests, its labels with their seal, its statement with the ledger.
+    """Check the digests of a run's files, the seal of its labels, its ledger and its statement.
 
     Ledger and statement are computed again from their events. Nothing is written.
 
@@ -65,7 +65,7 @@ def check_run(root: Path) -> RunCheck:
     run, problems = Run(root), list[str]()
     begun = run.data_config.is_file() or (root / first_stage(run).state).is_file()
     require(begun, "the folder of a run, with its data.yaml", path=str(root))
-    if not run.private.is_dir():  # all else would follow from that
+    if not run.private.is_dir():  # all other faults would follow from that
         return RunCheck((), (f"Expected {run.private}, got no such folder. Put it back",), None)
     with _noting(problems):
         require_data_config(run)
@@ -102,7 +102,7 @@ def _stages(run: Run) -> tuple[Stage, ...]:
 
 
 def _require_intact(run: Run, stage: Stage) -> None:
-    """Raise ``ValueError`` unless what a stage left is unchanged and follows from what the stages before it left."""
+    """Raise ``ValueError`` unless a stage's files are unchanged and match the stages before it."""
     left = (
         run.state(stage) is None
         and not stage.self_describing
@@ -121,24 +121,19 @@ def _require_closed(private: Path) -> None:
 
 
 def _unreadable(private: Path) -> Iterator[str]:
-    """Yield what lies in the private folder and is neither a file nor a folder."""
+    """Yield an error for each entry of the private folder that is neither a file nor a folder."""
     for path in sorted(private.rglob("*")):
         if not (path.is_file() or path.is_dir()):
             yield f"Expected plain files in {private}, got {path.relative_to(private)}. Delete it"
 
 
 def _next_command(run: Run) -> str:
-    """Return the first command that has not been run, or not to its end."""
+    """Return the first command that has not finished."""
     place = shlex.quote(str(run.root))
     for stage in _stages(run):
-        without_records = (
-            stage is STUDENT and run.inputs_of(first_stage(run)).settings.get("data") is None
-        )
-        if (
-            run.is_finished(stage)
-            or (stage is REFERENCES and run.state(stage) is None)
-            or without_records
-        ):
+        data = run.inputs_of(first_stage(run)).settings.get("data")
+        optional = stage is REFERENCES and run.state(stage) is None
+        if run.is_finished(stage) or optional or (stage is STUDENT and data is None):
             continue
         settings = _FIRST_SETTINGS.get(stage, "")
         if stage is not VOTES_IMPORT and (run.root / stage.config).is_file():

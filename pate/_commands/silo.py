@@ -1,4 +1,4 @@
-"""The commands `pate silo`, the part of one silo in labels without a curator, and `pate silo key`."""
+"""The commands `pate silo`, which takes part in labels without a curator, and `pate silo key`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ def main(args: Sequence[str]) -> None:
     """Run `pate silo`."""
     parser = new_parser(
         "silo",
-        "Take part in labels from silos that keep their votes secret: send keys, shares, the masked counts with a"
-        " share of the noise, and the shares that unmask the sum of all, each as soon as the others have sent their"
-        " part. Nothing is sent unless the invitation is confirmed and its cost, printed first, is accepted. After a"
-        " kill, run the command again: it continues, and sends the same.",
+        "Take part in labels from silos that keep their votes secret: send keys, shares, the masked"
+        " counts with a share of the noise, and the shares that unmask the sum of all, each as soon"
+        " as the others have sent their part. Nothing is sent unless the invitation is confirmed"
+        " and its cost, printed first, is accepted. After a kill, run the command again: it"
+        " continues, and sends the same.",
     )
     parser.add_argument(
         "exchange", type=Path, help="folder that all silos and the server read and write"
@@ -35,41 +36,42 @@ def main(args: Sequence[str]) -> None:
         "--state",
         type=Path,
         required=True,
-        help="a folder of its own, one for each exchange, for its keys and its noise; never in the exchange. PRIVATE;"
-        " kept until the end",
+        help="a folder for its keys and its noise, one for each exchange and never inside it."
+        " PRIVATE; kept until the end",
     )
     parser.add_argument(
         "--signing_key",
         type=Path,
         required=True,
-        help="its key for all exchanges, that `pate silo key` wrote, by which it signs. PRIVATE",
+        help="its signing key for all exchanges, written by `pate silo key`. PRIVATE",
     )
     parser.add_argument(
         "--confirm",
         type=str | None,
         default=None,
-        help="the digest of the invitation, as the people of all other silos read it out. Without it: --public_keys",
+        help="the digest of the invitation, as the people of all other silos read it out. Without"
+        " it: --public_keys",
     )
     parser.add_argument(
         "--public_keys",
         type=Path | None,
         default=None,
-        help="in place of --confirm: a folder with NAME.pub, the public key of each silo, and server.pub, which it got"
-        " from their people, never from the exchange",
+        help="in place of --confirm: a folder with NAME.pub, the public key of each silo, and"
+        " server.pub, obtained from their people, never from the exchange",
     )
     parser.add_argument(
         "--ledger",
         type=Path | None,
         default=None,
-        help="ledger of the silo's private data, which counts each sum that its masked votes are sent to; by default"
-        " votes.ledger.sqlite next to votes.npz",
+        help="ledger of the silo's private data, which counts each sum with its masked votes; by"
+        " default votes.ledger.sqlite next to votes.npz",
     )
     parser.add_argument(
         "--max_epsilon",
         type=float | None,
         default=None,
-        help="the budget of that ledger at --delta: nothing is sent to a sum that would take all sums beyond it."
-        " Without a budget a person has to say yes at a terminal",
+        help="the budget of that ledger at --delta: nothing is sent to a sum that would take the"
+        " total beyond it. Without a budget a person must accept at a terminal",
     )
     parser.add_argument(
         "--delta", type=float | None, default=None, help="the delta of --max_epsilon"
@@ -78,7 +80,8 @@ def main(args: Sequence[str]) -> None:
         "--wait",
         type=float | None,
         default=None,
-        help="seconds to wait for others, 0 to do only the steps that are possible now; by default without limit",
+        help="seconds to wait for others, 0 to do only the steps that are possible now; by default"
+        " without limit",
     )
     options = parser.parse_args(list(args))
 
@@ -137,15 +140,16 @@ def main(args: Sequence[str]) -> None:
             say(fact)
         say(f"done. In the sum: {', '.join(waiting(advance, options.wait))}")
     except AwaitedError:
-        print(f"{options.name}: the same command goes on from here")
+        print(f"{options.name}: the same command continues from here")
 
 
 def key(args: Sequence[str]) -> None:
     """Run `pate silo key`."""
     parser = new_parser(
         "silo key",
-        "Make the key by which a silo, or the server, signs all that it sends, once for all exchanges. The public key"
-        " is for all others, who should get it from a person they know. A private key that is there is kept.",
+        "Make the signing key of a silo, or of the server, once for all exchanges. The public key"
+        " is for all others, who should get it from a person they know. An existing private key is"
+        " kept.",
     )
     parser.add_argument(
         "private", type=Path, help="file of the private key, never in an exchange. PRIVATE"

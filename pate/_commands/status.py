@@ -1,4 +1,4 @@
-"""The command `pate status`: how far each stage of a run is, and which processes work on it."""
+"""The command `pate status`: the progress of each stage of a run, and its processes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from pate._runs import (
 from pate._validation import require
 
 _CHUNKS = {TEACHERS_FIT: "teachers_*.pt", TEACHERS_VOTE: "votes_*.json"}
-"""The files of which a stage leaves one for each chunk."""
+"""The file that a stage writes for each chunk."""
 
 
 def main(args: Sequence[str]) -> None:
     """Run `pate status`."""
     parser = new_parser(
         "status",
-        "Show how far each stage of a run is, and which processes work on its chunks. Takes no time and compares no"
-        " contents: that does `pate check`. Leases that dead processes left behind are removed.",
+        "Show the progress of each stage of a run, and the processes that work on its chunks. It is"
+        " quick because it compares no contents, unlike `pate check`. Leases of dead processes are"
+        " removed.",
     )
     parser.add_argument("run", type=Path, help="folder of the run")
     run = Run(parser.parse_args(list(args)).run)
@@ -56,7 +57,7 @@ def _progress(run: Run, stage: Stage) -> str:
 
 
 def _workers(run: Run, stage: Stage) -> Iterator[str]:
-    """Yield the chunks that processes work on together, and who they are."""
+    """Yield the chunks under work, each with its process."""
     for path in sorted((run.root / stage.outputs[0]).glob("*.lease")):
         worker = path.read_text()
         with lease(path) as free:

@@ -29,16 +29,19 @@ from pate._stages import student_linear
 from pate._stages.student_linear import DATA_SETTINGS, LinearPlan
 from pate._validation import require
 
+_FROM_RUN = "\n\nIts network and all other settings come from the run."
+
 DESCRIPTIONS = {
-    "fit": "Train a student on the released labels of a run.\n\nThe network pate.models.Linear is solved in closed"
-    " form, and has no settings of training; any other is trained by descent and kept where the loss on held-out"
-    " released labels is lowest. Training that was killed resumes from its last checkpoint.",
-    "validate": "Evaluate the student of a run on released labels that were held out of its training.\n\nIts network"
-    " and all other settings come from the run.",
-    "test": "Evaluate the student of a run on the test set, and write metrics.json next to it.\n\nIts network and all"
-    " other settings come from the run.",
-    "predict": "Write the student's predictions for the test set, or for the public samples, to predictions.npz next"
-    " to it.\n\nIts network and all other settings come from the run.",
+    "fit": "Train a student on the released labels of a run.\n\nThe network pate.models.Linear is"
+    " solved in closed form, without settings of training. Any other network is trained by gradient"
+    " descent and kept at the lowest loss on held-out released labels. Training that was killed"
+    " resumes from its last checkpoint.",
+    "validate": "Evaluate the student of a run on released labels that were held out of its"
+    f" training.{_FROM_RUN}",
+    "test": "Evaluate the student of a run on the test set, and write metrics.json next to it."
+    f"{_FROM_RUN}",
+    "predict": "Write the student's predictions for the test set, or for the public samples, to"
+    f" predictions.npz next to it.{_FROM_RUN}",
 }
 
 
@@ -46,7 +49,7 @@ def main(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate student` with one of Lightning's commands."""
     root = run_folder(args) or preset.run
     if root is not None and not prints_and_exits(args):
-        if command != "validate":  # which writes nothing
+        if command != "validate":  # it writes nothing
             lock_run(root)
         if command != "fit":
             require_student(Run(root))
@@ -74,7 +77,7 @@ def main(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
 
 
 def read_fit(args: Sequence[str], preset: Preset) -> Json:
-    """Return the settings of `pate student fit` as plain data. Ends with status 2 on a wrong option."""
+    """Return the settings of `pate student fit` as plain data, or end with status 2."""
     if not _names_linear(args, preset):
         content: Json = find("read_network_fit")(args, preset)
         return content

@@ -1,4 +1,4 @@
-"""The commands `pate student` of networks: LightningCLI."""
+"""The commands `pate student` for trained networks, through LightningCLI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pate._stages.student import StudentCLI, StudentSettings
 
 
 class _StudentParser(CommandParser, LightningArgumentParser):
-    """A parser whose usage names all subcommands, even if only one was added."""
+    """A parser that names all subcommands in its usage, even if only one was added."""
 
     def add_subcommands(self, *args: Any, **options: Any) -> Any:
         """Add the subcommands, as jsonargparse does."""
@@ -31,7 +31,7 @@ def run_network_command(command: str, args: Sequence[str], preset: Preset) -> No
 
 
 def read_network_fit(args: Sequence[str], preset: Preset) -> Json:
-    """Return the settings of `pate student fit` as plain data. Ends with status 2 on a wrong option."""
+    """Return the settings of `pate student fit` as plain data, or end with status 2."""
     return _run(StudentSettings, "fit", args, preset).settings
 
 

@@ -1,4 +1,4 @@
-"""The command `pate submit`: processes that train or vote together, as jobs of a cluster."""
+"""The command `pate submit`: jobs of a cluster that train or vote together."""
 
 from __future__ import annotations
 
@@ -16,42 +16,39 @@ from pate._validation import require, require_count
 
 _SHARED = (["teachers", "fit"], ["teachers", "vote"])
 _PREEMPTED = (128 + SIGTERM, -SIGTERM, -SIGUSR1, -SIGUSR2)
-"""Exit statuses of a command that was signalled because its job is about to end."""
+"""Exit statuses of a command that was signaled because its job is about to end."""
 
 
 def main(args: Sequence[str]) -> None:
     """Run `pate submit`."""
     parser = new_parser(
         "submit",
-        "Submit `pate teachers fit` or `pate teachers vote`, given behind --, as jobs that share its chunks, through"
-        " submitit. A job that is preempted or runs out of time is submitted again, and any number of them may fail:"
-        " the others take their chunks over. Logs are PRIVATE and lie in private/jobs of the run.",
+        "Submit `pate teachers fit` or `pate teachers vote`, given after --, as jobs that share its"
+        " chunks, through submitit. A job that is preempted or runs out of time is submitted again,"
+        " and any number of jobs may fail: the others take over their chunks. Logs are PRIVATE and"
+        " lie in private/jobs of the run.",
     )
-    parser.add_argument("--jobs", type=int, required=True, help="how many processes")
+    parser.add_argument("--jobs", type=int, required=True, help="the number of processes")
     parser.add_argument(
         "--cluster",
         choices=("slurm", "local"),
         default=None,
-        help="slurm, or local for processes of this machine, which are waited for; by default slurm where there is one",
+        help="slurm, or local for processes of this machine, for which the command waits; by"
+        " default slurm if there is one",
     )
     parser.add_argument(
         "--parameters",
         type=dict[str, Any],
         default={},
-        help="of submitit: --parameters.timeout_min 60 --parameters.slurm_partition gpu --parameters.cpus_per_task 2",
+        help="parameters of submitit: --parameters.timeout_min 60 --parameters.slurm_partition gpu"
+        " --parameters.cpus_per_task 2",
     )
-    ours, words = (
-        (list(args[: args.index("--")]), list(args[args.index("--") + 1 :]))
-        if "--" in args
-        else (args, [])
-    )
-    options = parser.parse_args(list(ours))
+    end = args.index("--") if "--" in args else len(args)
+    words = list(args[end + 1 :])
+    options = parser.parse_args(list(args[:end]))
     require_count(1, jobs=options.jobs)
-    require(
-        words[:2] in _SHARED,
-        "-- teachers fit or -- teachers vote with their options",
-        command=" ".join(words),
-    )
+    shared = "-- teachers fit or -- teachers vote with their options"
+    require(words[:2] in _SHARED, shared, command=" ".join(words))
     run = run_folder(words)
     require(run is not None, "--run of the command that is submitted")
     assert run is not None
@@ -60,7 +57,7 @@ def main(args: Sequence[str]) -> None:
         [*words, "--shared=true"], folder, options.jobs, options.cluster, options.parameters
     )
     print(
-        f"Submitted {' '.join(job.job_id for job in jobs)}. How far they are: pate status {run}",
+        f"Submitted {' '.join(job.job_id for job in jobs)}. Their progress: pate status {run}",
         flush=True,
     )
     if options.cluster == "local":
@@ -71,7 +68,7 @@ def main(args: Sequence[str]) -> None:
 def submitted(
     words: Sequence[str], folder: Path, jobs: int, cluster: str | None, parameters: dict[str, Any]
 ) -> list[Any]:
-    """Submit ``pate`` with ``words`` as many times as there are ``jobs``, and return submitit's jobs.
+    """Submit ``pate`` with ``words`` as ``jobs`` jobs, and return submitit's jobs.
 
     Raises ``ValueError`` without submitit.
     """
@@ -83,20 +80,19 @@ def submitted(
         ) from None
 
     class Worker(submitit.helpers.Checkpointable):
-        """A process that is submitted again where it runs out of time."""
+        """A process that is submitted again if it runs out of time."""
 
         def __call__(self) -> None:
             command = [sys.executable, "-P", "-m", "pate", *words]
-            # SLURM signals this process too, which has the job submitted again and kills the
-            # command, but not always at once: after SIGTERM there may be minutes left
+            # SLURM also signals this process, which has the job submitted again and kills the
+            # command, possibly minutes after SIGTERM
             while (done := subprocess.run(command)).returncode in _PREEMPTED:
                 pass
             done.check_returncode()
 
     make_folder(folder)
-    folder.chmod(0o700)  # one that was there, too
-    # a cluster may pass no variables on, such as that by which Python does not begin in the working
-    # directory
+    folder.chmod(0o700)  # also an existing folder
+    # a cluster may not pass on PYTHONSAFEPATH, which keeps the working directory off Python's path
     python = f"{shlex.quote(sys.executable)} -P"
     executor = submitit.AutoExecutor(
         folder=folder, cluster=cluster, local_python=python, slurm_python=python

@@ -1,4 +1,4 @@
-"""The parser of all commands: short errors that suggest what a misspelled option or class was meant to be."""
+"""The parser of all commands, with short errors that suggest the meant option or class."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pate.data.features import FeatureMap
 
 
 class CommandParser(SettingsParser):
-    """A parser that accepts no abbreviated options, and suggests the right name for an unknown one.
+    """A parser that refuses abbreviated options and suggests names for unknown ones.
 
     Attributes:
-        elsewhere: tells which other option an unknown one needs, if any.
+        elsewhere: returns the other option that an unknown one needs, if any.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -35,7 +35,7 @@ class CommandParser(SettingsParser):
 
     @property
     def shown(self) -> ArgumentParser:
-        """The parser whose options a user sees: that of the only subcommand, as of `pate student fit`, or this one."""
+        """The parser of the options that users see: of the only subcommand if any, or this one."""
         if self._subcommands_action is None:
             return self
         (parser,) = self._subcommands_action.choices.values()
@@ -46,7 +46,7 @@ class CommandParser(SettingsParser):
     ) -> Namespace:
         """Return the parsed options.
 
-        An unknown option is reported before a missing one, because it may be a misspelling of that.
+        An unknown option is reported before a missing one, because it may be its misspelling.
         """
         self._words = tuple(args or ())
         options = self.shown._option_string_actions
@@ -58,7 +58,7 @@ class CommandParser(SettingsParser):
         return parsed
 
     def instantiate(self, *args: Any, **settings: Any) -> Namespace:
-        """Return what the parsed options describe. Raises ``ValueError`` in one line."""
+        """Return the parsed options as objects. Raises ``ValueError`` in one line."""
         try:
             made: Namespace = super().instantiate(*args, **settings)
         except ValueError as error:
@@ -72,13 +72,13 @@ class CommandParser(SettingsParser):
             stream.write(message)
 
     def _refuse_elsewhere(self, option: str) -> None:
-        """Raise ``ValueError`` if an option that is unknown here comes with another one."""
+        """Raise ``ValueError`` if an option that is unknown here belongs with another one."""
         name = "--" + option.removeprefix("--").partition(".")[0]
         needed = self.elsewhere(name)
         require(needed is None, f"{needed} with {name}", option=option)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """End with status 2 and the message; raise ``ArgumentError`` if the parser does not exit on errors."""
+        """End with status 2 and the message; without exits on errors, raise ``ArgumentError``."""
         if not self.exit_on_error:
             super().error(message, ex)
         if unknown := re.fullmatch(r"Option '([\w.]+)' is not accepted", message):
@@ -90,22 +90,23 @@ class CommandParser(SettingsParser):
 
 
 _HEADINGS = re.compile(
-    r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:|- Expected a <class 'NoneType'>.*"
-    r"|Given value type: .*|Given value: .{80,}|\.\.\."
+    r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:"
+    r"|- Expected a <class 'NoneType'>.*|Given value type: .*|Given value: .{80,}|\.\.\."
 )
-"""Lines of jsonargparse that say nothing of what is wrong."""
+"""Lines of jsonargparse's errors without information about the fault."""
 
 
 _OPTIONS = re.compile(
     r"`((?:aggregator|data)(?:\.\w+)+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"
     r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
-    r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)(=\w+)?`"
+    r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)"
+    r"(=\w+)?`"
 )
-"""Fields and arguments, as errors of all rooms mark them, that are options of commands."""
+"""Fields and arguments that errors of other rooms mark and commands take as options."""
 
 
 def with_options(message: str) -> str:
-    """Return an error of a room with the options by which a command takes the fields in it.
+    """Return an error of another room with options in place of the fields that it marks.
 
     >>> with_options("Expected no `predictions`, of which NoisyVotes makes no use")
     'Expected no --predictions, of which NoisyVotes makes no use'
@@ -114,7 +115,7 @@ def with_options(message: str) -> str:
 
 
 def brief(message: str) -> str:
-    """Return a message of jsonargparse in one line, with what each type but None objects to a value that fits none."""
+    """Return a message of jsonargparse in one line, with the objection of each type but None."""
     lines = [line.strip() for line in message.split("\n")]
     telling = [line.removeprefix("- ") for line in lines if not _HEADINGS.fullmatch(line)]
     return " ".join(" ".join(telling or lines).split())
@@ -123,9 +124,9 @@ def brief(message: str) -> str:
 def unknown_option(
     args: Iterable[str], options: Iterable[str], plain: Iterable[str] = ()
 ) -> str | None:
-    """Return the first word of ``args`` that looks like an option but is not in ``options``, or None.
+    """Return the first word of ``args`` that looks like an option but is not known, or None.
 
-    Settings of what an option names, ``--aggregator.k`` of ``--aggregator``, are options too;
+    Settings within an option, such as ``--aggregator.k`` in ``--aggregator``, are known too;
     ``plain`` options have none.
     """
     valid = set(options)
@@ -143,7 +144,7 @@ def unknown_option(
 
 
 def _class_meant(message: str, words: Iterable[str]) -> str:
-    """Return a question that suggests the class meant by a misspelt word that ``message`` repeats; empty if unclear."""
+    """Return a question with the class meant by a misspelled word of ``message``, or nothing."""
     for word in words:
         value = word.partition("=")[2] if word.startswith("--") else word
         module, _, name = value.rpartition(".")

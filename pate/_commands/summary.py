@@ -1,4 +1,4 @@
-"""The summary at the end of `pate run`: the student's figures beside references, and the privacy statement."""
+"""The summary at the end of `pate run`: figures of the student, and the privacy statement."""
 
 from __future__ import annotations
 
@@ -27,17 +27,14 @@ _LEDGERS = {
 
 
 def describe_run(run: Run) -> str:
-    """Return the metrics on the test set as a table, the privacy statement, and the places of the files."""
+    """Return a table of metrics on the test set, the privacy statement, and the places of files."""
     figures_of: Json = {}
     for stage in (STUDENT, REFERENCES):
         path = run.root / stage.outputs[0] / METRICS
         if path.is_file():
             figures_of |= read_json(path.read_text())
-    private = [
-        name
-        for name in ("teacher_majority", "noiseless_sums", "true_label_student")
-        if name in figures_of
-    ]
+    known = ("teacher_majority", "noiseless_sums", "true_label_student")
+    private = [name for name in known if name in figures_of]
     chosen = figures_of.pop("optimize")
     lines = _table(f"Test set, cut for {chosen}", figures_of, private)
     for purpose in figures_of["student"]["at_cut"]:
@@ -59,7 +56,8 @@ def describe_run(run: Run) -> str:
         if gain["true_label_student"] > 0:
             share = gain["student"] / gain["true_label_student"]
             lines.append(
-                f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label student."
+                f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label"
+                " student."
             )
     statement = (run.root / LABEL.outputs[-1]).read_text()
     files = {
@@ -79,7 +77,7 @@ def describe_run(run: Run) -> str:
 
 
 def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:
-    """Return a head and a row for each of the `_ROWS`, with the student's figures."""
+    """Return a head, and a row of figures for each of the `_ROWS`."""
     metrics = [
         name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)
     ]

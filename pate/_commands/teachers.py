@@ -1,7 +1,7 @@
 """The commands `pate teachers fit` and `pate teachers vote`.
 
-A stage is imported only after its command line is parsed: it needs Lightning, which takes seconds
-to import and which ``--help`` does not need.
+A stage is imported only after its command line is parsed, because it imports Lightning, which takes
+seconds and is not needed for ``--help``.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from pate.teachers._jobs import CurveFormat, Execution
 
 @dataclass(frozen=True)
 class TeacherFit:
-    """The settings of `pate teachers fit`, read and checked.
+    """The parsed and checked settings of `pate teachers fit`.
 
     Attributes:
-        options: the parsed options, with the objects that they describe.
-        plan: how teachers are made, a `TeacherPlan` or a `ClosedFormPlan`.
+        options: the parsed options, as objects.
+        plan: a `TeacherPlan` or a `ClosedFormPlan`.
         content: the settings as plain data.
     """
 
@@ -74,25 +74,25 @@ def vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate teachers vote`."""
     parser = new_parser(
         "teachers vote",
-        "Let the teachers vote on every public sample; each teacher's votes are kept.\n\nThe number of"
-        " teachers is a public constant: an absent teacher, such as a silo that stays away, casts no vote but is still"
-        " counted.",
+        "Let the teachers vote on every public sample; each teacher's votes are kept.\n\nThe number"
+        " of teachers is a public constant: an absent teacher, such as a silo that stays away,"
+        " casts no vote but is still counted.",
     )
     parser.add_class_arguments(Execution, as_group=False)
     parser.add_argument(
         "--votes",
         type=Voting | None,
         default=None,
-        help="``bits``, the decisions of the teachers, which every aggregator reads; ``scores``, their probabilities,"
-        " for ScoreVotes; or ``quantile_bits``, each label for as large a share of the samples as has it among a"
-        " teacher's own records. By default as before, or ``bits``.",
+        help="``bits``, the decisions of the teachers, which every aggregator reads; ``scores``,"
+        " their probabilities, for ScoreVotes; or ``quantile_bits``, each label for the same share"
+        " of samples as of a teacher's own records. By default as before, or ``bits``.",
     )
     parser.add_argument(
         "--absent",
         type=list[int] | None,
         default=None,
-        help="numbers, from 0, of the teachers that take no part: their ballots are rows of zeros. Like the votes, this"
-        " list is PRIVATE.",
+        help="numbers, from 0, of the teachers that take no part: their ballots are rows of zeros."
+        " Like the votes, this list is PRIVATE.",
     )
     add_run(parser)
     parsed = parse(parser, args, preset)
@@ -101,20 +101,20 @@ def vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
 
 
 def _fit_parser(in_closed_form: bool) -> CommandParser:
-    """Return the parser of networks that are trained, or of teachers in closed form, who have other settings."""
+    """Return the parser of trained networks, or of teachers in closed form with other settings."""
     parser = new_parser(
         "teachers fit",
-        "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and started again, the"
-        " stage continues where it stopped, with the same result bit for bit. The place of training (threads,"
-        " workers, executor, gpus, shared) does not affect the result, and may change in between. With"
-        " --fit closed_form each record, group or part is a linear teacher without training; --fit closed_form"
-        " --help lists its settings.",
+        "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and"
+        " started again, the stage continues where it stopped, with the same result bit for bit."
+        " The place of training (threads, workers, executor, gpus, shared) does not affect the"
+        " result, and may change in between. With --fit closed_form each record, group or part is a"
+        " linear teacher without training; --fit closed_form --help lists its settings.",
     )
     parser.add_argument(
         "--fit",
         type=Literal["steps", "closed_form"],
         default=CLOSED_FORM if in_closed_form else "steps",
-        help="how teachers are made: networks by ``steps`` of training, or linear ones in ``closed_form``",
+        help="networks by ``steps`` of training, or linear teachers in ``closed_form``",
     )
     if in_closed_form:
         parser.add_class_arguments(ClosedFormPlan, as_group=False)
@@ -126,8 +126,8 @@ def _fit_parser(in_closed_form: bool) -> CommandParser:
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="print the sizes of partitions (PRIVATE), the memory and time that training will take and where it will"
-        " run; write nothing",
+        help="print the sizes of partitions (PRIVATE), and the memory, time and place of training;"
+        " write nothing",
     )
     return parser
 
@@ -145,8 +145,8 @@ def _add_training(parser: ArgumentParser) -> None:
         "--logger",
         type=CurveFormat,
         default="csv",
-        help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``; loggers that send them"
-        " elsewhere are not offered, because they are PRIVATE.",
+        help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``. The"
+        " curves are PRIVATE, so that loggers which send them elsewhere are not offered.",
     )
 
 

@@ -17,9 +17,9 @@ def topk(
 ) -> None:
     """Release the k items that most users chose, privately.
 
-    Each call is a release, and pays for it in the ledger of the data; after a kill, run it again to
-    continue. The options bound the contribution of one user; the list of items is public, unless
-    the mechanism is limited_domain.
+    Each call is a release, and its cost is in the ledger of the data; after a kill, run it again to
+    continue. The options bound the contribution of one user; the list of items is public,
+    unless the mechanism is limited_domain.
 
     Args:
         source: the files of the histogram.
@@ -27,7 +27,7 @@ def topk(
         output: the .csv or .json to write; the statement is next to it, in .privacy.json and
             .privacy.txt.
         ledger: ledger of the private data, one for all releases from them; by default a file next
-            to the data, pairs.ledger.sqlite for pairs.csv (for a link, next to the file itself).
+            to the data, pairs.ledger.sqlite for pairs.csv (for a link, next to its target).
 
     Raises:
         ValueError: on input out of range, before anything is spent.
@@ -37,9 +37,9 @@ def topk(
     print(statement.text, end="")
     if statement["mechanism"].get("fallback") is not True and _is_empty(output):
         print(
-            "Nothing is listed: no gap between counts passed its noisy test, and the cost above is paid.\n"
-            "A larger --target_epsilon, another --k, or --mechanism peeling, which always lists, change that;"
-            " to ask again costs again."
+            "Nothing is listed: no gap between counts passed its noisy test, and the cost above is"
+            " paid.\nA larger --target_epsilon, another --k, or --mechanism peeling, which always"
+            " lists, change that; to ask again costs again."
         )
     print(
         f"Release {statement['release']} of {book}: {output}, {output.with_suffix('.privacy.json')}"

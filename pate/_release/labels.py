@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import IO
 
 import numpy as np
 
 from pate._release.label_inputs import digest_of, label_inputs, queries_on
 from pate._release.label_settings import LabelSettings
-from pate._release.ledger_file import open_ledger
+from pate._release.ledger_file import ledger_scope, open_ledger
 from pate._release.pending import PendingRelease
 from pate._release.rehearsal import rehearse
 from pate._release.room import preallocate_labels
-from pate._release.statements import StatedLabels, settlement_of_labels
+from pate._release.statements import StatedLabels
 from pate._release.transaction import (
     Releasable,
     ReleaseOutcome,
@@ -22,13 +23,16 @@ from pate._release.transaction import (
     release,
     write_statement,
 )
-from pate._runs import LABEL, Run, labels_file
+from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
 from pate._validation import require
+from pate._version import __version__
 from pate._votes import NoisyTotal, Votes
 from pate._votes.loading import load_votes
 from pate._votes.store import VoteStore
-from pate.accounting._history import LedgerEntry
+from pate.accounting import LedgerEntry
+from pate.accounting._statement import sha256
+from pate.aggregators import Release
 
 
 def label(
@@ -162,4 +166,27 @@ class _Labels(Releasable):
 
     def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
         self.released = ReleasedLabels.load(self._run.root)
-        return settlement_of_labels(self._run, self._settings, self.released, entry.published or {})
+        settled, released, aggregator = (
+            entry.published or {},
+            self.released,
+            self._settings.mechanism,
+        )
+        realised = None
+        if released.tiers is not None:
+            answers = Release(released.labels, released.mask, tiers=released.tiers)
+            realised = aggregator.charges(answers, released.shape)
+        packages = {name: version(name) for name in ("numpy", "scipy", "torch")}
+        facts = dict(released.facts)
+        del facts["release"], facts["num_queries"]  # the ledger holds these
+        unit = self._run.inputs_of(first_stage(self._run)).settings.get("unit", "record")
+        published = {
+            "neighboring_relation": aggregator.neighboring_relation.value,
+            "max_teachers_per_unit": self._settings.max_teachers_per_unit,
+            "kind": "labels",
+            "unit": str(unit),
+            "ledger": settled.get("ledger") or ledger_scope(self._run),
+            **facts,
+            "sha256": sha256(self.file),
+            "versions": settled.get("versions", {"pate": __version__} | packages),
+        }
+        return ReleaseOutcome(published=published, realised=realised)

@@ -89,8 +89,8 @@ def choose_ledger_of(
             require(
                 source.same(dict(state.inputs.digests)),
                 f"the {source.what} that {root} was begun with, whose releases"
-                f" {recorded or ledger_of_run} counts."
-                " Choose another run folder with `run`, or name the ledger of these by `ledger`",
+                f" {recorded or ledger_of_run} counts. Choose another run folder with `run`, or"
+                " name the ledger of these by `ledger`",
             )
         return recorded
     return _ledger_beside(source) if requested is None else expand_path(requested).absolute()

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from pate._release.label_settings import LabelSettings
-from pate._release.ledger_file import ledger_scope
-from pate._release.transaction import ReleaseOutcome
-from pate._runs import LABEL, Run, first_stage, labels_file
+from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._validation import require
 from pate._version import __version__
-from pate.accounting._statement import Statement, sha256
-from pate.aggregators._base import Release
+from pate.accounting import Statement
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,39 +25,6 @@ class StatedLabels(ReleasedLabels):
     def describe(self) -> str:
         """Return the statement as text, the content of ``privacy.txt``."""
         return self.statement.text
-
-
-def settlement_of_labels(
-    run: Run, settings: LabelSettings, released: ReleasedLabels, settled: Mapping[str, Any]
-) -> ReleaseOutcome:
-    """Return the outcome of a release of labels: the facts of its statement, and its cost.
-
-    Args:
-        run: the run.
-        settings: the settings of the release.
-        released: its labels, as they are on disk.
-        settled: the facts that the ledger holds if the release was settled before, else empty.
-    """
-    aggregator, realised = settings.mechanism, None
-    if released.tiers is not None:
-        answers = Release(released.labels, released.mask, tiers=released.tiers)
-        realised = aggregator.charges(answers, released.shape)
-    versions = {"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")}
-    published = {
-        "neighboring_relation": aggregator.neighboring_relation.value,
-        "max_teachers_per_unit": settings.max_teachers_per_unit,
-        "kind": "labels",
-        "unit": str(run.inputs_of(first_stage(run)).settings.get("unit", "record")),
-        "ledger": settled.get("ledger") or ledger_scope(run),
-        **{
-            name: value
-            for name, value in released.facts.items()
-            if name not in ("release", "num_queries")
-        },
-        "sha256": sha256(labels_file(run)),
-        "versions": settled.get("versions", versions),
-    }
-    return ReleaseOutcome(published=published, realised=realised)
 
 
 def require_stated(run: Run) -> None:

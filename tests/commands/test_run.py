@@ -141,7 +141,7 @@ def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
     assert cli.main([*words, str(tmp_path / "new")]) == 2
     said = capsys.readouterr()
     assert (
-        f"The ledger {tmp_path / 'ledger.sqlite'} counts what runs on these private data released"
+        f"The ledger {tmp_path / 'ledger.sqlite'} counts the earlier releases of runs on these private"
         in said.err
     )
     assert "[1/" not in said.out and not (tmp_path / "new").exists() and len(ledger.entries()) == 1

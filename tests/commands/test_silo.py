@@ -59,7 +59,7 @@ def test_a_silo_says_what_it_awaits_and_goes_on(
         "north: taking part costs epsilon = 4.571 against the other silos, each of which knows what it drew, and 3.638"
         " against the world, at delta = 1e-06 under REPLACE_RECORD",
         "north: waiting for keys of south, west",
-        "north: the same command goes on from here",
+        "north: the same command continues from here",
     ]
     hospitals.advance()
     assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.1")) == 0

@@ -245,7 +245,7 @@ def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> 
         text = str(said(exceeded, budget, number))
         assert (
             text.startswith(f"Expected less. The ledger {ledger.path} counts ")
-            and "before (run)" in text
+            and "(run), including deleted runs" in text
         )
         assert ("take other data" in text) == fits
 

@@ -168,7 +168,7 @@ def test_what_was_released_stays(copied: Path, capsys: Captured) -> None:
     labels = json.loads((private / "label.json").read_text())
     assert cli.main(["forget", "r0007", "--run", str(copied)]) == 0
     printed = capsys.readouterr().out
-    assert "What was released stays" in printed
+    assert "Released files stay" in printed
     assert f"yours to delete: {private / 'frontier'}\n" in printed
     assert not (copied / "private" / "references").exists()
     assert not (copied / "private" / "report.html").exists()
