@@ -74,7 +74,7 @@ class Partial(Generic[Made_co]):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of settings without a default that are not given, ``answers.k`` of one within."""
+        """The names of settings without a default or value, such as ``answers.k`` of a part."""
         own = [
             field.name
             for field in fields(self.cls)  # type: ignore[arg-type]
@@ -95,7 +95,10 @@ class Partial(Generic[Made_co]):
 
 
 def require_made(name: str, value: object, way_out: str = "") -> None:
-    """Raise ``ValueError`` if the value of a setting, or a part, is a `Partial`; ``way_out`` says what completes it."""
+    """Raise ``ValueError`` if a setting, or a part of it, is a `Partial`.
+
+    The error ends with ``way_out``, which names the option that completes it.
+    """
     for part in parts(value):
         missing = ", ".join(f"`{name}.{lacking}`" for lacking in part.missing)
         raise ValueError(f"Expected {missing} of {part.cls.__name__}{way_out}")

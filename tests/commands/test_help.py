@@ -56,7 +56,7 @@ def test_label_does_not_ask_for_an_aggregator() -> None:
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert text.startswith("usage: pate label --delta DELTA --run RUN [options]\n")
     listed = " ".join(text.split())
-    assert "pate.NoisyVotes" in listed and "None for all that were voted on" in listed
+    assert "pate.NoisyVotes" in listed and "None for all samples with votes" in listed
 
 
 def test_every_command_has_an_example() -> None:
