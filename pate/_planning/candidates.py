@@ -11,8 +11,7 @@ from pate._planning.proposals import (
     one_change_variants,
     with_first_round,
 )
-from pate.aggregators import Aggregator
-from pate.aggregators._outlook import Outlook
+from pate.aggregators import Aggregator, Outlook
 
 
 class Candidate(NamedTuple):

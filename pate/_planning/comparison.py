@@ -9,8 +9,7 @@ from typing import Any
 
 from pate._planning.tables import text_table
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
-from pate.accounting._calibration import Target
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation, Target
 
 PRIVATE = "PRIVATE: computed from private votes without accounting for it; not to be published"
 FREE = "from simulated votes alone: nothing private was touched"

@@ -7,10 +7,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from pate._validation import require_count, require_in_open_unit_interval
-from pate.accounting._accountant import RDPAccountant
-from pate.accounting._autodp import to_autodp
+from pate.accounting import DEFAULT_ORDERS, RDPAccountant, to_autodp
 from pate.accounting._charges import Events
-from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, leaves
 
 EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")

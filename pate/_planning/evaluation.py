@@ -20,9 +20,8 @@ from pate._votes import Counts, Votes, VoteShape
 from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
-from pate.aggregators import Aggregator, Release
+from pate.aggregators import Aggregator, Outlook, Release
 from pate.aggregators._base import features_of
-from pate.aggregators._outlook import Outlook
 from pate.student._decisions import agreement
 from pate.student._metrics import average_precision
 

@@ -17,10 +17,8 @@ from pate._planning.comparison import (
     best_of_families,
     ranked,
 )
-from pate.accounting._calibration import epsilon_of
+from pate.accounting import Event, NeighboringRelation, epsilon_of
 from pate.accounting._conversion import Conversion
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,8 +21,7 @@ from pate._release.promise import require_promise
 from pate._typing import FloatArray
 from pate._validation import require, require_count, require_positive
 from pate._votes import Votes, VoteShape
-from pate.accounting._calibration import Target
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, ClippedVotes, Rounds, ScoreVotes
 from pate.aggregators._base import features_of
 

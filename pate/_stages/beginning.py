@@ -19,8 +19,7 @@ from pate._runs import TEACHERS_FIT, Run, StageInputs, ensure_key
 from pate._settings import decode_fields, encode_fields
 from pate._stages.starting import start_digest
 from pate._validation import require
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Role
 from pate.teachers._jobs import CHUNK_SIZE
 
 _ONE_OF_MANY = (

@@ -22,9 +22,8 @@ from pate._votes.store import VoteStore
 from pate._votes.voter_store import VoterStore, fingerprint_of_voters, load_voters
 from pate._votes.voters import Geometry
 from pate.aggregators._score_votes import learned_without_noise
+from pate.data import DataSource, Features, Role
 from pate.data._partition import assign_teachers
-from pate.data._records import Features, Role
-from pate.data._source import DataSource
 
 
 def fit_closed_form(

@@ -18,8 +18,7 @@ from pate._runs.key import KEY_FILE
 from pate._stages.beginning import load_plan, origin_of, training_inputs
 from pate._stages.closed_form import fit_closed_form, seal_closed_form
 from pate._validation import require
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Role
 from pate.teachers._jobs import Execution
 
 

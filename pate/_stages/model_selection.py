@@ -19,11 +19,9 @@ from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
 from pate._stages.beginning import load_plan, require_same_data
 from pate._typing import BoolArray, IntArray, UInt8Array
 from pate._validation import require, require_distinct
-from pate.accounting._ledger import read_ledger
-from pate.accounting._statement import Statement
+from pate.accounting import Statement, read_ledger
+from pate.data import DataSource, Role
 from pate.data._partition import assign_teachers
-from pate.data._records import Role
-from pate.data._source import DataSource
 from pate.student._carried import ExportedStudent, load_student
 
 Figure = Literal["accuracy", "micro_f1"]

@@ -24,8 +24,7 @@ from pate._stages.closed_form import predicted_without_noise
 from pate._stages.corrections import count_corrected
 from pate._stages.student_steps import student_of_truth
 from pate.data._records import Role
-from pate.student._decisions import choose_thresholds
-from pate.student._metrics import evaluate
+from pate.student import choose_thresholds, evaluate
 
 
 def make_references(run: Run, plan: Any) -> None:

@@ -22,9 +22,8 @@ from pate._votes import MaskedTotal, Votes, VoteShape
 from pate._votes.named import Silos
 from pate._votes.store import VoteManifest
 from pate.aggregators import Partial, SiloVotes
+from pate.data import DataSource, Role
 from pate.data._checks import as_text
-from pate.data._records import Role
-from pate.data._source import DataSource
 
 
 @dataclass(frozen=True, eq=False)

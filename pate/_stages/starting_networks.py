@@ -17,8 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from pate._files.writing import atomic_write
 from pate._stages.starting import Start
 from pate._typing import Float32Array
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Role
 from pate.teachers._chunk import make_networks
 from pate.teachers._partitions import draw_batches
 from pate.teachers._plan import TeacherPlan

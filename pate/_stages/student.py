@@ -40,13 +40,12 @@ from pate._stages.student_files import (
     write_predictions,
 )
 from pate._validation import require
+from pate.student import Student, StudentData
 from pate.student._answers import weights_of_tensors
 from pate.student._bar import StageBar
 from pate.student._carry import Trained
 from pate.student._curves import Curves
-from pate.student._data import StudentData
 from pate.student._decisions import DECISION_METRICS, Metric
-from pate.student._module import Student
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
 _LAST, _BEST = "last", "best"

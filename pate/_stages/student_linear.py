@@ -28,8 +28,7 @@ from pate._stages.student_files import (
 )
 from pate._typing import BoolArray, Float32Array, FloatArray
 from pate._validation import require
-from pate.data._records import Features, Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Features, Role
 from pate.student._carry import Trained, weights_of_arrays
 from pate.student._decisions import DECISION_METRICS, Metric, choose_thresholds
 from pate.student._metrics import evaluate

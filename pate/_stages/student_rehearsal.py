@@ -13,10 +13,8 @@ from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._stages.student import StudentCLI, run_student
 from pate._validation import require_known
-from pate.data._records import Role
-from pate.data._source import DataSource
-from pate.student._data import StudentData
-from pate.student._module import Student
+from pate.data import DataSource, Role
+from pate.student import Student, StudentData
 
 
 def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries: int) -> None:

@@ -22,20 +22,16 @@ from pate._stages.beginning import begin_fit, origin_of
 from pate._stages.starting import Start
 from pate._stages.starting_networks import write_start
 from pate._validation import require
+from pate.data import DataSource, Role
 from pate.data._augmentation import require_pictures
 from pate.data._partition import assign_teachers
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.teachers import PartitionedRecords, TeacherPlan, TrainJob, run_jobs
 from pate.teachers._chunk import make_networks
 from pate.teachers._devices import available_bytes, root_device
-from pate.teachers._executors import run_jobs
 from pate.teachers._jobs import CHUNK_SIZE, CurveFormat, Execution
 from pate.teachers._log import log_curves, read_losses, teachers_table
-from pate.teachers._partitions import PartitionedRecords
-from pate.teachers._plan import TeacherPlan
 from pate.teachers._saved import SavedChunk, chunk_file, foreign_files, read_origin
 from pate.teachers._sizing import choose_size, describe_training, disk_bytes
-from pate.teachers._training import TrainJob
 
 
 def fit_teachers(

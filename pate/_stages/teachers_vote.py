@@ -19,15 +19,10 @@ from pate._typing import IntArray
 from pate._validation import require
 from pate._votes import Voting, unpack_ballots
 from pate._votes.store import VoteStore
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Role
+from pate.teachers import Execution, TeacherPlan, VoteJob, cast_votes, load_chunk, run_jobs
 from pate.teachers._devices import root_device
-from pate.teachers._executors import run_jobs
-from pate.teachers._jobs import Execution
-from pate.teachers._plan import TeacherPlan
 from pate.teachers._saved import chunk_file
-from pate.teachers._training import load_chunk
-from pate.teachers._voting import VoteJob, cast_votes
 
 
 def vote_teachers(

@@ -16,8 +16,7 @@ from pate._files.json import Json
 from pate._files.writing import atomic_folder
 from pate._typing import BoolArray, Float32Array
 from pate._version import __version__
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Role
 from pate.data.features._saved import save_map
 from pate.student._carried import FORMAT, SETTINGS, STATEMENT, STATEMENT_TEXT, WEIGHTS
 from pate.student._decisions import Metric

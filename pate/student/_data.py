@@ -17,8 +17,7 @@ from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels
 from pate._typing import BoolArray, IntArray, StrArray
 from pate._validation import require, require_count
-from pate.data._records import Features, Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Features, Role
 from pate.student._targets import Labels, noise_of, queried, targets_of
 
 

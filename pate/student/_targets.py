@@ -10,8 +10,7 @@ from pate._runs.released import ReleasedLabels
 from pate._typing import Float32Array, IntArray
 from pate._validation import require
 from pate._votes import rows_of
-from pate.data._records import Records, Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Records, Role
 
 Labels = Literal["released", "truth"]
 """The labels that a student learns: released labels or, for comparison and PRIVATE, the truth."""
