@@ -40,18 +40,27 @@ _TITLES = {
 
 def draw_frontier(path: Path, frontier: Frontier) -> None:
     """Write the picture of `frontier_figure`."""
-    _save(path, frontier_figure(frontier), dpi=130)
+    save_figure(path, frontier_figure(frontier), dpi=130)
 
 
 def draw_variants(path: Path, frontier: Frontier) -> None:
     """Write the picture of `variants_figure`."""
-    _save(path, variants_figure(frontier), dpi=90)
+    save_figure(path, variants_figure(frontier), dpi=90)
 
 
-def _save(path: Path, figure: Figure, *, dpi: int) -> None:
+def save_figure(path: Path, figure: Figure, *, dpi: int) -> None:
+    """Write a figure in the format of the file's suffix, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
-        figure.savefig(file, format="png", dpi=dpi)
+        figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=dpi)
+
+
+def log2_axis(axes: Axes, ticks: Sequence[float], **style: Any) -> None:
+    """Give the plot a grid, and a logarithmic axis that shows exactly the values ``ticks``."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], **style)
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
 
 
 def frontier_figure(frontier: Frontier) -> Figure:
@@ -87,7 +96,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
                 figures[measured], color="black", linestyle=dashes, linewidth=1, label=name
             )
         axes.set_ylim(_limits(frontier, measured))
-        _by_epsilon(axes, points)
+        log2_axis(axes, sorted({point.target_epsilon for point in points}))
         axes.set(xlabel="epsilon", title=_TITLES[measured])
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
@@ -133,7 +142,7 @@ def variants_figure(frontier: Frontier) -> Figure:
             linewidth=1,
         )
         axes.set_ylim(_limits(frontier, measured))
-        _by_epsilon(axes, points)
+        log2_axis(axes, sorted({point.target_epsilon for point in points}))
         axes.tick_params(labelbottom=True)
         axes.set_title(family)
         axes.legend(
@@ -147,14 +156,6 @@ def variants_figure(frontier: Frontier) -> Figure:
 def _line(axes: Axes, points: Sequence[Point], name: str, measured: str, **style: Any) -> None:
     line = sorted((p.target_epsilon, getattr(p, measured)) for p in points if p.aggregator == name)
     axes.plot(*zip(*line, strict=True), **style)
-
-
-def _by_epsilon(axes: Axes, points: Sequence[Point]) -> None:
-    targets = sorted({point.target_epsilon for point in points})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(targets, [f"{target:g}" for target in targets])
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
 
 
 def _limits(frontier: Frontier, measured: str) -> tuple[float, float]:
@@ -199,5 +200,4 @@ def draw_epsilons(
     )
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_figure(path, figure, dpi=150)

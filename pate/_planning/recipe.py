@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import yaml
 
 from pate._files.json import Json
-from pate._files.writing import atomic_write, write_text
+from pate._files.writing import write_text
+from pate._planning.plots import log2_axis, save_figure
 from pate._planning.sweep import SweepResult, Trial
+from pate._planning.tables import write_csv
 from pate.accounting._relation import NeighboringRelation
 
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
@@ -93,22 +94,21 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
 
 def write_sweep(path: Path, result: SweepResult) -> None:
     """Write all trials as comma-separated values, below a comment that nothing is private."""
-    with atomic_write(path, "w") as file:
-        file.write(f"# {NOTICE}\n")
-        writer = csv.writer(file)
-        fields = (
-            "epsilon",
-            "num_teachers",
-            "records",
-            "teacher_accuracy",
-            "aggregator",
-            "accuracy",
-            "macro_f1",
-        )
-        writer.writerow((*fields, "taken"))
-        for trial in result.trials:
-            row = [getattr(trial, name) for name in fields]
-            writer.writerow([*row, int(trial == result.choice(trial.epsilon))])
+    names = (
+        "epsilon",
+        "num_teachers",
+        "records",
+        "teacher_accuracy",
+        "aggregator",
+        "accuracy",
+        "macro_f1",
+    )
+    rows = (
+        {name: getattr(trial, name) for name in names}
+        | {"taken": int(trial == result.choice(trial.epsilon))}
+        for trial in result.trials
+    )
+    write_csv(path, NOTICE, rows)
 
 
 def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
@@ -199,13 +199,10 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
                 markerfacecolor="none",
             )
         axes.axhline(level, color="black", linestyle="--", linewidth=1, label="constant answer")
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, [str(size) for size in sizes], fontsize="small", rotation=45)
-        axes.minorticks_off()
+        log2_axis(axes, sizes, fontsize="small", rotation=45)
         axes.set(
             xlabel="teachers", title=f"{'macro-F1' if by == 'macro_f1' else by} of the student"
         )
-        axes.grid(alpha=0.3)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
     facts = result.facts
@@ -213,6 +210,4 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
         f"{facts.num_records} records, {facts.num_labels} labels; circles are taken\n{NOTICE}",
         fontsize=9,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        figure.savefig(file, format="png", dpi=110)
+    save_figure(path, figure, dpi=110)

@@ -235,8 +235,11 @@ class VoteStore:
                 the manifest says.
         """
         manifest = self.manifest()
-        found, wanted = manifest.kind, f"votes that are {kind.__name__}"
-        require(issubclass(found, kind), wanted, votes=found.__name__)
+        require(
+            issubclass(manifest.kind, kind),
+            f"votes that are {kind.__name__}",
+            votes=manifest.kind.__name__,
+        )
         chosen = np.arange(len(manifest.ids)) if rows is None else np.asarray(rows)
         size, shape = len(chosen), manifest.shape
         ids = [manifest.ids[row] for row in chosen]

@@ -197,23 +197,17 @@ def _file(path: Path) -> Path:
     return path
 
 
-def _read_json(path: Path) -> Json:
+def _read_settings(root: Path) -> Json:
+    path = _file(root / SETTINGS)
     try:
-        content: Json = read_json(_file(path).read_text())
+        content: Json = read_json(path.read_text())
     except ValueError as error:
         raise ValueError(f"Expected JSON in {path}, got {error}") from None
     require(isinstance(content, dict), f"an object in {path}", type=type(content).__name__)
-    return content
-
-
-def _read_settings(root: Path) -> Json:
-    path = root / SETTINGS
-    content = _read_json(path)
-    version = content.get("format")
     require(
-        version == FORMAT,
+        content.get("format") == FORMAT,
         f"a student of format {FORMAT}, which this version of pate reads",
-        format=version,
+        format=content.get("format"),
     )
     missing = [name for name in _KEYS if name not in content]
     require(not missing, f"{', '.join(_KEYS)} in {path}", missing=missing)
@@ -221,9 +215,11 @@ def _read_settings(root: Path) -> Json:
     wrong = [name for name, right in _KEYS.items() if not right(content[name])]
     require(not wrong, f"settings of a student in {path}", wrong=wrong)
     require_label_names(f"label names of {path}", content["label_names"])
-    num_cuts, num_labels = len(content["cuts"]), len(content["label_names"])
+    num_labels = len(content["label_names"])
     require(
-        num_cuts == num_labels, f"a cut for each of {num_labels} labels in {path}", cuts=num_cuts
+        len(content["cuts"]) == num_labels,
+        f"a cut for each of {num_labels} labels in {path}",
+        cuts=len(content["cuts"]),
     )
     return content
 
