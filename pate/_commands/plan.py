@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pate._commands.parsing import run_command
 from pate._files.writing import write_text
-from pate._planning.facts import Facts
+from pate._planning.facts import TaskFacts
 from pate._planning.recipe import draw_sweep, sweep_text, write_recipe, write_sweep
 from pate._planning.sweep import Sweep, SweepResult, run_sweep
 
 
-def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult:
+def plan(facts: TaskFacts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult:
     """Plan the number of teachers from public facts; nothing private is touched.
 
     Simulated teachers learn from their shares of the records by the learning curve of one teacher.
@@ -50,4 +50,4 @@ def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult
     return result
 
 
-main = partial(run_command, "plan", plan, grouped={"facts": Facts, "sweep": Sweep})
+main = partial(run_command, "plan", plan, grouped={"facts": TaskFacts, "sweep": Sweep})

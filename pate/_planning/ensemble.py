@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.special import ndtri
 
-from pate._planning.facts import Facts
+from pate._planning.facts import TaskFacts
 from pate._planning.learning import Learner
 from pate._planning.task import Task
 from pate._typing import BoolArray, FloatArray
@@ -44,7 +44,7 @@ class World:
     spectrum: FloatArray
 
     @classmethod
-    def of(cls, facts: Facts, learner: Learner, *, num_queries: int, seed: int) -> World:
+    def of(cls, facts: TaskFacts, learner: Learner, *, num_queries: int, seed: int) -> World:
         """Draw a task with ``num_queries`` public samples, the same for all ensembles of a seed."""
         generator = np.random.default_rng(seed)
         spectrum, thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))

@@ -106,15 +106,17 @@ def _metrics(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) -> d
 
 def label_quality(release: Release, votes: Counts) -> dict[str, float]:
     """Return the share of released labels, and their agreement with the majority (NaN if none)."""
-    majority, labelled, answered = majority_of(votes), release.labels > 0, release.mask
-    right = (labelled == majority) & answered
-    both = (labelled & majority & answered).sum(axis=0)
-    either = (labelled & answered).sum(axis=0) + (majority & answered).sum(axis=0)
-    some = either > 0
+    majority, labeled, answered = majority_of(votes), release.labels > 0, release.mask
+    agreeing = (labeled == majority) & answered
+    both = (labeled & majority & answered).sum(axis=0)
+    either = (labeled & answered).sum(axis=0) + (majority & answered).sum(axis=0)
+    occurring = either > 0
     return {
         "answered": float(answered.mean()),
-        "label_accuracy": float(right.sum() / answered.sum()) if answered.any() else math.nan,
-        "label_macro_f1": float((2 * both[some] / either[some]).mean()) if some.any() else math.nan,
+        "label_accuracy": float(agreeing.sum() / answered.sum()) if answered.any() else math.nan,
+        "label_macro_f1": float((2 * both[occurring] / either[occurring]).mean())
+        if occurring.any()
+        else math.nan,
     }
 
 

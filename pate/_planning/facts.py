@@ -17,7 +17,7 @@ _SMALLEST, _LARGEST = 50, 12_800  # numbers of teachers that are tried
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class TaskFacts:
     """The facts of a task that are public before anything private is touched.
 
     Args:

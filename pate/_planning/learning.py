@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import expit, logit, ndtr, ndtri
 
-from pate._planning.facts import Facts
+from pate._planning.facts import TaskFacts
 from pate._typing import FloatArray
 from pate._validation import require
 
@@ -46,23 +46,23 @@ class Learner:
         """Return the factors ``[F]`` by which teachers shrink the weight of each direction."""
         return np.asarray(spectrum / (spectrum + self.ridge / records))
 
-    def accuracy(self, facts: Facts, records: float) -> float:
+    def accuracy(self, facts: TaskFacts, records: float) -> float:
         """Return the share of labels that a teacher of ``records`` records gets right."""
-        spectrum, far = facts.spectrum, ndtri(1 - facts.densities)[:, None]
+        spectrum, thresholds = facts.spectrum, ndtri(1 - facts.densities)[:, None]
         shrinkage = self.shrinkage(spectrum, records)
-        own_variance = self.signal**2 * float(shrinkage**2 @ spectrum)
+        variance = self.signal**2 * float(shrinkage**2 @ spectrum)
         shared = self.signal**2 * float(shrinkage @ spectrum)
         nodes, weights = _quadrature()
-        mean = math.sqrt(own_variance) * nodes
-        unexplained = math.sqrt(max(1 - shared**2 / own_variance, 1e-12))
-        true = ndtr((shared / own_variance * mean - far) / unexplained)
+        mean = math.sqrt(variance) * nodes
+        unexplained = math.sqrt(max(1 - shared**2 / variance, 1e-12))
+        true = ndtr((shared / variance * mean - thresholds) / unexplained)
         blur = math.sqrt(self.noise / records * (1 + float(shrinkage @ shrinkage)))
-        given_label = ndtr((mean - far) / blur)
-        right = true * given_label + (1 - true) * (1 - given_label)
-        return float((right @ weights).mean())
+        given_label = ndtr((mean - thresholds) / blur)
+        correct = true * given_label + (1 - true) * (1 - given_label)
+        return float((correct @ weights).mean())
 
 
-def fit_learner(facts: Facts) -> Learner:
+def fit_learner(facts: TaskFacts) -> Learner:
     """Return the learner that fits the curve of ``facts``, or a typical one without a curve.
 
     Each point has an error of 0.002. Parameters that few points leave undetermined stay near those

@@ -63,9 +63,9 @@ def simulated(simulation: Simulation) -> Task[Ballots]:
     generator = np.random.default_rng(simulation.seed)
     directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
     directions /= np.linalg.norm(directions, axis=0)
-    far = float(ndtri(1 - simulation.label_density))
+    threshold = float(ndtri(1 - simulation.label_density))
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    distances, weights = np.abs(nodes - far), weights / weights.sum()
+    distances, weights = np.abs(nodes - threshold), weights / weights.sum()
     blur = smallest_where(
         lambda width: float(weights @ ndtr(distances / width)) <= simulation.teacher_accuracy,
         1e-6,
@@ -74,7 +74,7 @@ def simulated(simulation: Simulation) -> Task[Ballots]:
 
     def samples(number: int) -> tuple[FloatArray, FloatArray]:
         features = generator.standard_normal((number, simulation.num_features))
-        return features, features @ directions - far
+        return features, features @ directions - threshold
 
     features, margins = samples(simulation.num_public)
     test_features, test_margins = samples(4000)

@@ -13,7 +13,7 @@ import numpy as np
 from pate._linear import student_of
 from pate._planning.ensemble import World, ensemble_votes, voters_task
 from pate._planning.evaluation import score_student
-from pate._planning.facts import Facts
+from pate._planning.facts import TaskFacts
 from pate._planning.learning import Learner, fit_learner
 from pate._planning.task import Task
 from pate._progress import stage_bar
@@ -77,7 +77,7 @@ class Sweep:
             self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
         )
 
-    def queries(self, facts: Facts) -> int:
+    def queries(self, facts: TaskFacts) -> int:
         """Return the number of queries.
 
         Raises ``ValueError`` if there are not as many public samples.
@@ -92,7 +92,7 @@ class Sweep:
         )
         return num_queries
 
-    def teachers(self, facts: Facts) -> tuple[int, ...]:
+    def teachers(self, facts: TaskFacts) -> tuple[int, ...]:
         """Return the numbers of teachers, ascending.
 
         Raises ``ValueError`` if the records do not suffice.
@@ -162,7 +162,7 @@ class SweepResult:
         constant: accuracy and macro-F1 of the best constant answer.
     """
 
-    facts: Facts
+    facts: TaskFacts
     sweep: Sweep
     learner: Learner
     trials: tuple[Trial, ...]
@@ -196,7 +196,7 @@ def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
     return next(trial for trial in sorted(trials, key=cost) if as_good(trial))
 
 
-def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
+def run_sweep(facts: TaskFacts, sweep: Sweep) -> SweepResult:
     """Simulate ensembles of each size, release their votes at each epsilon, and score students.
 
     Votes are simulated, but released by the code of `pate label`. A simulated ensemble may be
@@ -253,7 +253,9 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
     )
 
 
-def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Sweep) -> Aggregator:
+def _calibrated(
+    cls: type[Aggregator], epsilon: float, facts: TaskFacts, sweep: Sweep
+) -> Aggregator:
     """Return an aggregator at a target; its noise does not depend on the number of teachers."""
     target = Target(
         epsilon=epsilon,

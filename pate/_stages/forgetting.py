@@ -108,13 +108,15 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
 def residual_files(run: Run, data: DataSource) -> list[Path]:
     """Return files and caches that may still hold forgotten records; only their owner can tell."""
     stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
-    known = {
+    accounted_for = {
         KEY_FILE,
         *(path for stage in stages for path in (stage.state, stage.config, *stage.outputs)),
     }
-    left = [
-        path for path in sorted(run.private.iterdir()) if path.relative_to(run.root) not in known
+    residual = [
+        path
+        for path in sorted(run.private.iterdir())
+        if path.relative_to(run.root) not in accounted_for
     ]
-    left = [path for path in left if path.is_file() or any(path.iterdir())]
+    residual = [path for path in residual if path.is_file() or any(path.iterdir())]
     cache = getattr(data.feature_map, "cache", None)
-    return [*left, *([] if cache is None else [Path(cache)])]
+    return [*residual, *([] if cache is None else [Path(cache)])]

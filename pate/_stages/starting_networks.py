@@ -43,15 +43,17 @@ def write_start(path: Path, start: Start, plan: TeacherPlan, data: DataSource) -
     public = data.load(Role.PUBLIC), data.records(Role.PUBLIC)
     raw, seen = (records.features[np.arange(len(records))] for records in public)
     (network,) = make_networks(plan, tuple(seen.shape[1:]), data.num_labels, teachers=range(1))
-    theirs: Any = start.student.module
-    some = slice(0, _COMPARED)
-    same = type(theirs.network) is type(network) and _shapes(theirs.network) == _shapes(network)
+    student: Any = start.student.module
+    compared = slice(0, _COMPARED)
+    same = type(student.network) is type(network) and _shapes(student.network) == _shapes(network)
     if same:
         with torch.inference_mode():
-            mapped = theirs.features(torch.from_numpy(raw[some]))
-        same = mapped.shape == seen[some].shape and np.allclose(mapped, seen[some], atol=1e-4)
+            mapped = student.features(torch.from_numpy(raw[compared]))
+        same = mapped.shape == seen[compared].shape and np.allclose(
+            mapped, seen[compared], atol=1e-4
+        )
     if same:
-        network.load_state_dict(theirs.network.state_dict())
+        network.load_state_dict(student.network.state_dict())
     else:
         _learn(network, seen, start.answers(raw).astype(np.float32), plan)
     with atomic_write(path) as file:

@@ -395,8 +395,8 @@ def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metri
     Returns:
         The figures, and the one that decisions serve.
     """
-    own = {"default_root_dir": str(folder), "logger": False}
-    truth = {"data": content["data"] | {"labels": "truth"}, "trainer": content["trainer"] | own}
+    trainer = {"default_root_dir": str(folder), "logger": False}
+    truth = {"data": content["data"] | {"labels": "truth"}, "trainer": content["trainer"] | trainer}
     parts = StudentCLI(content | truth | {"run": str(run.root)})
     parts.trainer.fit(parts.model, datamodule=parts.datamodule)
     parts.trainer.test(

@@ -53,11 +53,11 @@ def vote_teachers(
     voting = before.get("votes", "bits") if voting is None else voting
     if absent is None:
         absent = before.get("absent")
-    away = sorted(map(int, absent or []))
-    right = len(set(away)) == len(away) and all(
-        0 <= teacher < plan.num_teachers for teacher in away
+    absent_teachers = sorted(map(int, absent or []))
+    in_range = len(set(absent_teachers)) == len(absent_teachers) and all(
+        0 <= teacher < plan.num_teachers for teacher in absent_teachers
     )
-    require(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
+    require(in_range, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
     run.require_finished(TEACHERS_FIT)
     require_same_data(run, data, plan)
     # workers may start in another folder
@@ -72,10 +72,12 @@ def vote_teachers(
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
     # votes remain valid when only the code around them changes
     inputs = {name: made_by[name] for name in ("teachers", "data")}
-    made_from = digest(json.dumps([inputs, away, voting], sort_keys=True))
+    made_from = digest(json.dumps([inputs, absent_teachers, voting], sort_keys=True))
     foreign = [name for name, origin in store.provenance().items() if origin != made_from]
     if not run.begin(
-        TEACHERS_VOTE, StageInputs({"votes": voting, "absent": away}, inputs), foreign=foreign
+        TEACHERS_VOTE,
+        StageInputs({"votes": voting, "absent": absent_teachers}, inputs),
+        foreign=foreign,
     ):
         return
     public = data.records(Role.PUBLIC)
@@ -86,7 +88,7 @@ def vote_teachers(
         num_labels=data.num_labels,
         store=store,
         voting=voting,
-        absent=tuple(away),
+        absent=tuple(absent_teachers),
         made_from=made_from,
     )
     with stage_bar(len(chunks), "votes", unit="chunk") as bar:
@@ -114,7 +116,7 @@ def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> In
     Of teachers that voted by scores their decisions are counted.
     """
     records, settings = data.records(role), run.inputs_of(TEACHERS_VOTE).settings
-    away, voting = settings.get("absent") or [], settings.get("votes", "bits")
+    absent, voting = settings.get("absent") or [], settings.get("votes", "bits")
     folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
     counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)
     chunks = plan.chunks()
@@ -122,7 +124,7 @@ def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> In
         for teachers in chunks:
             chunk = load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device)
             packed = cast_votes(chunk, records.features, "bits" if voting == "scores" else voting)
-            packed[np.isin(teachers, away)] = 0
+            packed[np.isin(teachers, absent)] = 0
             counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
             bar.update()
     return counts

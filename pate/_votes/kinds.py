@@ -113,10 +113,10 @@ class Votes(ABC):
     @staticmethod
     def from_voters(voters: Voters, features: ArrayLike) -> Scores | Moments:
         """Return votes of voters that answer moment queries, on samples of features ``[Q, F]``."""
-        known = np.asarray(features, dtype=np.float64)
+        public = np.asarray(features, dtype=np.float64)
         if isinstance(voters, ScoreVoters):
-            return Scores(voters=voters, features=known)
-        return Moments(voters=voters, features=known)
+            return Scores(voters=voters, features=public)
+        return Moments(voters=voters, features=public)
 
     @staticmethod
     def from_total(total: NoisyTotal, num_queries: int, shape: VoteShape) -> MaskedTotal:
@@ -157,11 +157,11 @@ class Votes(ABC):
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
         """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice."""
-        known = [name for name in self.arrays if getattr(self, name) is not None]
+        names = [name for name in self.arrays if getattr(self, name) is not None]
         part = copy(self)
-        for name in known:
+        for name in names:
             part._set(**{name: getattr(self, name)[rows]})
-        part._set(num_queries=len(getattr(part, known[-1])))
+        part._set(num_queries=len(getattr(part, names[-1])))
         return part
 
     def with_public(

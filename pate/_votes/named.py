@@ -76,11 +76,11 @@ class NamedVotes:
 
     def __post_init__(self) -> None:
         ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
-        given = [
+        forms = [
             name for name in ("ballots", "scores", "counts") if getattr(self, name) is not None
         ]
-        require(len(given) == 1, f"either {_CHOICE}", present=given)
-        form, votes = given[0], getattr(self, given[0])
+        require(len(forms) == 1, f"either {_CHOICE}", present=forms)
+        form, votes = forms[0], getattr(self, forms[0])
         order, shape, teachers = np.argsort(ids), (len(ids), len(names)), self.num_teachers
         values: dict[str, Any] = {"ids": ids[order], "label_names": tuple(names.tolist())}
         if form == "counts":

@@ -87,12 +87,7 @@ class VoteManifest:
                 require_distinct(name, values[name])
             for name in ("made_by", "chunks"):
                 _require_texts(name, values[name], dict)
-            form = values["ballots"]
-            require(
-                isinstance(form, str) and form in _KINDS,
-                f"ballots in {', '.join(_KINDS)}",
-                ballots=form,
-            )
+            require_known("ballots", [str(values["ballots"])], _KINDS)
             VoteShape(values["num_teachers"], len(values["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
@@ -283,8 +278,8 @@ class VoteStore:
         manifest = self.manifest()
         num_samples, shape = len(manifest.ids), manifest.shape
         chunks = tuple(_mapped(path, (num_samples, shape.num_labels)) for path in self._files())
-        found = sum(map(len, chunks))
-        _require_teachers(found == shape.num_teachers, shape, found)
+        num_teachers = sum(map(len, chunks))
+        _require_teachers(num_teachers == shape.num_teachers, shape, num_teachers)
         return chunks
 
     def _files(self) -> list[Path]:

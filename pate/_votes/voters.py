@@ -255,9 +255,9 @@ class RecordVoters(Voters):
 
     def least_norm(self, question: MomentQuery) -> float:
         """Return half the median norm of public samples, if each had an unexpected label."""
-        ours = question.predictions(self.geometry.samples)
-        spread = np.sqrt(np.maximum((ours * (1 - ours)).sum(axis=1), 1e-6))
-        spread = np.where(ours.any(axis=1), spread, 1.0)
+        predictions = question.predictions(self.geometry.samples)
+        spread = np.sqrt(np.maximum((predictions * (1 - predictions)).sum(axis=1), 1e-6))
+        spread = np.where(predictions.any(axis=1), spread, 1.0)
         basis = np.sqrt((question.basis(self.geometry.samples) ** 2).sum(axis=1)) / (1 << _BASIS)
         return float(np.median(basis * spread)) / 2
 
@@ -336,10 +336,10 @@ class GroupVoters(GroupedVoters):
     def _sums(self, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
         bounds = np.append(np.unique(self.groups, return_index=True)[1], len(self.groups))
         records = int(np.diff(bounds).max(initial=0))  # of a group, at most
-        for some in blocks(
+        for groups in blocks(
             len(bounds) - 1, records * (self.geometry.num_directions + self.num_labels)
         ):
-            inner = bounds[some.start : some.stop + 1]
+            inner = bounds[groups.start : groups.stop + 1]
             rows = slice(inner[0], inner[-1])
             basis, residuals = question.products(self.coordinates[rows], self.labels[rows])
             for start, end in pairwise(inner - rows.start):
@@ -395,12 +395,12 @@ class ScoreVoters(GroupedVoters):
 
     def _sums(self, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
         samples = self.geometry.samples
-        basis, ours = question.basis(samples).T, question.predictions(samples)
+        basis, predictions = question.basis(samples).T, question.predictions(samples)
         for part in (
-            chunk[rows] for chunk in self.scores for rows in blocks(len(chunk), ours.size)
+            chunk[rows] for chunk in self.scores for rows in blocks(len(chunk), predictions.size)
         ):
             scores = np.asarray(part).swapaxes(0, 1)
-            differences = (scores - 1.0) / SCORE_STEPS - ours[:, None]
+            differences = (scores - 1.0) / SCORE_STEPS - predictions[:, None]
             residuals = np.where(scores, np.rint(differences * (1 << _RESIDUAL)), 0)
             # one product for all teachers is faster than one for each
             products = basis @ residuals.reshape(len(samples), -1)

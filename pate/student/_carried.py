@@ -174,17 +174,19 @@ def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:
         "departs": (num_labels,),
         "constant_logits": (num_labels,),
     }
-    own = {name: values for name, values in state.items() if not name.startswith(_MAP)}
-    found = {name: values.shape for name, values in own.items()}
-    require(found == shapes, f"the layers of a linear student in {path}", layers=found)
+    layers = {name: values for name, values in state.items() if not name.startswith(_MAP)}
+    layer_shapes = {name: values.shape for name, values in layers.items()}
+    require(
+        layer_shapes == shapes, f"the layers of a linear student in {path}", layers=layer_shapes
+    )
     features = None
-    mapped = {name.removeprefix(_MAP): part for name, part in state.items() if name not in own}
+    mapped = {name.removeprefix(_MAP): part for name, part in state.items() if name not in layers}
     if settings["features"] is not None:
         shape = tuple(settings["input"]["shape"])
         features = restore_map(settings["features"], mapped, shape)
     else:
         require(not mapped, f"no feature map in {path}", arrays=list(mapped))
-    student = student_from({name.removeprefix(_LAYER): part for name, part in own.items()})
+    student = student_from({name.removeprefix(_LAYER): part for name, part in layers.items()})
     return LinearPredictor(features, student, np.array(settings["cuts"], dtype=np.float32))
 
 

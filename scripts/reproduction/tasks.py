@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate._planning.facts import Facts
+from pate._planning.facts import TaskFacts
 from pate._planning.task import Task
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_count
@@ -152,7 +152,7 @@ def voted(
     )
 
 
-def facts(data: Data, records: tuple[int, ...], *, generator: np.random.Generator) -> Facts:
+def facts(data: Data, records: tuple[int, ...], *, generator: np.random.Generator) -> TaskFacts:
     """Return the facts for `pate plan`: sizes, densities, and one teacher's accuracy on public samples."""
     half = len(data.public.features) // 2
     order = generator.permutation(len(data.public.features))
@@ -164,7 +164,7 @@ def facts(data: Data, records: tuple[int, ...], *, generator: np.random.Generato
         curve[size] = float(
             (answers(weights, held_out.features) == held_out.labels[:, None]).mean()
         )
-    return Facts(
+    return TaskFacts(
         num_records=len(data.private.features),
         num_labels=data.private.labels.shape[1],
         num_public=len(data.public.features),

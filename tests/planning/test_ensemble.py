@@ -8,11 +8,13 @@ import pytest
 from pate import Votes
 from pate._planning import ensemble
 from pate._planning.ensemble import World, ensemble_votes, voters_task
-from pate._planning.facts import Facts
+from pate._planning.facts import TaskFacts
 from pate._planning.learning import Learner, fit_learner
 from pate.aggregators import ClippedVotes, GroupVoters, Moments, RecordVoters
 
-FACTS = Facts(num_records=20_000, num_labels=8, num_public=1000, label_density=0.2, num_features=30)
+FACTS = TaskFacts(
+    num_records=20_000, num_labels=8, num_public=1000, label_density=0.2, num_features=30
+)
 
 
 def test_the_learner_follows_its_curve() -> None:

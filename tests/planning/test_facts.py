@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._planning.facts import Facts
+from pate._planning.facts import TaskFacts
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> TaskFacts:
     given: dict[str, Any] = {"num_records": 6400, "num_labels": 20, "num_public": 600}
-    return Facts(**(given | changes))
+    return TaskFacts(**(given | changes))
 
 
 @pytest.mark.parametrize("density", [0.05, 0.2, 0.5])

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from pate import VoteShape
-from pate._planning.facts import Facts
+from pate._planning.facts import TaskFacts
 from pate._planning.sweep import Sweep, Trial, fewest_as_good, run_sweep
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, ClippedVotes, Rounds
 
-FACTS = Facts(num_records=20_000, num_labels=4, num_public=300, num_features=8)
+FACTS = TaskFacts(num_records=20_000, num_labels=4, num_public=300, num_features=8)
 
 
 def trial(
