@@ -1,4 +1,4 @@
-"""Private selection: mechanisms are objects that select when called with scores, and that describe their cost."""
+"""Private selection: mechanisms that select when they are called, and describe their cost."""
 
 from pate.mechanisms._base import (
     FACTS as FACTS,

@@ -26,7 +26,10 @@ _WEIGHTS = _STEP * np.exp(_LOG_WAITS - _WAITS)
 
 
 def chance_of_one(log_others: float, lost: float, noise: ChoiceNoise) -> float:
-    """Return the chance of one that loses nothing against ``exp(log_others)`` that lose ``lost`` scales."""
+    """Return the chance of one without loss against others that lose ``lost`` scales.
+
+    There are ``exp(log_others)`` others.
+    """
     if noise == "gumbel":
         return math.exp(log_expit(lost - log_others))
     if noise != "exponential":
@@ -43,17 +46,16 @@ def chance_of_one(log_others: float, lost: float, noise: ChoiceNoise) -> float:
 
 
 def chance_by_peeling(k: int, num_others: int, gap: float) -> float:
-    """Return the chance that Gumbel noise keeps k ahead of ``num_others``: in each round one of those left wins."""
+    """Return the chance that Gumbel noise keeps k ahead of ``num_others``, round by round."""
     return math.exp(-float(np.log1p(num_others * math.exp(-gap) / np.arange(1, k + 1)).sum()))
 
 
 def chance_by_flips(k: int, num_others: int, gap: float) -> float:
     """Return the chance that k rounds of permute-and-flip keep k ahead of ``num_others``."""
-    # In a round with j of the top left, the first of them is met at a uniform time whose survival
-    # is (1 - u)^j; none of the others has won by then with probability (1 - rho u)^(d-k). Other
+    # in a round with j of the top left, the first of them is met at a uniform time of survival
+    # (1 - u)^j; none of the others has won by then with probability (1 - rho u)^(d-k). Other
     # scores make it likelier: a lower chance q of the j-th one multiplies rho as well, and the time
-    # q u of the first one comes no later.
-    # the integrand is smooth: steps ten times as long will do
+    # q u of the first one comes no later. The integrand is smooth: steps ten times as long will do
     waits, weights = _WAITS[::10, None], _WEIGHTS[::10]
     first = np.minimum(-np.expm1(-waits / np.arange(1, k + 1)), 1 - 2**-53)
     none_before = np.exp(num_others * np.log1p(-math.exp(-gap) * first))

@@ -1,4 +1,4 @@
-"""The interface of a mechanism: one object that both selects and describes the cost of selecting."""
+"""The interface of a mechanism: one object that selects, and describes the cost of selecting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pate.mechanisms._ranking import Rows, as_batch, require_within
 from pate.mechanisms._release import Release
 
 Checks: TypeAlias = Mapping[str, Callable[..., None]]
-"""Of fields by name: functions that raise ``ValueError`` on a value that is passed to them by keyword."""
+"""By field: functions that raise ``ValueError`` on a value that is passed by keyword."""
 FACTS = frozenset(
     {
         "num_teachers",
@@ -61,29 +61,31 @@ class Case(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC, Generic[Released_co]):
-    """A private mechanism: call it with scores and a generator to select; `event` describes the cost of a call.
+    """A private mechanism: a call selects from scores, `event` describes the cost of a call.
 
-    Subclasses are frozen keyword-only dataclasses whose parameters are checked once, on
+    Subclasses are frozen keyword-only dataclasses, with parameters that are checked once, on
     construction. Every constant on which the cost depends is a field, so that a cost always belongs
     to the mechanism that ran.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
+    """Names of the scales of noise, in votes: twice all of them halves the weight of a vote."""
 
     gap_meaning: ClassVar[str] = "A gap of {gap:.1f} votes is what a query needs to be answered,"
-    """What `gap_to_answer` means for votes: a sentence with the gap and settings, before a probability."""
+    """A sentence on `gap_to_answer` for votes, with the gap and settings, before a probability."""
 
     short_name: ClassVar[str] = ""
     """The name under which `pate topk` offers it; empty if it selects no items of a histogram."""
     ordered: ClassVar[bool] = False
-    """Whether the order of the items is released, and not their set alone."""
+    """Whether the order of the items is released, and not only their set."""
     needs_public_items: ClassVar[bool] = True
-    """Whether the list of items must be public, those included that nobody chose."""
+    """Whether the list of items must be public, including items without votes."""
 
     checks: ClassVar[Checks] = {}
-    """What fields must be one by one: functions that take a value by whatever name an aggregator has for it, and raise
-    ``ValueError``. Subclasses add theirs."""
+    """Checks of single fields: functions of a value by keyword, which raise ``ValueError``.
+
+    The keyword may be another name of the field, as in an aggregator. Subclasses add their own.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -101,25 +103,25 @@ class Mechanism(ABC, Generic[Released_co]):
 
     @abstractmethod
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Released_co:
-        """Release a selection from ``scores``, ``[d]`` or a batch ``[B, d]``, with noise from ``generator``."""
+        """Release a selection from ``scores`` ``[d]`` or ``[B, d]``, with noise."""
 
     @abstractmethod
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of one row of scores under ``relation``."""
 
     def events(self) -> Mapping[NeighboringRelation, Event]:
-        """Describe the cost of one row of scores under every relation for which it can be stated."""
+        """Describe the cost of one row of scores under every relation that has one."""
         return {relation: self.event(relation) for relation in NeighboringRelation}
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], **settings: Any) -> Self:
-        """Return the mechanism with ``settings``, and those of the `FACTS` that it has fields for."""
+        """Return the mechanism with ``settings``, and its fields among the `FACTS`."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: fact for name, fact in facts.items() if name in names}, **settings)
 
     @classmethod
     def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
-        """Return the settings worth comparing for a case, noise apart; a target takes the first of them.
+        """Return the settings worth comparing for a case, without noise; targets take the first.
 
         By default it is one if nothing but noise is to be set, and none otherwise.
         """
@@ -127,26 +129,26 @@ class Mechanism(ABC, Generic[Released_co]):
         return [{}] if needed <= FACTS.union(cls.noise_parameters) else []
 
     def tier_event(self, relation: NeighboringRelation, tier: int) -> Event:
-        """Describe the cost of one row of a price tier, as in `Release.tiers`; all cost the same by default."""
+        """Describe the cost of a row of a price tier (`Release.tiers`), by default any row."""
         return self.event(relation)
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
-        """Release labels of queries by the counts ``[Q, C]`` of their votes, with the noise of a call.
+        """Release labels of queries by the counts ``[Q, C]`` of their votes, with noise.
 
         A mechanism without it makes no labels.
         """
         raise NotImplementedError(f"{type(self).__name__} makes no labels of counts")
 
     def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose items of one histogram ``[d]``; return their indices ``[m]``, none where nothing is released."""
+        """Choose items of one histogram ``[d]``; return their indices ``[m]``, possibly none."""
         raise NotImplementedError(f"{type(self).__name__} chooses no items of a histogram")
 
     def max_answer_probability(self, widest: float) -> float:
-        """Return a probability to answer that no scores exceed which lie within ``widest`` of one another."""
+        """Return a bound on the probability to answer scores within ``widest`` of one another."""
         return 1.0
 
     def law(self, scores: Rows) -> Law:
-        """Return the law of the sets that are released for rows of scores ``[B, d]``, by the definition.
+        """Return the law of the released sets for rows of scores ``[B, d]``, by the definition.
 
         The audit and the contract read it; the contract compares it with the law of its test class.
 
@@ -160,10 +162,10 @@ class Mechanism(ABC, Generic[Released_co]):
         raise NotStatedError(f"the law of {type(self).__name__} is not known")
 
     def accuracy(self, *, gap: float, num_items: int = 1) -> float:
-        """Return a probability with which the answer is the one without noise, whatever the scores are otherwise.
+        """Return a probability with which the answer is the same as without noise.
 
         Of k items these are the k largest, in any order; of at most k, all of them are listed. It
-        is the smallest probability over all scores with that gap, which is that of a step profile,
+        is the smallest probability over all scores with that gap, as on a step profile,
         or a lower bound.
 
         Args:
@@ -264,7 +266,7 @@ class TopKMechanism(ScoreMechanism[IntArray]):
     scale: float
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Select from ``scores`` ``[d]`` or ``[B, d]``; return indices of items, int64 ``[k]`` or ``[B, k]``.
+        """Select from ``scores`` ``[d]`` or ``[B, d]``; return indices ``[k]`` or ``[B, k]``.
 
         Raises:
             ValueError: on scores that are not finite numbers, or too few for k.
@@ -304,7 +306,9 @@ class TopKMechanism(ScoreMechanism[IntArray]):
 def choice_event(
     relation: NeighboringRelation, *, eta: float, noise: Noise, count: int = 1
 ) -> Event:
-    """Describe ``count`` choices of the largest noisy score, whose scores move within ``eta`` times the noise scale.
+    """Describe ``count`` choices of the largest noisy score.
+
+    The scores move within ``eta`` times the noise scale.
 
     One choice is ``eta``-bounded range with Gumbel noise (Durfee & Rogers (2019); Dong, Durfee &
     Rogers (2020)) and ``eta``-pure DP with any other law of noise (Shekelyan & Loukides (2022)).

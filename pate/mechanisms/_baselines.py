@@ -22,7 +22,7 @@ from pate.mechanisms._ranking import Rows, as_batch
 
 @dataclass(frozen=True, kw_only=True)
 class OneShotLaplace(TopKMechanism):
-    """Release the k largest scores with Laplace noise, in order (Qiao, Su & Zhang (2021), Algorithm 1).
+    """Release the k largest scores with Laplace noise, in order (Qiao et al. (2021), Algorithm 1).
 
     Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under
     REPLACE_RECORD. Relative to the largest noisy score that is left out, each of the k moves by at
@@ -51,7 +51,7 @@ class OneShotLaplace(TopKMechanism):
 
 
 def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
-    """Return the scale at which Qiao et al. (2021), Theorem 2.2, claim (epsilon, delta) for `OneShotLaplace`.
+    """Return the scale for (epsilon, delta) that Qiao et al. (2021), Theorem 2.2, claim.
 
     It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction
     (REPLACE_RECORD). The theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale
@@ -74,7 +74,7 @@ def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: flo
 class LaplaceCounts(ScoreMechanism[FloatArray]):
     """Release every score with Laplace noise (Dwork et al. (2006)).
 
-    The law is that of real numbers, rounded to a public grid of at least ``scale / 2^20``.
+    The law is exact: real numbers, rounded to a public grid of at least ``scale / 2^20``.
 
     Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more
     than one vote.

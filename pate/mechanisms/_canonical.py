@@ -58,7 +58,8 @@ class CanonicalMechanism(TopKMechanism):
     Shekelyan & Loukides (2022) give the top-k no credit for its lead over the next item: with
     ``loss="published"`` the last term of u(S) is the larger of ``max_{not S} x`` and the k-th
     largest score. This lowers the utility of the top-k and of no other subset: at the same cost the
-    top-k is less likely, unless ``gamma = 1``, where both losses are equal. ``loss="lead"`` is ours.
+    top-k is less likely, unless ``gamma = 1``, where both losses are equal. ``loss="lead"`` is
+    ours.
 
     Privacy: for any k, gamma and loss a single choice of ``w / scale``, bounded range with Gumbel
     noise and pure DP with exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under

@@ -1,4 +1,4 @@
-"""The law of the canonical mechanism: which ranks the set that it chooses begins to miss, and where it ends.
+"""The law of the canonical mechanism: the first rank that a set misses, and its last rank.
 
 All sets with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are
 out) are equally likely; there are ``binom(t - h - 2, k - h - 1)`` of them, and their weight is a
@@ -23,20 +23,21 @@ from pate.mechanisms._utility import good_bounds, great_bounds
 
 _BLOCK = 1 << 18  # entries of a table of classes that are summed at once
 _GRID = 65  # tails at which sums over heads are taken to bound all others
-_NEGLIGIBLE = 45.0  # log of the ratio to the largest mass at which the masses of a million tails are lost in rounding
+# log of the ratio to the largest mass at which masses of a million tails are lost in rounding
+_NEGLIGIBLE = 45.0
 
 
 @dataclass(frozen=True, eq=False)
 class ClassProbabilities:
-    """Law of the class of the set that `CanonicalMechanism` draws with Gumbel noise from one row of scores.
+    """Law of the class of the set that `CanonicalMechanism` draws with Gumbel noise.
 
     A probability is summed up when it is asked for; only `classes` fills a table of all classes.
     """
 
     log_heads: FloatArray
-    """``[k]``: logarithm of what head h = 0..k-1 adds to the weight of a set, relative to the top-k itself."""
+    """``[k]``: logarithm of the term of head h = 0..k-1, relative to the top-k."""
     log_tails: FloatArray
-    """``[d - k]``: logarithm of what tail t = k+1..d adds to the weight of a set, relative to the top-k itself."""
+    """``[d - k]``: logarithm of the term of tail t = k+1..d, relative to the top-k."""
 
     @property
     def k(self) -> int:
@@ -65,7 +66,7 @@ class ClassProbabilities:
 
     @property
     def tails(self) -> FloatArray:
-        """``[d - k + 1]``: probability that the last member has rank k (the top-k itself), k + 1, ..., d."""
+        """``[d - k + 1]``: probability that the last member has rank k (top-k), k + 1, ..., d."""
         masses = self._log_masses(0, np.arange(self.log_tails.size))
         return np.exp(np.concatenate(([0.0], masses)) - self._log_total)
 
@@ -79,7 +80,7 @@ class ClassProbabilities:
         return np.exp(log_masses, out=log_masses)
 
     def within(self, *, head: int, tail: int) -> float:
-        """Return the probability that the set has the ``head`` best items and none of rank beyond ``tail``.
+        """Return the probability of all ``head`` best items and none of rank beyond ``tail``.
 
         Raises:
             ValueError: unless ``0 <= head <= k <= tail <= d``.
@@ -120,7 +121,7 @@ class ClassProbabilities:
         return min(1.0, math.exp(_log_sum(masses) - self._log_total))
 
     def _log_masses(self, first: int, columns: IntArray) -> FloatArray:
-        """Return the log weight of the sets that have the ``first`` items and the tails ``k + 1 + columns``."""
+        """Return log weights of sets with the ``first`` items and the tails ``k + 1 + columns``."""
         if self._heads_are_equal:
             # of the t - 1 ranks before t all but the first are free to be chosen, whatever the head
             factorial, tails = log_factorials(self.num_items), columns + self.k + 1
@@ -134,7 +135,7 @@ class ClassProbabilities:
         return self._log_head_sums(first, columns) + self._log_tail_factors(columns)
 
     def _log_tail_factors(self, columns: IntArray) -> FloatArray:
-        """Return the factor ``(t-2)! / (t-k-1)!`` of a tail's weight and what the tail adds to it, logarithms."""
+        """Return ``(t-2)! / (t-k-1)!`` times the term of a tail, as logarithms."""
         factorial, tails = log_factorials(self.num_items), columns + self.k + 1
         factors: FloatArray = (
             self.log_tails[columns] + factorial[tails - 2] - factorial[tails - self.k - 1]
@@ -142,7 +143,7 @@ class ClassProbabilities:
         return factors
 
     def _log_head_sums(self, first: int, columns: IntArray) -> FloatArray:
-        """Return the rest of a tail's weight, the logarithm of a sum over the heads from the first one."""
+        """Return the rest of tails' weights: logarithms of sums over heads from the first one."""
         k = self.k
         factorial = log_factorials(self.num_items)
         heads = np.arange(first, k)
@@ -173,7 +174,7 @@ def log_factorials(size: int) -> FloatArray:
 
 
 def log_counts(num_items: int, k: int) -> FloatArray:
-    """Return the logarithm ``[k, d - k]`` of the number of subsets with head h and tail k + 1 + column."""
+    """Return logarithms ``[k, d - k]`` of the numbers of subsets, by head and tail - k - 1."""
     factorial = log_factorials(num_items)
     heads: IntArray = np.arange(k)[:, None]
     tails: IntArray = np.arange(k + 1, num_items + 1)[None, :]

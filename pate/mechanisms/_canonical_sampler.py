@@ -148,7 +148,7 @@ class TableSampler(ClassSampler):
 
 
 class TailSampler(ClassSampler):
-    """Proposes tails of one row for ``gamma = 1``, in O(d): tail t has ``binom(t, k - 1)`` subsets."""
+    """Proposes tails of one row for ``gamma = 1``, in O(d); tail t has ``binom(t, k - 1)`` sets."""
 
     def __init__(self, terms: ClassTerms, generator: np.random.Generator) -> None:
         """Evaluate all tails of the only row."""
@@ -263,7 +263,7 @@ def draw_member(head: int, tail: int, k: int, generator: np.random.Generator) ->
 def draw_members(
     head: IntArray, tail: IntArray, k: int, generator: np.random.Generator
 ) -> IntArray:
-    """Return a uniform member of each class ``[n]``, none of them the top-k, as ranks ``[n, k]``."""
+    """Return a uniform member of each class ``[n]``, the top-k excluded, as ranks ``[n, k]``."""
     chosen = np.empty((head.size, k), dtype=np.int64)
     chosen[:, -1] = tail
     for place in range(k - 1):

@@ -1,4 +1,4 @@
-"""Mechanisms by the names under which `pate topk` offers them: ours, and those of installed packages."""
+"""Mechanisms by the names under which `pate topk` offers them, installed packages included."""
 
 from __future__ import annotations
 

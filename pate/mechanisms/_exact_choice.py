@@ -1,8 +1,11 @@
-"""Choices by the largest noisy scores, of the exact law: noise has all its digits wherever an order hangs on them.
+"""Choices by the largest noisy scores, of the exact law.
+
+Noise has all its digits wherever an order depends on them.
 
 Noise is a quantile of a uniform number, of which float64 knows 53 binary digits. Where two keys are
 so close that rounding or the digits that follow could change their order, more digits are drawn,
-and quantiles are bounded by decimal numbers whose operations and logarithm are rounded correctly.
+and quantiles are bounded by decimal numbers, with operations and a logarithm that are rounded
+correctly.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from pate.mechanisms._ranking import NEAR, k_smallest
 
 EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by more than 2^-33
 # Elsewhere they move it by 2^-32 at most, for any law; logarithms are taken to err by less than
-# 2^-40 of their value, 2^12 times what numpy promises; and both keys of a pair err.
+# 2^-40 of their value, 2^12 times the error that numpy promises; and both keys of a pair err.
 _MARGIN = 2.0**-28
 _LARGEST = 1e300  # noise is less than a thousand scales, and has to be finite
 
@@ -50,9 +53,9 @@ def sample_k_smallest(
         scale: its scale, of a shape that broadcasts against ``below``; a negative one turns noise
             round, and one of a row at most is 0: a row without noise is sorted, not chosen from.
         generator: source of the noise.
-        exact: returns what was clipped and rounded in ``below``, for a row and a place, but for a
-            number that all of the row have in common: what lies far below 0 is ordered by it. None
-            if that order does not matter.
+        exact: returns, for a row and a place, the value that was clipped and rounded in
+            ``below``, up to a constant of the row: values far below 0 are ordered by it. None if
+            their order does not matter.
         tails: ``[B, d]``, the first 53 binary digits of the uniform numbers; drawn if None.
 
     Raises:
@@ -108,7 +111,7 @@ def _in_order(
     noise: Noise,
     generator: np.random.Generator,
 ) -> list[int]:
-    """Return the keys of ``values``, by values less ``scales`` times the noise of their tails, ascending."""
+    """Return the keys of ``values``, ascending by value less scaled noise of its tail."""
     bounds: dict[int, tuple[Fraction, Fraction]] = {}
     changed = list(values)
     while True:
@@ -129,7 +132,7 @@ def _in_order(
 def _quantile_of(
     tail: LazyReal, noise: Noise, generator: np.random.Generator
 ) -> tuple[Fraction, Fraction]:
-    """Return bounds on the noise that is exceeded with the probability ``tail``, of which more digits may be drawn."""
+    """Return bounds on the noise exceeded with probability ``tail``, with more digits if needed."""
     while True:
         with decimal_precision(tail.length):
             bounds = _bounds(tail.bounds, noise)
@@ -139,7 +142,7 @@ def _quantile_of(
 
 
 def _bounds(tail: Interval, noise: Noise) -> Interval | None:
-    """Return bounds on the noise that is exceeded with a probability in ``tail``; None if its ends do not give any."""
+    """Return bounds on the noise exceeded with a probability in ``tail``; None if it has none."""
     low, high = tail
     rest = (1 - high).next_minus(), (1 - low).next_plus()
     if low <= 0 or rest[0] <= 0:

@@ -1,4 +1,6 @@
-"""Noise of density ``exp(-max_i abs(z_i) / scale)``, of the exact law: rounded as if it had all its digits.
+"""Noise of density ``exp(-max_i abs(z_i) / scale)``, of the exact law.
+
+It is rounded as if it had all its digits.
 
 A radius of the gamma law of shape d + 1, which is the sum of d + 1 exponential numbers, times a
 uniform point of the cube (Hardt & Talwar (2010)). All are functions of uniform numbers, of which
@@ -21,10 +23,10 @@ from pate.mechanisms._ranking import Rows, with_noise
 
 
 def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> FloatArray:
-    """Return scores ``[B, d]`` with noise, each row with its own, rounded to a grid of at least ``scale / 2^20``.
+    """Return scores ``[B, d]`` with noise by row, on a grid of at least ``scale / 2^20``.
 
-    The law is exactly that of real numbers, scores with noise, each of which is rounded to the
-    nearest multiple of a power of two that follows from ``scale``, and then to float64.
+    The law is exact: real scores with noise are rounded to the nearest multiple of a power of two
+    that follows from ``scale``, and then to float64.
     """
     on_grid, beyond, grid = split(rows, scale)
     steps = scale / grid
@@ -54,7 +56,7 @@ def _rounded(
     place: LazyReal,
     generator: np.random.Generator,
 ) -> int:
-    """Return the integer nearest to ``offset`` and ``steps`` times the sum of waits, at a place in (-1, 1)."""
+    """Return the integer nearest to ``offset`` plus steps times the sum of waits times place."""
     while True:
         if all(wait.digits for wait in waits):
             with decimal_precision(place.length):

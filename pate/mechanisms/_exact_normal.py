@@ -1,10 +1,12 @@
-"""Gaussian noise of the exact law: rounded to a public grid, or compared with a threshold, as if it had all its digits.
+"""Gaussian noise of the exact law, rounded to a public grid or compared with a threshold.
+
+Both are done as if it had all its digits.
 
 The curve ``h(x) = 401 exp(-x^2 / 2)`` over ``x >= 0`` is covered with rectangles of one area, its
 cells: strips of width ``2^-5`` up to 4.25, each piled with cells of height 1, and one cell's area
 for the tail. A point drawn uniformly from the cells, and again until it lies below the curve, has a
 normal abscissa (rejection sampling, von Neumann (1951)). Cells are chosen by 14 bits, the sign by
-one, and coordinates are lazy: only as many of their binary digits are drawn as decide what is asked
+one, and coordinates are lazy: only as many of their binary digits are drawn as decide the question
 (Knuth & Yao (1976); Karney (2016)). Three questions are asked, and none is answered by a number
 that was rounded:
 
@@ -14,8 +16,8 @@ that was rounded:
 2. *To which multiple of the grid is it rounded?* and 3. *Does it exceed a threshold?* Likewise,
    unless the answer lies within the error of three operations of a boundary.
 
-What is in doubt, the tail included, is decided by integers and by decimal numbers of as many digits
-as it takes, whose operations and exponential function are rounded correctly.
+Doubtful cases, the tail included, are decided by integers and by decimal numbers of as many digits
+as it takes, with correctly rounded operations and exponential function.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ from pate.mechanisms._ranking import Rows, with_noise
 
 DIGITS = 53  # of a uniform number that is a float
 _HEIGHT = 401  # of the curve at 0, in cells: the largest for which there are at most 2^14 of them
-_STRIPS = 136  # of width 2^-5: the curve is below 2^-4 cells where they end, at 4.25, and more than halves in a quarter
+# of width 2^-5: the curve is below 2^-4 cells where they end, at 4.25, and more than halves in a
+# quarter
+_STRIPS = 136
 _CELL_BITS, _OFFSET_BITS = 14, 49  # of a word of 64, after the sign
-_DIGITS = _OFFSET_BITS + 5  # binary digits after the point of what a word says
+_DIGITS = _OFFSET_BITS + 5  # binary digits after the point of a word
 # cells: the curve errs by less than 2^-38 (rounding 2^-47 of 401), the other side by 2^-44
 _MARGIN = 2.0**-36
 _BLOCK = 1 << 15  # draws worked on at once, so that the intermediate arrays stay in cache
@@ -47,11 +51,11 @@ _LOW_BITS = 53  # of integers, which float64 has
 
 
 def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Generator) -> FloatArray:
-    """Return ``values`` with Gaussian noise of ``sigma``, rounded to a grid of at least ``sigma / 2^20``.
+    """Return ``values`` with noise of ``sigma``, rounded to a grid of at least ``sigma / 2^20``.
 
-    The law is exactly that of real numbers, values with normal noise, each of which is rounded to
-    the nearest multiple of a power of two that follows from ``sigma``, and then to float64: what is
-    released is a function of what a Gaussian mechanism releases.
+    The law is exact: real values with normal noise are rounded to the nearest multiple of a power
+    of two that follows from ``sigma``, and then to float64. So the release is a function of the
+    release of a Gaussian mechanism.
 
     >>> add_gaussian([90.0, 80.0], sigma=2.0, generator=seeded_generator(0)).round(1)
     array([89.9, 78.5])
@@ -66,12 +70,14 @@ def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Genera
 
 
 def grid_of(scale: float) -> float:
-    """Return the grid of released sums for noise of ``scale``: a power of two of at least ``scale / 2^20``."""
+    """Return the grid of released sums: a power of two of at least ``scale / 2^20``."""
     return 2.0 ** math.ceil(math.log2(scale) - _GRID_BITS)
 
 
 def split(values: ArrayLike, scale: float) -> tuple[Rows, FloatArray, float]:
-    """Return multiples of the grid for noise of ``scale``, what ``values`` have beyond them in its steps, and the grid.
+    """Split ``values`` into multiples of the grid for noise of ``scale`` and a rest, in steps.
+
+    Return both, and the grid.
 
     The grid is a power of two of at least ``scale / 2^20``; nothing is rounded.
     """
@@ -92,7 +98,7 @@ def split(values: ArrayLike, scale: float) -> tuple[Rows, FloatArray, float]:
 
 
 def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Generator) -> FloatArray:
-    """Return ``offsets``, of any shape and in (-1, 1), plus normal noise of ``sigma``, rounded to the nearest integers.
+    """Return ``offsets`` in (-1, 1), of any shape, plus noise of ``sigma``, as nearest integers.
 
     Raises:
         ValueError: if ``sigma >= 2^49``, where integers would not be exact.
@@ -120,7 +126,7 @@ def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Gener
 def exceeds(
     values: ArrayLike, thresholds: ArrayLike, *, sigma: float, generator: np.random.Generator
 ) -> BoolArray:
-    """Return whether ``values`` with normal noise of ``sigma`` exceed ``thresholds``, as real numbers.
+    """Return whether ``values`` with noise of ``sigma`` exceed ``thresholds``, as real numbers.
 
     >>> exceeds([90.0, 10.0], 50.0, sigma=2.0, generator=seeded_generator(0))
     array([ True, False])
@@ -155,7 +161,7 @@ def exceeds(
 
 @dataclass
 class LazyReal:
-    """A number in ``[digits, digits + 1) / 2^length``; the digits that follow are drawn as they are needed."""
+    """A number in ``[digits, digits + 1) / 2^length``, with further digits drawn as needed."""
 
     digits: int
     length: int
@@ -220,7 +226,7 @@ def _curve(x: Fraction, length: int) -> tuple[Fraction, Fraction]:
 
 
 class _Cells(NamedTuple):
-    """The cells: those below the curve come first, then those that it may cross, the tail's, and some that are void."""
+    """The cells: below the curve, then across it, then the tail's, and void ones."""
 
     num_inside: int
     num_piled: int
@@ -254,7 +260,7 @@ def _cells() -> _Cells:
 
 
 def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, dict[int, LazyReal]]:
-    """Draw normal numbers: the first digits of each, ``2^54`` to a unit, and those with more as `LazyReal`."""
+    """Draw normal numbers: the first digits, ``2^54`` to a unit, and longer ones as `LazyReal`."""
     table = _cells()
     random = generator.integers(-(2**63), 2**63, size=num, dtype=np.int64)
     cells = random >> _OFFSET_BITS & (1 << _CELL_BITS) - 1
@@ -286,7 +292,7 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
 def _are_below_curve(
     words: IntArray, levels: IntArray, generator: np.random.Generator
 ) -> tuple[BoolArray, dict[int, LazyReal]]:
-    """Return whether points at the abscissas of ``words``, drawn in cells of these levels, lie below the curve."""
+    """Return whether points at the abscissas of ``words``, in cells, lie below the curve."""
     heights = generator.integers(2**64, size=words.size, dtype=np.uint64)
     magnitudes = words ^ words >> 63
     strips = magnitudes >> _OFFSET_BITS
@@ -308,7 +314,10 @@ def _are_below_curve(
 
 
 def _tail(sign: int, generator: np.random.Generator) -> tuple[LazyReal, bool]:
-    """Draw a point from rectangles over the tail, of which the i-th is ``2^-(4 + i)`` cells high and a quarter wide."""
+    """Draw a point from the tail's rectangles, the i-th ``2^-(4 + i)`` cells high.
+
+    Each is a quarter wide.
+    """
     rectangle = 0
     while not (word := _word(generator)):
         rectangle += 64

@@ -1,4 +1,4 @@
-"""Draws from laws over more outcomes than can be listed: floats propose, and what is kept is decided exactly.
+"""Draws from laws with more outcomes than can be listed: proposals, and exact rejection.
 
 A proposal is drawn by integer weights, which need only be near the right ones. It is kept with the
 chance that remains: the weight of the outcome by the theorem, over the rate at which it is
@@ -6,11 +6,11 @@ proposed. Weights by the theorem are integers times exponentials of rational num
 chances are bounded by decimal numbers as closely as it takes (rejection sampling, von Neumann
 (1951)); and rates are lifted by more than floats err, so that no chance exceeds 1.
 
-Permute-and-flip visits the outcomes in random order and takes the first whose coin, of chance ``p =
-exp(-loss)``, shows heads (McKenna & Sheldon (2020)). Let each be visited at a time of its own,
-exponential of rate 1: at time t an outcome that was not taken is taken at the rate ``p exp(-t) / (1
-- p + p exp(-t))``. Those of all outcomes together are the stream of proposals that are kept, of
-rate p each, thinned with the chance ``1 / (p + (1 - p) exp(t))``. About two proposals are needed,
+Permute-and-flip visits the outcomes in random order and takes the first with a coin, of chance
+``p = exp(-loss)``, that shows heads (McKenna & Sheldon (2020)). Let each be visited at a time of
+its own, exponential of rate 1. An outcome that is still left at time t is taken at the rate
+``p exp(-t) / (1 - p + p exp(-t))``. This is the stream of proposals that are kept, of rate p for
+each outcome, thinned with the chance ``1 / (p + (1 - p) exp(t))``. About two proposals are needed,
 however many outcomes there are.
 """
 
@@ -39,12 +39,13 @@ from pate.mechanisms._intervals import (
 from pate.mechanisms._noise import ChoiceNoise, require_noise
 
 SLACK = 2.0**-10
-"""By what the logarithm of a rate is lifted."""
+"""The logarithm of a rate is lifted by this."""
 # by more than logarithms of chances err: their terms are below 2^25, and err by less than 2^-42
 # each
 _MARGIN = 2.0**-14
 _TIME_MARGIN = 2.0**-28  # as for choices by noisy scores
-_FAR = 13.0  # a uniform number that is below `EXTREME` has a logarithm below -13.8, whatever its digits
+# a uniform number below `EXTREME` has a logarithm below -13.8, whatever its digits
+_FAR = 13.0
 _WEIGHTS = 2.0**50
 
 
@@ -72,7 +73,7 @@ class Proposals(NamedTuple):
 
 
 def cumulative_weights(masses: FloatArray) -> IntArray:
-    """Return cumulative sums of integers ``[.., n]``, at least 1 each, in proportion to ``masses``."""
+    """Return cumulative sums of integers ``[.., n]`` of at least 1, proportional to ``masses``."""
     total = np.maximum(masses.sum(axis=-1, keepdims=True), 1e-300)
     return np.cumsum((masses / total * _WEIGHTS).astype(np.int64) + 1, axis=-1)
 
@@ -91,7 +92,7 @@ class Picked(NamedTuple):
         return shares
 
     def share(self, row: int) -> Fraction:
-        """The probability of what was drawn in a row."""
+        """The probability of the place that was drawn in a row."""
         return Fraction(int(self.weights[row]), int(self.totals[row]))
 
 
@@ -112,7 +113,7 @@ def draw(
     *,
     noise: ChoiceNoise,
 ) -> IntArray:
-    """Return an outcome for each row, ``[B, m]``: by the exponential mechanism, or by permute-and-flip.
+    """Return an outcome for each row, ``[B, m]``, by the exponential mechanism or permute-and-flip.
 
     Args:
         log_rates: ``[B]``, logarithms of how often a row's proposals are made in a unit of time,
@@ -214,7 +215,7 @@ def _is_taken(
     coin: LazyReal,
     generator: np.random.Generator,
 ) -> bool:
-    """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))`` for the sum t of waits at this rate."""
+    """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))`` for the sum t of waits."""
     while loss:
         with decimal_precision(coin.length):
             grown = exp_of(product(sum_of_exponentials(waits), exp_of(enclose(-log_rate))))

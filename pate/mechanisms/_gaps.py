@@ -1,4 +1,4 @@
-"""Gaps between sorted counts, and the private choice of a wide one (Zhu & Wang (2022), Algorithm 1)."""
+"""Gaps between sorted counts, and the private choice of a wide one (Zhu & Wang (2022))."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sort_counts(
     integer_scores: bool = True,
     majority_weight: int | None = None,
 ) -> SortedCounts:
-    """Sort counts, or other scores, and take the gaps between those of neighboring ranks.
+    """Sort counts, or other scores, and take the gaps between neighboring ranks.
 
     >>> counts = sort_counts([10, 90, 80], upper=100)
     >>> counts.order, counts.gaps
@@ -100,14 +100,14 @@ def _require_below_infinity(**regularizers: Sequence[float] | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class GapChoice(ScoreMechanism[IntArray]):
-    """Choose a rank k by report-noisy-max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
+    """Choose a rank k by noisy max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
 
     Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap
     moves by its width at most in either direction: within a window ``w`` of 2 votes (or
     sensitivities) under ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD. A distance from ``upper /
     2`` moves by its weight: with weight 2 the window is 4 under both relations. Gumbel noise: one
     bounded-range choice of ``w / scale``. Gaussian noise: the `GaussianNoisyMaxEvent` of
-    `num_candidates` noisy gaps, half of whose window is rounded up to the grid of the noise. Any
+    `num_candidates` noisy gaps, with half the window rounded up to the grid of the noise. Any
     other noise: pure DP of ``w / scale``.
 
     >>> choice = GapChoice(num_labels=4, scale=2.0)
@@ -121,8 +121,8 @@ class GapChoice(ScoreMechanism[IntArray]):
         noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or
             ``gaussian``.
         allow_empty: whether k may be 0 or C. Otherwise it lies in 1..C-1.
-        majority_weight: that of `sort_counts`, where the first and the last gap are distances from
-            ``upper / 2``.
+        majority_weight: the weight of `sort_counts`, where the first and the last gap are distances
+            from ``upper / 2``.
         regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity
             rules a k out.
         kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no
@@ -177,7 +177,7 @@ class GapChoice(ScoreMechanism[IntArray]):
             spread, widest = float(np.ptp(allowed)), REACH * self.scale
             require(
                 spread <= widest,
-                f"a regularizer whose numbers lie within {widest:g} (2^32 scales)",
+                f"a regularizer of numbers within {widest:g} (2^32 scales)",
                 spread=spread,
             )
             object.__setattr__(self, "regularizer", regularizer)
@@ -198,7 +198,7 @@ class GapChoice(ScoreMechanism[IntArray]):
         )
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``; return it as int64 ``[]`` or ``[B]``.
+        """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``; return int64 ``[]`` or ``[B]``.
 
         Raises:
             ValueError: on gaps that are not finite numbers, or not C + 1 of them.
@@ -216,7 +216,7 @@ class GapChoice(ScoreMechanism[IntArray]):
             reach *= 2  # the farthest that a regularizer can make up for, and as far again
         below = below_rank(rows[:, self._candidates], 1, reach=reach) + disadvantage
         if self.noise == "gaussian":
-            # what is added to all scores is a multiple of the grid, as the proof wants it
+            # all scores get a multiple of the grid added, as the proof wants it
             # (docs/privacy.md)
             below -= np.mod(
                 rows[:, self._candidates].max(axis=1, keepdims=True), grid_of(self.scale)
@@ -230,7 +230,7 @@ class GapChoice(ScoreMechanism[IntArray]):
         return chosen[0] if single else chosen
 
     def probability(self, lead: float) -> float:
-        """Return the probability that a gap is chosen which is ``lead`` votes wider than all others, these being equal.
+        """Return the probability to choose a gap ``lead`` votes wider than all, equal, others.
 
         Exact with Gumbel and exponential noise, and by quadrature with any other. A regularizer is
         left out.
@@ -274,11 +274,11 @@ class GapChoice(ScoreMechanism[IntArray]):
 
 
 def as_counts(counts: ArrayLike, upper: float, *, integer_scores: bool) -> tuple[Rows, bool]:
-    """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether they were given as one row ``[C]``.
+    """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether it was one row.
 
     Raises:
-        ValueError: unless they are integers (numbers, if they need not be ``integer_scores``) of shape
-            ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
+        ValueError: unless they are integers (numbers, if they need not be ``integer_scores``) of
+            shape ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
     """
     rows, single = as_batch(counts)
     if integer_scores:
@@ -294,7 +294,7 @@ def as_counts(counts: ArrayLike, upper: float, *, integer_scores: bool) -> tuple
 
 
 def sort_rows(rows: Rows, upper: float, majority_weight: int | None = None) -> SortedCounts:
-    """Sort counts or scores ``[B, C]`` that are known to lie in ``[0, upper]``, as `sort_counts` does."""
+    """Sort counts or scores ``[B, C]`` in ``[0, upper]``, as `sort_counts` does."""
     padded = np.empty((len(rows), rows.shape[1] + 2), dtype=rows.dtype)
     if rows.dtype.kind == "f":
         # not as distances below the bound, which would round them

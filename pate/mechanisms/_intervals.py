@@ -11,7 +11,7 @@ Interval: TypeAlias = tuple[Decimal, Decimal]
 
 
 def decimal_precision(length: int) -> AbstractContextManager[Context]:
-    """Return a context that takes 24 decimal digits more than numbers of ``length`` binary digits need."""
+    """Return a context with 24 decimal digits more than ``length`` binary digits need."""
     return localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN, prec=length // 3 + 24)
 
 
@@ -32,7 +32,7 @@ def total(first: Interval, second: Interval) -> Interval:
 
 
 def product(first: Interval, second: Interval) -> Interval:
-    """Return bounds on a product of numbers that are not negative, whose lower bounds may be."""
+    """Return bounds on a product of numbers >= 0; lower bounds may be negative."""
     low = max(first[0], Decimal(0)) * max(second[0], Decimal(0))
     return low.next_minus(), (first[1] * second[1]).next_plus()
 

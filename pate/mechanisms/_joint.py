@@ -2,7 +2,7 @@
 
 Gillenwater, Joseph, Munoz Medina & Ribero (2022), "A joint exponential mechanism for differentially
 private top-k". A sequence s loses ``L(s) = max_i (x_(i) - x_{s_i})`` against the sorted scores.
-With ``n_i(v)`` the number of items whose score is at least ``x_(i) - v``, there are ``N(v) = prod_i
+With ``n_i(v)`` items of a score of at least ``x_(i) - v``, there are ``N(v) = prod_i
 (n_i(v) - i + 1)`` sequences that lose at most v, and since ``exp(-L/s) = integral from L to
 infinity of exp(-v/s) dv / s``, the exponential mechanism is: draw v with density proportional to
 ``N(v) exp(-v/s)``, then a uniform sequence that loses at most v.
@@ -40,7 +40,8 @@ from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import REACH, Rows, distances, has_near_ties, rank
 
 _BLOCKS = 13  # blocks of the first envelope
-_LEVEL_BLOCKS = 32  # blocks of the losses of a batch at first: more take longer to bound, fewer reject more candidates
+# blocks of the losses of a batch at first: more take longer to bound, fewer reject more
+_LEVEL_BLOCKS = 32
 _PARTS = 8  # into which a block is split
 # share of candidates that may be rejected: one costs as much as a bound at one more loss
 _REJECTED = 0.9
@@ -58,7 +59,7 @@ class JointMechanism(TopKMechanism):
     Exponential noise: by permute-and-flip over all sequences.
 
     Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with
-    exponential noise, where ``w`` is that of `joint_window`.
+    exponential noise, where ``w`` is the `joint_window`.
 
     >>> mechanism = JointMechanism(k=2, scale=2.0)
     >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
@@ -122,7 +123,7 @@ class JointMechanism(TopKMechanism):
 
 
 def joint_window(*, k: int, relation: NeighboringRelation) -> int:
-    """Return the width of the window within which the losses of all sequences of votes move together.
+    """Return the width of the window within which the losses of all sequences of votes move.
 
     It is twice the count window, because ``x_(i)`` and ``x_{s_i}`` move within that independently.
     For k = 1 it is the count window itself, because ``x_(1)`` is common to all sequences.
@@ -144,7 +145,7 @@ def _rows_at_once(rows: Rows, k: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Losses:
-    """What the items of one row lose in each of k places, given its descending scores ``[d]``.
+    """Losses of the items of one row in each of k places, given its descending scores ``[d]``.
 
     No loss is larger than `REACH` scales: a clip of the losses, which moves none of them farther
     than it was moved.
@@ -169,7 +170,7 @@ class _Losses:
         )
 
     def reach(self, limits: FloatArray) -> IntArray:
-        """Return ``n_i(v)`` for every v in ``limits``, ``[V, k]``: the number of items that may take place i."""
+        """Return ``n_i(v)``, how many items may take place i, for v in ``limits``: ``[V, k]``."""
         if self._below is not None:
             # lifted by more than sums and differences are rounded: one sequence too many does no
             # harm
@@ -191,12 +192,12 @@ class _Losses:
         return np.where(limits[:, None] >= self.max_loss, num_items, low)
 
     def log_sequences(self, limits: FloatArray) -> FloatArray:
-        """Return the logarithm of how many sequences lose at most v, for every v in ``limits`` ``[V]``."""
+        """Return log numbers of the sequences that lose at most v, for ``limits`` ``[V]``."""
         log_sequences: FloatArray = np.log(self.reach(limits) - np.arange(self.k)).sum(axis=1)
         return log_sequences
 
     def of(self, ranks: IntArray) -> FloatArray:
-        """Return what items of ``ranks`` ``[.., k]`` lose in the k places, below 0 where they are too good for them."""
+        """Return the losses of ``ranks`` ``[.., k]`` in their places, negative if too good."""
         return distances(self.scores[ranks], self.scores[: self.k], reach=REACH * self.scale)
 
 
@@ -303,7 +304,7 @@ def _proposals(
 
 
 def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
-    """Draw a uniform sequence of distinct ranks, the i-th below ``reach[i]``: Fisher-Yates on a growing prefix."""
+    """Draw a uniform sequence of distinct ranks, the i-th below ``reach[i]`` (Fisher-Yates)."""
     places = generator.integers(np.arange(reach.size), reach).tolist()
     moved: dict[int, int] = {}
     ranks = []
@@ -343,8 +344,8 @@ def _draw_batch(
     while True:
         edges = np.unique(np.linspace(0, width, num_blocks + 1).astype(np.int64))
         starts, levels = edges[:-1], edges[1:] - 1
-        # the mass of a block's levels: that of exponential noise between its edges, or beyond the
-        # last one
+        # the mass of a block's levels: the mass of exponential noise between its edges, or beyond
+        # the last one
         log_mass = -starts / scale
         log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / scale))
         bounds = log_sequences(levels)

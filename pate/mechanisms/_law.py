@@ -1,4 +1,4 @@
-"""Laws of the sets that mechanisms release, by their definitions: no code is shared with the samplers."""
+"""Laws of the sets that mechanisms release, by definition: no code is shared with samplers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pate.mechanisms._ranking import Rows
 MOST_OUTCOMES = 4096
 """How many sets are listed."""
 MOST_FLIPPED = 128
-"""How many are listed where each chance is an integral over all others, as with exponential noise."""
+"""The same where each chance is an integral over all others, as with exponential noise."""
 
 
 class NotStatedError(ValueError):
@@ -28,10 +28,10 @@ class Law(NamedTuple):
     chances: FloatArray
     """``[B, m]``: the probability of each of m sets."""
     members: BoolArray
-    """``[m, d]``, or ``[B, m, d]`` if rows have other sets: which items are in them. Sets in different columns
-    always differ."""
+    """``[m, d]``, or ``[B, m, d]`` if rows have different sets: which items are in them. Sets in
+    different columns always differ."""
     nothing: FloatArray | None = None
-    """``[B]``: the probability that nothing is released, however small; None where a set always is."""
+    """``[B]``: the probability that nothing is released; None where a set always is."""
 
 
 def sets_of(num_items: int, k: int, noise: ChoiceNoise) -> IntArray:
@@ -45,7 +45,7 @@ def sets_of(num_items: int, k: int, noise: ChoiceNoise) -> IntArray:
 
 
 def members_of(items: IntArray, num_items: int) -> BoolArray:
-    """Return which of ``num_items`` items are among those of each row, ``[m, d]``."""
+    """Return which of ``num_items`` items are in each row of indices, ``[m, d]``."""
     members = np.zeros((len(items), num_items), dtype=np.bool_)
     np.put_along_axis(members, items, True, axis=1)
     return members
@@ -78,7 +78,7 @@ def choice_law(utilities: Rows, noise: ChoiceNoise) -> FloatArray:
 
 
 def peeling_law(scores: Rows, k: int, scale: float, noise: ChoiceNoise) -> Law:
-    """Return the law of k items that are chosen one by one: a set comes of each of its members as the last one."""
+    """Return the law of k items chosen one by one; any member of a set may come last."""
     num_items = scores.shape[1]
     require_few(sum(math.comb(num_items, size) for size in range(1, k + 1)), "gumbel")
     chances: dict[tuple[int, ...], FloatArray] = {(): np.ones(len(scores))}

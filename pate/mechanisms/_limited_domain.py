@@ -1,4 +1,4 @@
-"""Top-k from a limited domain: only the largest counts are read (Durfee & Rogers (2019), Algorithm 1)."""
+"""Top-k from a limited domain, which reads only the largest counts (Durfee & Rogers (2019))."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ class DomainMechanism(ScoreMechanism[TopItems]):
         return TopItems.of(items[0] if single else items)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of one row, under the relation that the threshold is set for or under the other."""
+        """Describe the cost of one row, under the threshold's relation or the other."""
         return ComposedEvent(events=(*self._parts(relation), self._failure_event(relation)))
 
     def failure(self, relation: NeighboringRelation) -> float:
-        """Return the probability under ``relation`` that something is listed that a neighbor could not list."""
+        """Return the probability to list something that a neighbor could not list."""
         if relation is self.relation:
             return self.delta
         wider = self.window(relation) - self.window(self.relation)
@@ -116,7 +116,7 @@ class DomainMechanism(ScoreMechanism[TopItems]):
         return top.items[top.mask]
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
-        """Release lists as labels: a full list answers for all labels, a shorter one for those that it names."""
+        """Release lists as labels: full lists answer all labels, shorter ones their own."""
         return self._answered(self(counts, generator=generator), np.shape(counts)[1])
 
     def _answered(self, top: TopItems, num_labels: int, tiers: IntArray | None = None) -> Release:
@@ -128,7 +128,7 @@ class DomainMechanism(ScoreMechanism[TopItems]):
         return Release(labels, (labels > 0) | full, tiers=tiers)
 
     def _failure_event(self, relation: NeighboringRelation) -> Event:
-        """Describe the failure: a window wider by v lets the threshold fail ``exp(v / scale)`` times as often at most.
+        """Describe the failure, at most ``exp(v / scale)`` times as likely in a window wider by v.
 
         The tails of Gumbel and Laplace noise, and of sums of the latter, are bounded so by their
         largest scale.
@@ -155,7 +155,7 @@ class DomainMechanism(ScoreMechanism[TopItems]):
 
     @abstractmethod
     def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
-        """Choose from ranked scores ``[n, d]``; return indices ``[n, k]``, -1 where a place stays empty."""
+        """Choose from ranked scores ``[n, d]``; return indices ``[n, k]``, -1 in empty places."""
 
     @abstractmethod
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
@@ -163,12 +163,12 @@ class DomainMechanism(ScoreMechanism[TopItems]):
 
     @abstractmethod
     def _failure(self, wider: float) -> float:
-        """Return the probability of failure under a relation whose window is ``wider`` by that (of either sign)."""
+        """Return the probability of failure for a window ``wider`` by that, of either sign."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitedDomain(DomainMechanism):
-    """Peel at most k of the kbar largest items with Gumbel noise, until a noisy threshold comes first.
+    """Peel at most k of the kbar largest items, until a noisy threshold comes first.
 
     Only the ``kbar + 1`` largest scores have any influence.
 
@@ -184,8 +184,8 @@ class LimitedDomain(DomainMechanism):
     paired with those that leave it so that each pair moves within the window, as the threshold
     does, and the choices among the paired are k bounded ranges apart. If every such item is counted
     as the end of the list, that is still so, and a list is at most ``1 + delta`` times as likely as
-    before. Under the other relation, whose window is wider by v (of either sign), the threshold is
-    that of ``delta exp(v / scale)``.
+    before. Under the other relation, with a window wider by v (of either sign), the threshold is
+    set for ``delta exp(v / scale)``.
 
     >>> mechanism = LimitedDomain(
     ...     k=2, kbar=3, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD, scale=1.0
@@ -212,7 +212,7 @@ class LimitedDomain(DomainMechanism):
     def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose among items without a public list: only items with a positive count exist.
 
-        Privacy: that of a call. Think of all items that there could be, of count 0 where nobody
+        Privacy: as for a call. Think of all items that there could be, of count 0 without
         counts for them, and of ``kbar + 1`` blanks more, of count 0 whatever the data: their counts
         are at most a sensitivity away from those of a neighbor, too. Where items of count 0 come
         after the blanks, none of them is ever among the ``kbar + 1`` largest, so that a call on the
@@ -232,7 +232,7 @@ class LimitedDomain(DomainMechanism):
             ValueError: on counts below 0, or that are not finite numbers ``[n]``.
         """
         scores = np.asarray(counts)
-        # what stands in them is PRIVATE, and no message repeats it
+        # their contents are PRIVATE, and no message repeats them
         valid = (
             scores.ndim == 1
             and scores.dtype.kind in "iuf"
@@ -272,7 +272,7 @@ class LimitedDomain(DomainMechanism):
         )
 
     def max_answer_probability(self, widest: float) -> float:
-        """Return the probability that an item is listed if kbar items lead all others by ``widest``."""
+        """Return the probability to list an item if kbar items lead all others by ``widest``."""
         ahead = (widest - self.window(self.relation)) / self.scale
         return float(expit(ahead + math.log(self.delta)))
 

@@ -60,7 +60,7 @@ class MajorityMechanism(Mechanism[tuple[BoolArray, BoolArray]]):
 
     @cached_property
     def test(self) -> StabilityTest:
-        """The test of the least distance from a tie, in votes: a multiple of 1/2 up to ``T / 2``."""
+        """The test of the least distance from a tie, a multiple of 1/2 up to ``T / 2`` votes."""
         return StabilityTest(
             # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2
             # gaps of the event
@@ -74,7 +74,7 @@ class MajorityMechanism(Mechanism[tuple[BoolArray, BoolArray]]):
     def __call__(
         self, scores: ArrayLike, *, generator: np.random.Generator
     ) -> tuple[BoolArray, BoolArray]:
-        """Return majorities, booleans of the shape of counts ``[C]`` or ``[B, C]``, and which rows passed.
+        """Return majorities, booleans of the shape of ``[C]`` or ``[B, C]``, and which rows passed.
 
         A row that failed has no majorities.
 

@@ -13,9 +13,9 @@ from pate._typing import FloatArray
 from pate._validation import require, require_count
 
 Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
-"""Noise laws F whose survival function is log-Lipschitz: ``log(1 - F)`` changes by at most 1 per unit."""
+"""Laws of noise with log-Lipschitz survival: its logarithm changes by at most 1 per unit."""
 ChoiceNoise = Literal["gumbel", "exponential"]
-"""Noise of a choice among more outcomes than are listed: the exponential mechanism, or permute-and-flip."""
+"""Noise of a choice among too many outcomes to list: exponential mechanism or permute-and-flip."""
 
 KEY_BITS = 256
 
@@ -26,7 +26,7 @@ def draw_key() -> int:
 
 
 def private_generator(key: int | None = None) -> np.random.Generator:
-    """Return a cryptographic generator: the stream of ChaCha20 (RFC 8439) of a ``key``, a newly drawn one if None."""
+    """Return a generator of ChaCha20 (RFC 8439) with a ``key``, or a newly drawn one if None."""
     return np.random.Generator(ChaCha(key=draw_key() if key is None else key, rounds=20))
 
 
@@ -51,7 +51,7 @@ def require_noise(kind: object = Noise, **noises: str) -> None:
 
 
 def log_survival(values: FloatArray, noise: Noise | Literal["gaussian"]) -> FloatArray:
-    """Return the logarithm of the probability that noise of scale 1 exceeds ``values``, of any shape."""
+    """Return the logarithm of the probability that noise of scale 1 exceeds ``values``."""
     if noise == "gaussian":
         return np.asarray(log_ndtr(-values), dtype=np.float64)
     if noise == "gumbel":

@@ -27,7 +27,9 @@ from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyTopK(TopKMechanism):
-    """Release the SET of the k largest of ``scores + scale * noise``, the noise drawn once, as ascending indices.
+    """Release the SET of the k largest of ``scores + scale * noise``, as ascending indices.
+
+    The noise is drawn once.
 
     Given the noise of the items left out, each member must exceed a threshold that moves by at most
     the count window ``w`` relative to it, so the probability of that changes by a factor of at most
@@ -100,7 +102,7 @@ class NoisyMax(ScoreMechanism[IntArray]):
 
     Args:
         scale: scale of the noise, in votes.
-        noise: one of those of `NoisyTopK`.
+        noise: any noise of `NoisyTopK`.
 
     Raises:
         ValueError: on ``scale <= 0`` or an unknown noise.
@@ -114,7 +116,7 @@ class NoisyMax(ScoreMechanism[IntArray]):
     noise: Noise = "gumbel"
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``; return one index per row, int64 ``[]`` or ``[B]``.
+        """Choose from ``scores`` ``[d]`` or ``[B, d]``; return an index per row, ``[]`` or ``[B]``.
 
         Raises:
             ValueError: on scores that are not finite numbers.
@@ -130,7 +132,7 @@ class NoisyMax(ScoreMechanism[IntArray]):
 
 
 def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
-    """Return the noise scale ``draws * window / epsilon`` at which a selection is pure ``epsilon``-DP.
+    """Return the scale ``draws * window / epsilon`` at which a selection is pure ``epsilon``-DP.
 
     >>> scale_for_epsilon(0.5, window=2.0, draws=3)
     12.0

@@ -1,4 +1,4 @@
-"""Order and counts together: k items by peeling, then the noisy scores of these alone; and lists filled up to k."""
+"""Order and counts together: k items by peeling, then their noisy scores; lists filled up to k."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
 
 
 def split_budget(*, k: int, share: float) -> tuple[float, float]:
-    """Return a scale and a sigma for `PeeledCounts` of which the scores take a ``share`` of the cost; to be scaled.
+    """Return a scale and a sigma for `PeeledCounts`, with a ``share`` of the cost for the scores.
+
+    Both are to be scaled by one factor.
 
     The cost is counted as for many releases, ``k w^2 / (8 scale^2)`` for the choices with w = 2
     (REPLACE_RECORD) and ``k / (2 sigma^2)`` for the scores, which add up to k.
@@ -117,8 +119,8 @@ def split_budget(*, k: int, share: float) -> tuple[float, float]:
 def pad_to_k(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
     """Return lists in which each -1 gives way to the first public items that are not in the list.
 
-    What was chosen was released, and the public order knows nothing of the scores, so that padding
-    costs nothing.
+    The items were released before, and the public order does not depend on the scores, so that
+    padding costs nothing.
 
     >>> pad_to_k([4, -1, -1], public=[4, 2, 7])
     array([4, 2, 7])
@@ -126,7 +128,7 @@ def pad_to_k(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
     Args:
         chosen: ``[k]`` or ``[B, k]`` distinct indices of items, -1 for places that were left empty,
             as from `pate.mechanisms.LimitedDomain`.
-        public: a public order ``[m]`` of items, such as that of last year, with at least k of them.
+        public: a public order ``[m]`` of items, such as last year's, with at least k of them.
 
     Raises:
         ValueError: on arrays that are no such indices, or a public order that is too short.

@@ -27,7 +27,7 @@ _LEAD = 60.0  # scales up to which they are in float32's range
 
 @dataclass(frozen=True, kw_only=True)
 class GumbelPeeling(TopKMechanism):
-    """Peel k items by the exponential mechanism: the k largest scores with Gumbel noise drawn once, in order.
+    """Peel k items by the exponential mechanism: the k largest with one draw of Gumbel noise.
 
     Both have the same law (Durfee & Rogers (2019), Lemma 4.2).
 
@@ -90,7 +90,7 @@ class PermuteAndFlipPeeling(TopKMechanism):
         return chosen
 
     def _peel(self, scores: Rows, generator: np.random.Generator) -> IntArray:
-        """Return ranks ``[B, k]``, given descending scores: permute-and-flip takes the largest with exponential noise.
+        """Return ranks ``[B, k]`` of descending scores, by the largest with exponential noise.
 
         (Ding et al. (2021).)
         """
@@ -109,7 +109,7 @@ class PermuteAndFlipPeeling(TopKMechanism):
         return ranks
 
     def _peel_long(self, scores: Rows, generator: np.random.Generator) -> IntArray:
-        """Return ranks ``[1, k]`` like `_peel`, from one row ``[1, d]`` of which most items are hardly looked at.
+        """Return ranks ``[1, k]`` like `_peel`, from one long row ``[1, d]``.
 
         No item comes before the best one unless its noise reaches that far: unless its uniform
         number is at most ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all;
@@ -171,16 +171,20 @@ class PermuteAndFlipPeeling(TopKMechanism):
 def one_shot(
     rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator
 ) -> IntArray:
-    """Return the indices ``[B, k]`` of the k largest scores of ``rows`` ``[B, d]`` with noise drawn once, in order."""
+    """Return the indices ``[B, k]`` of the k largest of ``rows`` with noise, in order."""
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
         part = rows[start : start + ROWS]
+
+        def exact(row: int, place: int, part: Rows = part) -> Fraction:
+            return -Fraction(part[row, place].item())
+
         chosen[start : start + ROWS] = sample_k_smallest(
             below_rank(part, k, reach=REACH * scale),
             k,
             noise=noise,
             scale=scale,
             generator=generator,
-            exact=lambda row, place, part=part: -Fraction(part[row, place].item()),  # type: ignore[misc]
+            exact=exact,
         )
     return chosen

@@ -1,4 +1,4 @@
-"""Preparation of scores for all mechanisms: checks, ranks, exact distances, and noise that no magnitude drowns."""
+"""Preparation of scores: checks, ranks, exact distances, and sums with noise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REACH = 2.0**32
 Noise in float64 spans less than 2^10 scales, and never bridges them.
 """
 NEAR = 2.0**20
-"""Scales of noise up to which distances from any score will do: they and their noise are rounded by 2^-33 scales."""
+"""Scales of noise up to which distances from any score will do: rounding is 2^-33 scales."""
 
 
 class Ranked(NamedTuple):
@@ -41,7 +41,7 @@ def as_batch(scores: ArrayLike) -> tuple[Rows, bool]:
 
     Raises:
         ValueError: unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``,
-            whose spread is finite too.
+            with a finite spread.
     """
     rows = np.asarray(scores)
     require(
@@ -67,7 +67,7 @@ def as_batch(scores: ArrayLike) -> tuple[Rows, bool]:
 
 
 def require_within(num_items: int, *, spare: int = 0, **values: int) -> None:
-    """Raise ``ValueError`` unless each of ``values`` leaves at least ``spare`` of ``num_items`` items out."""
+    """Raise ``ValueError`` unless each of ``values`` leaves ``spare`` items out."""
     for name, value in values.items():
         require(
             value <= num_items - spare,
@@ -77,7 +77,7 @@ def require_within(num_items: int, *, spare: int = 0, **values: int) -> None:
 
 
 def distances(rows: Rows, reference: Rows, *, reach: float = math.inf) -> FloatArray:
-    """Return by how much scores ``[.., d]`` lie below ``reference``, clipped at ``reach`` on both sides, float64.
+    """Return how far scores ``[.., d]`` lie below ``reference``, float64, clipped at ``reach``.
 
     This is the one place where scores become floats. They are subtracted first, integers as
     integers, so that unsigned ones do not wrap, large ones keep their last digits, and only the
@@ -163,7 +163,7 @@ def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows
 def with_noise(rows: Rows, noise: FloatArray) -> FloatArray:
     """Return scores plus noise, float64 of their shape, each sum rounded once.
 
-    So what is released is a function of the exact sum, where an integer above 2^53 that is rounded
+    So the release is a function of the exact sum, where an integer above 2^53 that is rounded
     first would move by more than it does.
     """
     if (

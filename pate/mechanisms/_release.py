@@ -1,4 +1,4 @@
-"""What is released of a batch of queries: labels, and which of them."""
+"""The release of a batch of queries: labels, and which of them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 
 
 class Release(NamedTuple):
-    """What an aggregator released for a batch of queries; no reason is given for an entry that was not released."""
+    """The released labels of a batch; no reason is given for entries that are not released."""
 
     labels: UInt8Array
     """``[Q, C]`` in {0, 1}; 0 where nothing was released."""
     mask: BoolArray
     """``[Q, C]``: which labels were released."""
     noisy_counts: FloatArray | None = None
-    """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the number of teachers;
-    0 where nothing was released. None if the aggregator releases no counts."""
+    """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the
+    number of teachers; 0 where nothing was released. None if the aggregator releases no counts."""
     noise_std: float | None = None
-    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0; None without them, and if they
-    are answers of a linear model, which has all the noise."""
+    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0; None without
+    them, and if they are answers of a linear model, which has all the noise."""
     tiers: IntArray | None = None
-    """``[Q]``: the price tier of each query, an argument of `Aggregator.event`; None if all queries cost the same."""
+    """``[Q]``: price tiers of queries, as in `Aggregator.event`; None if all cost the same."""
     linear: bool = False
-    """Whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model, to all queries."""
+    """Whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model."""
 
     @classmethod
     def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:
@@ -43,7 +43,7 @@ class Release(NamedTuple):
     def of_rows(
         cls, labels: BoolArray, passed: BoolArray, tiers: NDArray[np.integer] | None = None
     ) -> Release:
-        """Release labels ``[Q, C]`` of the queries that ``passed`` ``[Q]``, and nothing of the others.
+        """Release labels ``[Q, C]`` of the queries that ``passed`` ``[Q]``, and no others.
 
         >>> majority = np.array([[True, False], [True, True]])
         >>> release = Release.of_rows(majority, np.array([True, False]))

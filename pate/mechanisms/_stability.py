@@ -1,4 +1,4 @@
-"""Tests of whether a gap proves that the set above it is the same on every neighbor (Zhu & Wang (2022))."""
+"""Tests that a gap proves the set above it to be the same on every neighbor (Zhu & Wang (2022))."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import exceeds
 
 TestedBy = Literal["gaussian", "laplace"]
-"""Noise of a test of a gap: that of `StabilityTest` or that of `LaplaceStabilityTest`."""
+"""Noise of a test of a gap: `StabilityTest` or `LaplaceStabilityTest`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _GapTest(Mechanism[BoolArray]):
-    """Pass iff ``max(shift, q) + noise - t > shift`` for a gap q, ``t`` the ``1 - delta_test`` quantile of the noise.
+    """Pass iff ``max(shift, q) + noise - t > shift`` for a gap q.
+
+    ``t`` is the ``1 - delta_test`` quantile of the noise.
 
     The cost is known under both relations, for whichever the ``shift`` is set.
     """
@@ -71,7 +73,7 @@ class _GapTest(Mechanism[BoolArray]):
         return self._exceeds(self._missing(gaps))
 
     def failure(self, gaps: ArrayLike) -> FloatArray:
-        """Return the probability that each of ``gaps`` fails, however small: the noise is symmetric."""
+        """Return the probability that each of ``gaps`` fails, however small."""
         return self._exceeds(-self._missing(gaps))
 
     def _accuracy(self, gap: float, num_items: int) -> float:
@@ -82,7 +84,7 @@ class _GapTest(Mechanism[BoolArray]):
         return self.sensitivity
 
     def _missing(self, gaps: ArrayLike) -> FloatArray:
-        """Return what the noise must exceed for each of ``gaps`` to pass, in votes."""
+        """Return the noise, in votes, above which each of ``gaps`` passes."""
         return self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0)
 
     def _require_priced(self, gaps: FloatArray) -> None:
@@ -104,16 +106,16 @@ class _GapTest(Mechanism[BoolArray]):
 
 @dataclass(frozen=True, kw_only=True)
 class StabilityTest(_GapTest):
-    """Test gaps with Gaussian noise (Zhu & Wang (2022), Algorithm 2, with the exact normal quantile).
+    """Test gaps with Gaussian noise (Zhu & Wang (2022), Algorithm 2, with the exact quantile).
 
     Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` for a gap q, with ``z = Phi^-1(1
     - delta_test)``.
 
     Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of
-    integer scores. Of real scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and
-    a `FailureEvent`: where the set is the same on both neighbors, what is told is whether
+    integer scores; of real scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``,
+    and a `FailureEvent`: where the set is the same on both neighbors, the outcome says whether
     ``max(shift, q)``, a statistic of sensitivity w, exceeds a threshold with its noise; where it is
-    not, both gaps are w at most, and pass with the probability of failure at most.
+    not, both gaps are at most w, and pass with the probability of failure at most.
 
     >>> test = StabilityTest(delta_test=1e-6, shift=2, num_teachers=100, sigma=2.0)
     >>> test(np.array([60, 1]), generator=seeded_generator(0))
@@ -207,7 +209,9 @@ class StabilityTest(_GapTest):
 
 @dataclass(frozen=True, kw_only=True)
 class LaplaceStabilityTest(_GapTest):
-    """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile, on ``max(shift, q)``).
+    """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile).
+
+    The noise is added to ``max(shift, q)`` for a gap q.
 
     Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves (unless given, one
     sensitivity under ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain
@@ -215,7 +219,7 @@ class LaplaceStabilityTest(_GapTest):
     ``shift`` is accounted under another relation. This covers the outcome together with the exact
     set above the gap, of integer scores and of real ones.
 
-    Parameters beside the scale are those of `StabilityTest`.
+    Parameters other than the scale are as in `StabilityTest`.
 
     >>> test = LaplaceStabilityTest(delta_test=1e-6, shift=2, scale=2.0)
     >>> test(np.array([60, 1]), generator=seeded_generator(0))

@@ -1,4 +1,4 @@
-"""Top-k by stability: a gap between sorted counts is chosen privately, then the set above it is tested and released.
+"""Top-k by stability: choose a gap between sorted counts privately, then test and release.
 
 Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label
 PATE".
@@ -37,7 +37,7 @@ from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest, Test
 
 @dataclass(frozen=True, kw_only=True)
 class _TestedGap(ScoreMechanism[Released_co]):
-    """The choice of a rank by its gap, followed by the test of that gap; `StableTopKMechanism` has its parameters."""
+    """The choice of a rank by its gap, and the test of that gap; see `StableTopKMechanism`."""
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
     checks: ClassVar[Checks] = {
@@ -86,7 +86,7 @@ class _TestedGap(ScoreMechanism[Released_co]):
 
     @property
     def majority_weight(self) -> int | None:
-        """The weight of the majorities for none and for all of the labels, as of `sort_counts`; None for sentinels."""
+        """The weight of the majorities for none and for all labels; None for sentinels."""
         return None
 
     @property
@@ -122,13 +122,16 @@ class _TestedGap(ScoreMechanism[Released_co]):
         )
 
     def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose items as a call does; scores beyond 0 and the bound count as these, which moves none farther."""
+        """Choose items as a call does, from scores clipped to 0 and the bound.
+
+        Clipping moves no score farther.
+        """
         within = np.clip(np.asarray(scores, dtype=np.float64), 0, self.num_teachers)
         released: Any = self(within, generator=generator)
         return np.flatnonzero(released[0])
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11), for one row of counts."""
+        """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11)."""
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
 
     def _rows(self, counts: ArrayLike) -> tuple[Rows, bool]:
@@ -152,7 +155,7 @@ class _TestedGap(ScoreMechanism[Released_co]):
 
 @dataclass(frozen=True, kw_only=True)
 class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
-    """Choose k by the widest noisy gap, then release the exact set of the k largest counts if that gap is stable.
+    """Choose k by the widest noisy gap, then release the k largest counts if that gap is stable.
 
     "No label" (k = 0) and "all labels" (k = C) have the evidence of a majority in place of a gap:
     ``w (T / 2 - h_(1))`` and ``w (h_(C) - T / 2)``, for ``T = num_teachers`` and ``w`` the
@@ -160,8 +163,8 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     sensitivities, which the shift covers.
 
     Privacy: a `GapChoice` composed with a `StabilityTest` or a `LaplaceStabilityTest` (the
-    composition of Zhu & Wang (2022), Theorem 11, at the curves of both parts: what the theorem
-    makes of a curve is not used).
+    composition of Zhu & Wang (2022), Theorem 11, at the curves of both parts; the theorem's own
+    bound on a curve is not used).
 
     Args:
         num_teachers: the nominal number of teachers, which is the largest possible count; of other
@@ -172,13 +175,13 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         sigma_test: standard deviation of the noise of the test, or its scale if that is
             ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test.
-        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD;
+        shift: protection of the test, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD;
             times the sensitivity of other scores.
         sensitivity: the most by which one score changes between neighbors, 1 for votes.
         integer_scores: whether scores and their sensitivity must be integers, as counts are; if
             not, the cost covers all real numbers.
         allow_empty: whether k may be 0 or C, which the paper leaves out.
-        noise: noise of the choice, one of those of `GapChoice`.
+        noise: noise of the choice, any noise of `GapChoice`.
         test_noise: noise of the test, ``gaussian`` or ``laplace``.
         regularizer: public numbers ``[C + 1]`` added to the gaps, in votes; minus infinity rules a
             k out.
@@ -210,14 +213,14 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
 
     @property
     def majority_weight(self) -> int | None:
-        """2 where the shift covers two sensitivities, as that of REPLACE_RECORD does, and 1 otherwise."""
+        """2 where the shift covers two sensitivities, as for REPLACE_RECORD, and 1 otherwise."""
         if not self.allow_empty:
             return None
         return 2 if self.shift >= 2 * self.sensitivity else 1
 
     @property
     def widest_gap(self) -> float:
-        """The widest gap, or majority, that scores can have at a rank that may be chosen, in votes."""
+        """The widest gap, or majority, of any scores at a rank that may be chosen, in votes."""
         ends = (self.majority_weight or 0) * self.num_teachers / 2
         widest = {
             rank: ends if rank in (0, self.num_labels) else self.num_teachers
@@ -271,7 +274,7 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         return float(self.test.probability(self.widest_gap))
 
     def law(self, scores: Rows) -> Law:
-        """Return the law of the sets of the 0, 1, .., C largest scores, whose places the rows decide."""
+        """Return the law of the sets of the 0, 1, .., C largest scores."""
         if self.noise != "gumbel" and self.noise != "exponential":
             raise NotStatedError(
                 f"the law of {type(self).__name__} with {self.noise} noise is not known"
@@ -315,10 +318,10 @@ def _require_penalty(**penalties: float) -> None:
 
 
 class FixedTopK(NamedTuple):
-    """What a `FixedTopKMechanism` releases."""
+    """The release of a `FixedTopKMechanism`."""
 
     members: BoolArray
-    """``[C]`` or ``[B, C]``: the set of k labels; all False in a row that failed the test, unless there is a fallback.
+    """``[C]`` or ``[B, C]``: the set of k labels; all False in a failed row without fallback.
     """
     released: BoolArray
     """``[]`` or ``[B]``: whether the test passed, and so which branch was taken."""
@@ -330,7 +333,7 @@ class FixedTopK(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FixedTopKMechanism(_TestedGap[FixedTopK]):
-    """Release a set of exactly k labels, most of it by a stable gap near k (Zhu & Wang (2022), Algorithm 3).
+    """Release a set of k labels by a stable gap near k (Zhu & Wang (2022), Algorithm 3).
 
     A rank j is chosen by the gaps less ``rank_penalty * abs(j - k)`` and tested as in
     `StableTopKMechanism`. If it passes and j is below k, the missing labels are peeled from the
@@ -340,31 +343,30 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     exponential mechanism).
 
     Privacy: a `GapChoice` composed with a test of it, then one bounded-range choice for every round
-    of peeling, k at most, by adaptive composition: what was chosen and whether it passed, which the
-    first two pay for, say how many rounds there are, and of what. A choice has the range ``w /
-    scale_peel``; ``w`` is 1 vote (or sensitivity) under ADD_REMOVE_TEACHER and 2 under
-    REPLACE_RECORD. With ``scale_noise_with_rounds``, r rounds have noise of ``scale_peel sqrt(r / k)``, so
-    that they cost about what k rounds do and never more: the curve of an eta-bounded range is
-    ``eta^2 max_c of the integral of T(x) l(eta (x
+    of peeling, k at most, by adaptive composition: the chosen rank and the outcome of the test,
+    which the first two pay for, determine the number of rounds and their items. A choice has the
+    range ``w / scale_peel``; ``w`` is 1 vote (or sensitivity) under ADD_REMOVE_TEACHER and 2 under
+    REPLACE_RECORD. With ``scale_noise_with_rounds``, r rounds have noise of ``scale_peel sqrt(r /
+    k)``, so that they cost about as much as k rounds and never more: the curve of an eta-bounded
+    range is ``eta^2 max_c of the integral of T(x) l(eta (x
     - c)) dx / (alpha - 1)``, with a fixed triangle T and the logistic density l, which falls with
     the distance from 0; so it falls against ``eta^2`` as eta grows.
 
-    Parameters beside these are those of `StableTopKMechanism`, but for ``regularizer`` and
-    ``kbar``.
+    The other parameters are as in `StableTopKMechanism`, without ``regularizer`` and ``kbar``.
 
     Args:
         k: size of the set, 1..C.
         rank_penalty: public preference for ranks near k, in votes per rank, at least 0.
         scale_peel: scale of the Gumbel noise of the peeling, in votes.
         fallback: whether rows that fail the test release k labels by peeling.
-        scale_noise_with_rounds: whether fewer rounds of peeling have less noise, by the root of their number
-            over k.
+        scale_noise_with_rounds: whether fewer rounds of peeling have less noise, by the root of
+            their number over k.
 
     Raises:
         ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
-            ``sensitivity`` that is not positive, or no integer though ``integer_scores``, more than 2^32
-            scales of noise within ``num_teachers`` if not, ``k`` outside 1..C, ``rank_penalty < 0``, an
-            unknown noise, or one label without the empty and the full set.
+            ``sensitivity`` that is not positive, or no integer though ``integer_scores``, more than
+            2^32 scales of noise within ``num_teachers`` if not, ``k`` outside 1..C, ``rank_penalty
+            < 0``, an unknown noise, or one label without the empty and the full set.
     """
 
     short_name: ClassVar[str] = "stable_fixed"

@@ -1,4 +1,4 @@
-"""Top Stable: a stable gap found by the sparse vector technique (Carvalho, Wang, Gondara & Miao (2020))."""
+"""Top Stable: a stable gap by the sparse vector technique (Carvalho et al. (2020))."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pate.mechanisms._release import Release
 
 
 class TopStableOutcome(NamedTuple):
-    """What a `TopStable` released, and how it came about."""
+    """A release of `TopStable`, and the branch that led to it."""
 
     listed: TopItems
     """The set, in ascending order."""
@@ -38,7 +38,7 @@ class TopStableOutcome(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TopStable(DomainMechanism):
-    """Release the set above the first gap that passes a noisy threshold, cut down to k by peeling if it is larger.
+    """Release the set above the first gap that passes a noisy threshold, cut down to k by peeling.
 
     The gaps below ranks ``k, k + 1, .., kbar, k - 1, .., 1`` are tried in turn. With ``w`` the
     window of the scores (the sensitivity, or twice that under REPLACE_RECORD), gap q passes if
@@ -53,11 +53,11 @@ class TopStable(DomainMechanism):
     scores, whole numbers or not, so a gap moves by w at most; the first passing rank, or that there
     is none, is pure ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem
     3.23, with the budget split as Lyu, Su & Li (2017) do). It says how many rounds there are, and
-    of what. A set that is another one on a neighbor lies above a gap of w at most, on both: its
+    their items. A set that differs on a neighbor lies above a gap of at most w, on both: its
     ``max(q - w, 0)`` is 0. That no such gap beats the threshold has the same probability on both,
     ``1 - delta`` or more, and makes the threshold stochastically larger only: its density, given
     that, still falls by a factor of ``exp(w / scale_threshold)`` at most where the threshold rises
-    by w, which is all that the theorem needs of it. Under a relation whose window is wider by v,
+    by w, and the theorem needs no more. Under a relation with a window wider by v,
     ``max(q - w, 0)`` of such a gap is v at most, and passes with probability at most that the noise
     exceeds ``t - v``.
 
@@ -92,8 +92,8 @@ class TopStable(DomainMechanism):
     def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
         """Describe the search for a gap and ``rounds`` rounds of peeling, for one row.
 
-        Reserve the event of k rounds (None); the actual `TopStableOutcome.rounds` may be settled after the
-        release.
+        Reserve the event of k rounds (None); the actual `TopStableOutcome.rounds` may be settled
+        after the release.
 
         Raises:
             ValueError: on ``rounds`` that are neither 0 nor k.
@@ -103,7 +103,7 @@ class TopStable(DomainMechanism):
         return ComposedEvent(events=(*parts, self._failure_event(relation)))
 
     def peel(self, scores: ArrayLike, *, generator: np.random.Generator) -> TopStableOutcome:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]`` as a call does, and tell how many rounds of peeling it took.
+        """Choose from ``scores`` ``[d]`` or ``[B, d]`` as a call does; also return the rounds.
 
         Raises:
             ValueError: on scores that are not finite numbers, or not more than kbar.
@@ -137,7 +137,7 @@ class TopStable(DomainMechanism):
         return 1.0 if self.fallback else min(1.0, self.chance_to_pass(ahead))
 
     def chance_to_pass(self, gap: float) -> float:
-        """Return a bound on the probability that one of kbar gaps passes, if none exceeds the window by more."""
+        """Return a bound on the chance that one of kbar gaps, ``gap`` over the window, passes."""
         return self.kbar * chance_to_exceed(self._threshold - gap, **self._scales)
 
     def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
@@ -146,7 +146,7 @@ class TopStable(DomainMechanism):
     def _peel(
         self, ranked: Ranked, generator: np.random.Generator
     ) -> tuple[IntArray, BoolArray, IntArray]:
-        """Return the items ``[n, k]``, whether a gap passed ``[n]`` and the rounds of peeling ``[n]``."""
+        """Return items ``[n, k]``, whether a gap passed ``[n]``, and rounds of peeling ``[n]``."""
         order, scores = ranked
         k, kbar = self.k, self.kbar
         below = distances(scores, scores[:, k - 1 : k], reach=REACH * self.scale_peel)
@@ -208,7 +208,9 @@ class TopStable(DomainMechanism):
 
 
 def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap: float) -> float:
-    """Return the t that ``Laplace(scale_gap) - Laplace(scale_threshold)`` exceeds with ``probability``.
+    """Return the t that the difference of two noises exceeds with ``probability``.
+
+    The difference is ``Laplace(scale_gap) - Laplace(scale_threshold)``.
 
     >>> round(unstable_threshold(1e-6, scale_threshold=2.0, scale_gap=4.0), 2)
     53.64
@@ -227,7 +229,9 @@ def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap:
 
 
 def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) -> float:
-    """Return the probability that ``Laplace(scale_gap) - Laplace(scale_threshold)`` exceeds ``value``.
+    """Return the probability that the difference of two noises exceeds ``value``.
+
+    The difference is ``Laplace(scale_gap) - Laplace(scale_threshold)``.
 
     Raises:
         ValueError: on a scale that is not positive.
@@ -239,7 +243,7 @@ def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) 
 
 
 def _log_tail(t: float, ratio: float) -> float:
-    """Logarithm of the chance to exceed ``t`` wide scales, t >= 0, with a narrow scale of ``ratio`` wide ones."""
+    """Return the log chance to exceed ``t >= 0`` wide scales; the narrow one has ``ratio``."""
     if ratio > 1 - 1e-4:
         # the noise of two equal scales, which is the wider
         return -t + math.log((2 + t) / 4)

@@ -1,4 +1,4 @@
-"""Measures of the quality of a selection from the papers; they read the true scores, so their results are PRIVATE."""
+"""Measures of the quality of a selection; they read the true scores, so they are PRIVATE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pate.mechanisms._ranking import Rows, as_batch, below_rank, distances, rank
 
 
 class Grade(NamedTuple):
-    """How close a subset comes to the top-k (Shekelyan & Loukides (2022), 7.2, A.2), each ``[]`` or ``[B]``."""
+    """Grades of subsets (Shekelyan & Loukides (2022), 7.2, A.2), each ``[]`` or ``[B]``."""
 
     top: BoolArray
     """It is the top-k."""
@@ -25,7 +25,7 @@ class Grade(NamedTuple):
 
 
 def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
-    """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores`` ``[d]`` or ``[B, d]``, ties ranked by index.
+    """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores``, ties ranked by index.
 
     >>> grade([90, 80, 79, 0], [0, 2])
     Grade(top=np.False_, great=np.False_, good=np.True_)
@@ -84,7 +84,7 @@ def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 
 
 def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> FloatArray:
-    """Return how many of the chosen have a score among the k largest, ties counting as such, over k; ``[]`` or ``[B]``.
+    """Return the share, ``[]`` or ``[B]``, of the chosen with a score among the k largest.
 
     >>> float(recall([90, 80, 79, 0], [0, 2]))
     0.5
@@ -117,7 +117,7 @@ def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> Flo
 def _measured(
     scores: ArrayLike, chosen: ArrayLike, measure: Callable[[FloatArray, FloatArray], FloatArray]
 ) -> FloatArray:
-    """Measure each row by what its choice lost to the i-th largest score and to the k-th, ``[B, k]`` both."""
+    """Measure losses of choices against the i-th and the k-th largest score, ``[B, k]``."""
     ranked, ranks, single = _ranks_of(scores, chosen)
     mine, k = np.take_along_axis(ranked, ranks, axis=1), ranks.shape[1]
     values = measure(distances(mine, ranked[:, :k]), distances(mine, ranked[:, k - 1 : k]))
@@ -125,7 +125,7 @@ def _measured(
 
 
 def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[Rows, IntArray, bool]:
-    """Return the scores in descending order ``[B, d]``, the ranks of the chosen, and whether it is one row."""
+    """Return descending scores ``[B, d]``, the ranks of the chosen, and whether it is one row."""
     rows, single = as_batch(scores)
     picked = _require_indices(chosen, rows, single)
     order, ranked = rank(rows)

@@ -374,7 +374,7 @@ def test_wide_gaps_are_chosen_by_the_law_of_their_differences(attracted: bool, s
 
 def test_a_regularizer_that_would_drown_the_noise_is_refused() -> None:
     message = (
-        r"^Expected a regularizer whose numbers lie within 8.58993e\+09 \(2\^32"
+        r"^Expected a regularizer of numbers within 8.58993e\+09 \(2\^32"
         r" scales\), got spread=8589934593.0$"
     )
     with pytest.raises(ValueError, match=message):
