@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
-from pate._commands.parsing import new_parser
+from pate._commands.parsing import from_options, new_parser
 from pate._data_file import load_data
 from pate._pipeline import Pipeline, open_run
 from pate._runs import LABEL
@@ -31,11 +30,7 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_class_arguments(Execution, as_group=False, skip={"shared"})
     parsed = parser.parse_args(list(args))
-    execution = Execution(
-        **{field.name: parsed[field.name] for field in fields(Execution) if field.name in parsed}
-    )
-    pipeline = Pipeline(parsed.run)
-    forgotten = pipeline.forget(parsed.ids, execution)
+    forgotten = Pipeline(parsed.run).forget(parsed.ids, from_options(Execution, parsed))
     print("\n".join(_report(parsed.run, len(set(parsed.ids)), forgotten)))
 
 

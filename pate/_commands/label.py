@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from jsonargparse import Namespace
 
 from pate._commands.parsing import (
     NO_PRESET,
     Preset,
+    from_options,
     make_parser,
     parse,
     settings_of,
@@ -55,7 +55,7 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
     options = parser.instantiate(
         parse(parser, args, preset if origin is None else with_saved_data(args, preset))
     )
-    settings, overwrite = _settings(options), options.overwrite
+    settings, overwrite = from_options(LabelSettings, options), options.overwrite
     if origin is None:
         return Pipeline(options.run, overwrite=overwrite).label(settings)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=overwrite)
@@ -83,7 +83,7 @@ def settings_for(args: Sequence[str], preset: Preset) -> LabelSettings:
         ValueError: in one line, if nothing could be released with these settings.
     """
     parser, parsed = _own_votes(args, preset)
-    return _settings(parser.instantiate(parsed))
+    return from_options(LabelSettings, parser.instantiate(parsed))
 
 
 def read_content(args: Sequence[str], preset: Preset) -> Json:
@@ -106,7 +106,3 @@ def _parser(origin: str | None) -> CommandParser:
     )
     add_votes(parser, origin)
     return parser
-
-
-def _settings(options: Namespace) -> LabelSettings:
-    return LabelSettings(**{field.name: options[field.name] for field in fields(LabelSettings)})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from inspect import getdoc, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from jsonargparse import ArgumentParser, Namespace
@@ -15,6 +15,8 @@ from jsonargparse import ArgumentParser, Namespace
 from pate._commands.suggestions import CommandParser
 from pate.aggregators import load_plugins
 from pate.data._source import DataSource
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +166,12 @@ def named_before(name: str, args: Sequence[str], preset: Preset) -> Any:
     for part in name.split("."):
         values = [value.get(part) if isinstance(value, dict) else None for value in values]
     return next((value for value in (words.named, *reversed(values)) if value is not None), None)
+
+
+def from_options(kind: type[Kind], options: Namespace) -> Kind:
+    """Return the dataclass ``kind`` made from the options of a command, else of defaults."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: options[name] for name in names if name in options})
 
 
 def settings_of(parser: ArgumentParser, parsed: Namespace) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pate._commands.parsing import (
     Preset,
     add_data,
     add_run,
+    from_options,
     named_before,
     new_parser,
     parse,
@@ -56,7 +57,7 @@ def fit(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     if isinstance(plan, ClosedFormPlan):
         pipeline.fit_teachers(plan, dry_run=options.dry_run)
         return
-    execution = _from_options(Execution, options)
+    execution = from_options(Execution, options)
     pipeline.fit_teachers(plan, execution, logger=options.logger, dry_run=options.dry_run)
 
 
@@ -67,7 +68,7 @@ def read_fit(args: Sequence[str], preset: Preset = NO_PRESET) -> TeacherFit:
     parsed = parse(parser, args, with_saved_data(args, preset))
     options = parser.instantiate(parsed)
     kind = ClosedFormPlan if in_closed_form else find("TeacherPlan")
-    return TeacherFit(options, _from_options(kind, options), settings_of(parser, parsed))
+    return TeacherFit(options, from_options(kind, options), settings_of(parser, parsed))
 
 
 def vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
@@ -97,7 +98,7 @@ def vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     add_run(parser)
     parsed = parse(parser, args, preset)
     pipeline = Pipeline(parsed.run, overwrite=parsed.overwrite)
-    pipeline.vote(_from_options(Execution, parsed), votes=parsed.votes, absent=parsed.absent)
+    pipeline.vote(from_options(Execution, parsed), votes=parsed.votes, absent=parsed.absent)
 
 
 def _fit_parser(in_closed_form: bool) -> CommandParser:
@@ -148,8 +149,3 @@ def _add_training(parser: ArgumentParser) -> None:
         help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``. The"
         " curves are PRIVATE, so that loggers which send them elsewhere are not offered.",
     )
-
-
-def _from_options(kind: Any, options: Namespace) -> Any:
-    """Return the dataclass ``kind`` made from the options of a command."""
-    return kind(**{field.name: options[field.name] for field in fields(kind)})

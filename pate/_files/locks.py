@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,20 +64,14 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
         return
     made_folder = not root.exists()
     path = root / LOCK
-    try:
+
+    def open_lock() -> int:
         root.mkdir(parents=True, exist_ok=True)
-        descriptor = _open(path, shared=shared)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise ValueError(
-                f"Expected a run's folder that can be written, got {root} ({error.strerror})"
-            ) from None
-        print(
-            f"The disk of {root} has no locks: make sure that no two commands write to this run.",
-            file=sys.stderr,
-        )
+        return _open(path, shared=shared)
+
+    descriptor = _opened(open_lock, root, "a run's folder")
+    if descriptor is None:
         return
-    _sign(descriptor)
     if not shared:
         remove_drafts(root.rglob(".*"))
         for left in root.rglob(FINISH):  # by a process that was killed
@@ -108,27 +102,14 @@ def locked_output(output: Path) -> Iterator[None]:
         ValueError: if another process holds the lock, or the folder cannot be written.
     """
     path = output.with_name(f".{output.stem}{LOCK}")
-    try:
-        descriptor = _open(
-            path, shared=False, wanted=f"an output that no other process writes, got {output}"
-        )
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise ValueError(
-                f"Expected an output that can be written, got {output} ({error.strerror})"
-            ) from None
-        print(
-            f"The disk of {output} has no locks: make sure that no two commands write to it.",
-            file=sys.stderr,
-        )
-        yield
-        return
-    _sign(descriptor)
+    unused = f"an output that no other process writes, got {output}"
+    descriptor = _opened(lambda: _open(path, shared=False, wanted=unused), output, "an output")
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
+        if descriptor is not None:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
 
 
 @contextmanager
@@ -186,6 +167,22 @@ def _release(held: _Held) -> None:
         if held.made_folder:
             held.path.parent.rmdir()
     os.close(held.descriptor)
+
+
+def _opened(open_lock: Callable[[], int], place: Path, noun: str) -> int | None:
+    """Return the signed lock of ``place``, or None, with a warning, on a disk without locks."""
+    try:
+        descriptor = open_lock()
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise ValueError(
+                f"Expected {noun} that can be written, got {place} ({error.strerror})"
+            ) from None
+        warning = f"The disk of {place} has no locks: make sure that no two commands write to it."
+        print(warning, file=sys.stderr)
+        return None
+    _sign(descriptor)
+    return descriptor
 
 
 def _sign(descriptor: int) -> None:
