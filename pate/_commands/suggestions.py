@@ -97,7 +97,7 @@ _HEADINGS = re.compile(
 
 
 _OPTIONS = re.compile(
-    r"`((?:aggregator|data)(?:\.\w+)+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"
+    r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"
     r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
     r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)"
     r"(=\w+)?`"

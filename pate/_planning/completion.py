@@ -105,7 +105,7 @@ def complete_aggregator(
         f"all noise of {aggregator.cls.__name__} or none of it",
         missing=", ".join(f"`aggregator.{name}`" for name, is_given in noise if not is_given),
     )
-    completed: Aggregator = _completed(aggregator, target, shape, answered)
+    completed: Aggregator = _completed(aggregator, "aggregator", target, shape, answered)
     return completed
 
 
@@ -121,27 +121,32 @@ def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, 
     return noise
 
 
-def _completed(value: Any, target: Target, shape: VoteShape, answered: float) -> Any:
-    """Return the value of a setting, with all that partial aggregators in it lack."""
+def _completed(value: Any, place: str, target: Target, shape: VoteShape, answered: float) -> Any:
+    """Return the value of a setting at a ``place``, with all that partial aggregators in it lack."""
     if isinstance(value, list | tuple):
-        return tuple(_completed(item, target, shape, answered) for item in value)
+        return tuple(_completed(item, place, target, shape, answered) for item in value)
     if not isinstance(value, Partial):
         return value
     cls = value.cls
     given = {
-        name: _completed(part, target, shape, answered) for name, part in value.settings.items()
+        name: _completed(part, f"{place}.{name}", target, shape, answered)
+        for name, part in value.settings.items()
     }
     missing = [name for name in Partial(cls).missing if name not in given]
     if {*missing} <= {*cls.noise_parameters} and not cls.splits_noise:
         found: dict[str, Any] = dict.fromkeys(missing, 1.0)
     else:
-        start = _starting_point(value, target, shape, answered)
+        start = _starting_point(value, place, target, shape, answered)
         found = {name: getattr(start, name) for name in missing}
     return cls(**given, **found)
 
 
 def _starting_point(
-    aggregator: Partial[Aggregator], target: Target, shape: VoteShape, answered: float
+    aggregator: Partial[Aggregator],
+    place: str,
+    target: Target,
+    shape: VoteShape,
+    answered: float,
 ) -> Aggregator:
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls = aggregator.cls
@@ -161,7 +166,7 @@ def _starting_point(
         proposed = cls.proposals(outlook)
     except ValueError:
         others = [name for name in aggregator.missing if name not in cls.noise_parameters]
-        words = ", ".join(f"{name} (`aggregator.{name}`)" for name in others)
+        words = ", ".join(f"{name} (`{place}.{name}`)" for name in others)
         require(not others, f"{words} of {cls.__name__}, which no target suggests")
         raise
     require(

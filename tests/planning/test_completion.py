@@ -52,6 +52,10 @@ def test_other_parameters_are_what_the_class_chooses() -> None:
         ),
         (Partial(Peeling), r"k \(`aggregator.k`\) of Peeling, which no target suggests"),
         (
+            Partial(ConfidentScreen, answers=Partial(Peeling)),
+            r"k \(`aggregator.answers.k`\) of Peeling, which no target suggests",
+        ),
+        (
             Partial(StableMajority, delta_majority=2.0),
             "0 < delta_majority < 1, got delta_majority=2.0",
         ),
