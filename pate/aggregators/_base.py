@@ -25,11 +25,8 @@ from pate._settings import Completable, Partial, require_made
 from pate._typing import FloatArray
 from pate._validation import require, require_positive
 from pate._votes import Counts, Need, Votes, VoteShape, require_kind
-from pate.accounting._calibration import Target, calibrate_scale
+from pate.accounting import DEFAULT_ORDERS, Event, NeighboringRelation, Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
-from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._outlook import Outlook
 from pate.mechanisms._law import Law, NotStatedError
 from pate.mechanisms._release import Release as Release

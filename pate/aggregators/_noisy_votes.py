@@ -12,8 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from pate._validation import require_positive
 from pate._votes import Counts, VoteShape
-from pate.accounting._events import Event, GaussianEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Gap, Release
 from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_normal import add_gaussian

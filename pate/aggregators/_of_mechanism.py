@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, get_arg
 import numpy as np
 
 from pate._votes import Counts, VoteShape
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation
 from pate.aggregators._base import Aggregator, Gap, Release
 from pate.aggregators._outlook import Outlook
-from pate.mechanisms._base import FACTS, Mechanism
-from pate.mechanisms._law import Law, NotStatedError
+from pate.mechanisms import FACTS, Law, Mechanism, NotStatedError
 
 Bound = TypeVar("Bound", bound=Mechanism[Any])
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from pate._validation import require, require_count, require_in_open_unit_interval
 from pate._votes import Counts, VoteShape
-from pate.accounting._calibration import Target
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import NeighboringRelation, Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,7 @@ from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require
 from pate._votes import Ballots, Need, VoteShape
 from pate._votes.voters import blocks
-from pate.accounting._events import BoundedRangeEvent, Event
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation
 from pate.aggregators._base import Aggregator, Gap, Release
 from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_rejection import (

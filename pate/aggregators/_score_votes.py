@@ -15,8 +15,7 @@ from pate._typing import BoolArray, FloatArray
 from pate._validation import require, require_positive
 from pate._votes import Ballots, Moments, Need, Scores, VoteShape
 from pate._votes.voters import Geometry, MomentQuery, Voters
-from pate.accounting._events import Event, GaussianEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
 from pate.mechanisms._exact_normal import add_gaussian

@@ -12,8 +12,7 @@ from scipy.special import ndtr
 from pate._typing import BoolArray
 from pate._validation import require, require_count
 from pate._votes import Counts, Need, VoteShape
-from pate.accounting._events import ComposedEvent, Event, GaussianThresholdEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import ComposedEvent, Event, GaussianThresholdEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
 from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._outlook import Outlook

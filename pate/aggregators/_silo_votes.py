@@ -10,8 +10,14 @@ import numpy as np
 
 from pate._validation import require, require_count
 from pate._votes import Counts, MaskedTotal, Need, VoteShape
-from pate.accounting._events import ComposedEvent, Event, FailureEvent, GaussianEvent, PartiesEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import (
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    NeighboringRelation,
+    PartiesEvent,
+)
 from pate.aggregators._base import Aggregator, Release
 from pate.mechanisms._noise_shares import decode, failure, require_room, share_sigma, summand
 

@@ -13,8 +13,7 @@ from pate._votes import VoteShape
 from pate.accounting._calibration import COARSE_ORDERS, Target
 from pate.aggregators._of_mechanism import MechanismAggregator
 from pate.aggregators._outlook import Outlook
-from pate.mechanisms._majority import MajorityMechanism
-from pate.mechanisms._stable_top_k import FixedTopKMechanism, StableTopKMechanism
+from pate.mechanisms import FixedTopKMechanism, MajorityMechanism, StableTopKMechanism
 
 
 class StableTopK(MechanismAggregator[StableTopKMechanism]):

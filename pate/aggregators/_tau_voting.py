@@ -13,8 +13,7 @@ from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import require, require_positive
 from pate._votes import Ballots, Need, VoteShape
 from pate._votes.voters import blocks
-from pate.accounting._events import Event, GaussianEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
 from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_normal import add_gaussian

@@ -7,13 +7,15 @@ import numpy as np
 from pate._votes import Counts
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.mechanisms._canonical import CanonicalMechanism
-from pate.mechanisms._joint import JointMechanism
-from pate.mechanisms._limited_domain import LimitedDomain
-from pate.mechanisms._noisy_top_k import NoisyTopK
-from pate.mechanisms._peeled_counts import PeeledCounts
-from pate.mechanisms._peeling import PermuteAndFlipPeeling
-from pate.mechanisms._top_stable import TopStable
+from pate.mechanisms import (
+    CanonicalMechanism,
+    JointMechanism,
+    LimitedDomain,
+    NoisyTopK,
+    PeeledCounts,
+    PermuteAndFlipPeeling,
+    TopStable,
+)
 
 
 class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):

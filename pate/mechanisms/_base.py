@@ -14,8 +14,13 @@ from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
 from pate._validation import require, require_count, require_positive
-from pate.accounting._events import BoundedRangeEvent, Event, PureDPEvent, RepeatedEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import (
+    BoundedRangeEvent,
+    Event,
+    NeighboringRelation,
+    PureDPEvent,
+    RepeatedEvent,
+)
 from pate.mechanisms._accuracy import smallest_gap
 from pate.mechanisms._law import Law, NotStatedError
 from pate.mechanisms._noise import Noise, require_noise

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
-from pate.accounting._events import Event, PureDPEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.mechanisms._accuracy import chance_to_lead
 from pate.mechanisms._base import ScoreMechanism, TopKMechanism
 from pate.mechanisms._exact_cube import add_cube

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import TopKMechanism, choice_event
 from pate.mechanisms._canonical_law import ClassProbabilities, log_counts

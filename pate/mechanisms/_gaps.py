@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
 from pate._validation import require, require_count, require_positive
-from pate.accounting._events import Event, GaussianNoisyMaxEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, GaussianNoisyMaxEvent, NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import add_gaussian, grid_of

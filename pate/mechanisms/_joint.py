@@ -22,8 +22,7 @@ from scipy.special import gammaln
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require_count
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import Checks, TopKMechanism, choice_event
 from pate.mechanisms._exact_rejection import (

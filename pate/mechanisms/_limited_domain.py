@@ -16,8 +16,7 @@ from scipy.special import expit
 
 from pate._typing import BoolArray, IntArray
 from pate._validation import require, require_count, require_in_open_unit_interval
-from pate.accounting._events import ComposedEvent, Event, FailureEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
 from pate.mechanisms._base import Case, Checks, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._ranking import (

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import require_in_open_unit_interval
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._base import Case, Checks, Mechanism
 from pate.mechanisms._law import Law
 from pate.mechanisms._ranking import Rows, as_batch

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
 from pate._validation import require_count, require_positive
-from pate.accounting._events import Event, PureDPEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.mechanisms._accuracy import chance_by_peeling, chance_to_lead
 from pate.mechanisms._base import Checks, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest

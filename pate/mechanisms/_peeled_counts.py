@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import require, require_count, require_positive
-from pate.accounting._events import ComposedEvent, Event, GaussianEvent
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import ComposedEvent, Event, GaussianEvent, NeighboringRelation
 from pate.mechanisms._base import Case, Checks, ScoreMechanism
 from pate.mechanisms._exact_normal import add_gaussian
 from pate.mechanisms._peeling import GumbelPeeling

@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from pate._typing import IntArray
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._accuracy import chance_by_flips, chance_by_peeling
 from pate.mechanisms._base import TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest

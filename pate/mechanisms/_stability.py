@@ -13,15 +13,15 @@ from scipy.special import ndtr, ndtri
 
 from pate._typing import BoolArray, FloatArray
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
-from pate.accounting._events import (
+from pate.accounting import (
     ComposedEvent,
     Event,
     FailureEvent,
     GaussianThresholdEvent,
+    NeighboringRelation,
     PureDPEvent,
     StabilityTestEvent,
 )
-from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, Mechanism
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import exceeds

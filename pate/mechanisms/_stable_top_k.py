@@ -17,14 +17,14 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import require, require_count, require_in_open_unit_interval
-from pate.accounting._events import (
+from pate.accounting import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
+    NeighboringRelation,
     RepeatedEvent,
     RootPeelingEvent,
 )
-from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Case, Checks, Released_co, ScoreMechanism
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, IntArray
 from pate._validation import require, require_in_open_unit_interval, require_positive
+from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent
 from pate.accounting._bisection import smallest_where
-from pate.accounting._events import ComposedEvent, Event, PureDPEvent
-from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Case, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._limited_domain import DomainMechanism, TopItems

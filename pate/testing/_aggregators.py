@@ -22,12 +22,9 @@ import pytest
 from pate._planning.proposals import one_change_variants
 from pate._typing import IntArray
 from pate._votes import Ballots, Counts, Votes, VoteShape, serves
-from pate.accounting._calibration import Target, epsilon_of
-from pate.accounting._cost import Cost
+from pate.accounting import Cost, NeighboringRelation, Target, epsilon_of
 from pate.accounting._events import Event, leaves
-from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Aggregator, Partial, Release
-from pate.aggregators._outlook import Outlook
+from pate.aggregators import Aggregator, Outlook, Partial, Release
 from pate.testing._ballot_laws import (
     Array,
     BallotRows,

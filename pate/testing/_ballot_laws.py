@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from pate._typing import IntArray
 from pate._votes import Ballots, Counts, VoteShape, serves
-from pate.accounting._events import Event
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation
 from pate.aggregators import Aggregator, Release
 from pate.testing._laws import (
     ORDERS,

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting._accountant import RDPAccountant
-from pate.accounting._events import Event, event_from_dict
+from pate.accounting import Event, NeighboringRelation, RDPAccountant, event_from_dict
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._relation import NeighboringRelation
 from pate.testing._contract import Contract, assert_refused
 from pate.testing._laws import ORDERS, RELATIONS
 

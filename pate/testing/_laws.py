@@ -10,9 +10,8 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 from pate._typing import FloatArray, IntArray
-from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting import DEFAULT_ORDERS, NeighboringRelation
 from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._relation import NeighboringRelation
 
 _TURNS = 1000  # in which two laws are cut down, until nothing is won any more
 _FAR = 600.0  # charges further apart are as good as this far, within the range of floats

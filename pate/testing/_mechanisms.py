@@ -13,9 +13,7 @@ import pytest
 
 from pate._typing import FloatArray, IntArray
 from pate.accounting._relation import NeighboringRelation
-from pate.mechanisms._base import Mechanism
-from pate.mechanisms._law import NotStatedError
-from pate.mechanisms._noise import seeded_generator
+from pate.mechanisms import Mechanism, NotStatedError, seeded_generator
 from pate.testing._contract import (
     Contract,
     assert_drawn_by_law,

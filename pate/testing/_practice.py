@@ -12,8 +12,7 @@ import pytest
 
 from pate._votes import Ballots, Scores, Votes, VoteShape, serves
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Aggregator, Release
-from pate.aggregators._outlook import Outlook
+from pate.aggregators import Aggregator, Outlook, Release
 from pate.testing._ballot_laws import Array
 from pate.testing._contract import (
     Contract,
