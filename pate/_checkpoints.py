@@ -1,4 +1,4 @@
-"""Checkpoints of Lightning that are written in their own folder, and name no folder."""
+"""Checkpoints of Lightning, written atomically and with relative paths."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _PLACES = ("dirpath", "best_model_path", "kth_best_model_path", "last_model_path
 
 
 class LocalCheckpoints(TorchCheckpointIO):
-    """Writes each checkpoint beside its place, where Lightning writes to the system's folder for temporary files first.
+    """Writes each checkpoint through a draft in its own folder, with relative paths inside.
 
-    A process that is killed would leave PRIVATE weights there, and it may be another, smaller disk.
-    Paths are relative to the checkpoint's folder, so that it tells nothing of the machine and may
-    move with its run.
+    Lightning uses the system's temporary folder, where a killed process would leave PRIVATE
+    weights, and which may lie on another, smaller disk. Paths are relative to the checkpoint's
+    folder, so that a checkpoint reveals nothing of the machine and may move with its run.
     """
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write the checkpoint, whole or not at all."""
+        """Write the checkpoint, atomically."""
         folder = os.path.realpath(Path(path).parent)
         with atomic_write(Path(path)) as file:
             torch.save(_with_places(checkpoint, lambda place: os.path.relpath(place, folder)), file)
 
     def load_checkpoint(self, path: str | Path, *args: Any, **options: Any) -> dict[str, Any]:
-        """Return the checkpoint, whose paths begin with the folder in which it lies now."""
+        """Return the checkpoint, with paths from the folder in which it lies now."""
         folder = os.path.realpath(Path(path).parent)
         content = super().load_checkpoint(path, *args, **options)
         return _with_places(content, lambda place: os.path.normpath(os.path.join(folder, place)))
 
 
 def _with_places(checkpoint: dict[str, Any], move: Callable[[str], str]) -> dict[str, Any]:
-    """Return a checkpoint whose callbacks name other places."""
+    """Return a checkpoint with the places in its callbacks replaced by ``move``."""
     callbacks = {}
     for name, state in checkpoint.get("callbacks", {}).items():
         callbacks[name] = state | {key: move(state[key]) for key in _PLACES if state.get(key)}

@@ -1,4 +1,4 @@
-"""Networks as plain data: the class path and settings that make one, and the network that they make."""
+"""Networks as plain data: a class path with settings, and the network that they make."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ _ROOMS = (
     "torchvision.transforms.v2",
     "torchvision.transforms",
 )
-"""Modules whose classes settings from elsewhere may name: networks and transforms that run no code of their settings.
+"""Modules with networks and transforms that settings from elsewhere may name, as they run no code.
 
-They are imported by their names here, when a path begins with one, because torchvision takes
-seconds.
+They are imported when a path begins with their names, because torchvision takes seconds.
 """
 
 
 def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
-    """Return settings that make the layers of ``network`` and read no weights from elsewhere while they do.
+    """Return settings that make the layers of ``network`` without reading weights from elsewhere.
 
     A network whose constructor reads weights from a file or downloads them has a mapping
     ``settings_without_weights`` of the arguments to be replaced. Settings of any other network are
@@ -47,16 +46,15 @@ def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
 
 
 def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> nn.Module:
-    """Return the network of ``settings``, its class path and arguments as a configuration has them.
+    """Return the network of ``settings``, a class path with arguments as in a configuration.
 
     Classes of `_ROOMS` are called with the arguments as they are: a text among them stays a text.
     Anything else that settings name is code from elsewhere, which is neither imported nor called
     unless it is trusted.
 
     Args:
-        settings: a class path with arguments, or the path alone.
-        shape: what the network is made for: the shape of a sample, and the number of labels if it
-            has any.
+        settings: a class path with arguments, or only the path.
+        shape: the shape of a sample, and the number of labels if the network has any.
         trust: whether classes and functions from elsewhere are imported and called.
 
     Raises:
@@ -68,7 +66,10 @@ def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> 
     path = str(content.get("class_path"))
     foreign = next((name for name in _class_paths(content) if _trusted(name) is None), None)
     if foreign is not None:
-        ours = "networks and feature maps of pate or torchvision, or `trust`, with which other code runs"
+        ours = (
+            "networks and feature maps of pate or torchvision, or `trust`, with which other code"
+            " runs"
+        )
         require(trust, ours, class_path=foreign)
         here = "to be found here (install its package, or add its folder to PYTHONPATH)"
         require(_imported(path) is not None, f"the network {path} {here}", missing=path)
@@ -87,7 +88,7 @@ def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> 
 
 
 def _class_paths(settings: Any) -> Iterator[str]:
-    """Yield all that settings want to be imported and called."""
+    """Yield the paths of all classes and functions that settings name."""
     if isinstance(settings, Mapping):
         if "class_path" in settings:
             path = str(settings["class_path"])
@@ -112,9 +113,9 @@ def _class_paths(settings: Any) -> Iterator[str]:
 
 
 def _trusted(path: str) -> Callable[..., nn.Module] | None:
-    """Return the module class, or torchvision's function that makes a network, of a path in `_ROOMS`; None for others.
+    """Return the module class, or torchvision's builder, of a path in `_ROOMS`; None for others.
 
-    Nothing that the path says is imported or called: it is looked up in a room.
+    The path is looked up in a room: it is neither imported nor called.
     """
     room = next((room for room in _ROOMS if path.startswith(f"{room}.")), None)
     if room is None:
@@ -131,7 +132,7 @@ def _trusted(path: str) -> Callable[..., nn.Module] | None:
 
 
 def _constructed(content: Json, *shape: Any) -> nn.Module:
-    """Return the module of settings that name known classes alone."""
+    """Return the module of settings that name only known classes."""
     make = _trusted(content["class_path"])
     assert make is not None
     parameters = signature(make).parameters
@@ -170,7 +171,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
-    """Return the network as the command line would make it of the same settings, types of arguments and all."""
+    """Return the network as the command line would make it of the same settings."""
     parser = SettingsParser(exit_on_error=False)
     kind = (
         Callable[[tuple[int, ...]], nn.Module]
@@ -184,7 +185,7 @@ def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
 
 
 def _imported(path: str) -> Any:
-    """Return what a dotted path names, or None if nothing of that name can be imported."""
+    """Return the object of a dotted path, or None if it cannot be imported."""
     words = path.split(".")
     for number in range(len(words) - 1, 0, -1):
         try:

@@ -1,4 +1,4 @@
-"""How a network is made: by a class of this package, or by any factory that takes the number of labels."""
+"""The construction of networks, by a class of this package or any factory with a label count."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ def make_network(
 
 
 def require_factory(make: Callable[..., nn.Module]) -> None:
-    """Raise ``ValueError`` if a network is given in place of what makes one."""
-    # a network can be called too: with records
+    """Raise ``ValueError`` if a network is given in place of its class or factory."""
+    # a network can also be called, with records
     shared = hasattr(make, "state_dict") and not isinstance(make, type)
     how = "something that makes a network; with settings, pate.models.Factory"
     require(not shared, how, network=f"a network that is made, {type(make).__name__}")
 
 
 def _takes_classes(make: Callable[..., Any]) -> bool:
-    """Whether a function takes a number of classes by name, and does not ask for an input shape and a number."""
+    """Return whether a function takes ``num_classes`` by name and needs at most one argument."""
     if not inspect.isfunction(make):
         return False
     parameters = inspect.signature(make).parameters.values()

@@ -22,7 +22,7 @@ _LOOK_UPS = {
     "pate._settings",
     "pate.models._factory",
 }
-"""Modules whose late imports are all named by a class path."""
+"""Modules that import late only names from a class path."""
 
 SOURCES = "pate_records_"
 """Prefix of the module names of a `PythonFile`."""
@@ -105,7 +105,7 @@ def _received(folder: str, modules: tuple[str, ...]) -> OwnCode:
 
 
 def _importer() -> str:
-    """Return the name of the module whose import a finder answers."""
+    """Return the name of the module that made the import."""
     frame = sys._getframe(2)
     while frame.f_back is not None and _name(frame.f_globals).partition(".")[0] in _MACHINERY:
         frame = frame.f_back
