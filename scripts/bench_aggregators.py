@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pate import Outlook, Votes
-from pate._planning.proposals import propose
+from pate._planning.candidates import candidates
 from pate._votes import serves
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Ballots, Counts
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
     print(f"{NUM_LABELS} labels, {NUM_TEACHERS} teachers.\n")
     print("| aggregator | queries | queries per second |\n| --- | ---: | ---: |")
-    for unscaled in propose(
+    for _, _, unscaled in candidates(
         Outlook.of(counts_alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)
     ):
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)

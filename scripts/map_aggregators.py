@@ -27,8 +27,8 @@ from tqdm import tqdm
 
 from pate import Outlook
 from pate._linear import student_of
+from pate._planning.candidates import candidates
 from pate._planning.evaluation import score_student
-from pate._planning.proposals import propose
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting import NeighboringRelation, Target
 from pate.accounting._calibration import COARSE_ORDERS
@@ -107,7 +107,7 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
     features = features_of(votes)
     place = _Place(num_labels=num_labels, teacher_accuracy=accuracy, seed=seed)
     outlook = Outlook.of(task.votes, delta=DELTA, relation=NeighboringRelation.REPLACE_RECORD)
-    aggregators = propose(outlook)
+    aggregators = [candidate.aggregator for candidate in candidates(outlook)]
     for epsilon in drawn.epsilons:
         weights = np.zeros((features.shape[1] + 1, num_labels))
         weights[-1] = np.where(task.test_labels.mean(axis=0) > 0.5, 1.0, -1.0)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
 from pate._planning.proposals import (
-    all_proposals,
     one_change_variants,
     with_first_round,
 )
-from pate.aggregators import Aggregator, Outlook
+from pate.aggregators import Aggregator, Outlook, registered
 
 
 class Candidate(NamedTuple):
@@ -37,7 +36,7 @@ def candidates(
         variants: whether each is followed by its other forms, unless these are candidates already.
     """
     if aggregators is None:
-        aggregators = all_proposals(outlook)
+        aggregators = [each for cls in registered().values() for each in cls.proposals(outlook)]
     compared = _named_apart(
         [_candidate(aggregator, outlook) for aggregator in aggregators], aggregators
     )
@@ -55,11 +54,6 @@ def candidates(
                 seen_aggregators.append(variant.aggregator)
                 with_forms.append(variant._replace(name=f"{candidate.name}, {changed}"))
     return with_forms
-
-
-def families_of(compared: Iterable[Candidate]) -> dict[str, str]:
-    """Return the family of each candidate by its name."""
-    return {candidate.name: candidate.family for candidate in compared}
 
 
 def _named_apart(compared: list[Candidate], aggregators: Sequence[Aggregator]) -> list[Candidate]:

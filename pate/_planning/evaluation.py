@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from pate._linear import LinearStudent, fit_linear, student_of
-from pate._planning.candidates import candidates, families_of
+from pate._planning.candidates import candidates
 from pate._planning.comparison import Comparison, Frontier, Point
 from pate._planning.task import Task
 from pate._progress import stage_bar
@@ -197,5 +197,5 @@ def frontier(
         points=tuple(points),
         references=references(task, student=comparison.student, cutoff=comparison.cutoff),
         private=task.private,
-        families=families_of(compared) if comparison.variants else {},
+        families={name: family for name, family, _ in compared} if comparison.variants else {},
     )

@@ -97,11 +97,6 @@ class TaskFacts:
         return np.asarray(shares / shares.sum())
 
     @property
-    def most_teachers(self) -> int:
-        """The largest number of teachers with a group, and five records, each on average."""
-        return int(self.num_records / max(self.records_per_group, _FEWEST_RECORDS))
-
-    @property
     def num_units(self) -> int:
         """The number of records, or of groups."""
         return int(self.num_records / self.records_per_group)
@@ -121,10 +116,13 @@ class TaskFacts:
         Raises:
             ValueError: if there are not enough records for 50 teachers.
         """
-        least, most = _SMALLEST, self.most_teachers
-        require(most >= least, f"records for {least} teachers (or `num_teachers`)", at_most=most)
-        doublings = range(int(np.log2(min(most, _LARGEST) / least) + 1e-9) + 1)
-        return tuple(least * 2**i for i in doublings)
+        # each teacher has a group, and five records, on average
+        most = int(self.num_records / max(self.records_per_group, _FEWEST_RECORDS))
+        require(
+            most >= _SMALLEST, f"records for {_SMALLEST} teachers (or `num_teachers`)", at_most=most
+        )
+        doublings = range(int(np.log2(min(most, _LARGEST) / _SMALLEST) + 1e-9) + 1)
+        return tuple(_SMALLEST * 2**i for i in doublings)
 
 
 def _require_curve(curve: Mapping[int, float]) -> None:

@@ -1,22 +1,12 @@
-"""Which aggregators are worth comparing."""
+"""The forms in which an aggregator is compared."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from pate.aggregators import Aggregator, Outlook, registered
+from pate.aggregators import Aggregator, Outlook
 from pate.aggregators._rounds import two_rounds
-
-
-def all_proposals(outlook: Outlook) -> list[Aggregator]:
-    """Return the proposals of all registered aggregators, without preceding rounds."""
-    return [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]
-
-
-def propose(outlook: Outlook) -> list[Aggregator]:
-    """Return the proposals of all registered aggregators, preceded by a round if needed."""
-    return [with_first_round(aggregator, outlook) for aggregator in all_proposals(outlook)]
 
 
 def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:

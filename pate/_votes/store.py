@@ -283,7 +283,11 @@ class VoteStore:
         return chunks
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("votes_*.npy"), key=_first_teacher)
+        # in the order of their first teachers, which may have more than five digits
+        return sorted(
+            self.folder.glob("votes_*.npy"),
+            key=lambda path: int(path.stem.removeprefix("votes_").split(_COUNTS)[0]),
+        )
 
 
 def finished_votes(run: Run) -> VoteStore:
@@ -318,10 +322,6 @@ def _read(path: Path) -> Json:
 def _damaged(path: Path, error: Exception) -> ValueError:
     again = "`pate teachers vote --overwrite` makes it again"
     return ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}")
-
-
-def _first_teacher(path: Path) -> int:
-    return int(path.stem.removeprefix("votes_").split(_COUNTS)[0])
 
 
 def _teachers_counted(path: Path) -> int | None:

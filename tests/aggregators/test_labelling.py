@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from pate import Outlook, ReleasedLabels, VoteShape, cli
-from pate._planning.proposals import propose
+from pate._planning.candidates import candidates
 from pate.accounting import NeighboringRelation, Statement, read_ledger
 from pate.aggregators import _plugins as plugins
 
@@ -209,7 +209,7 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
     assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
     assert "class_path: NoisyMean" in capsys.readouterr().out
-    proposed = propose(
+    proposed = candidates(
         Outlook(
             shape=VoteShape(10, 4),
             num_queries=9,
@@ -218,7 +218,7 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
             labels_per_sample=2,
         )
     )
-    assert [each.display_name for each in proposed].count("NoisyMean") == 1
+    assert [each.aggregator.display_name for each in proposed].count("NoisyMean") == 1
 
 
 @pytest.mark.parametrize(

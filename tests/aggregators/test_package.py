@@ -12,7 +12,7 @@ from scipy.special import expit, ndtr, ndtri
 
 import pate.aggregators
 from pate import Outlook, Partial, Votes, VoteShape
-from pate._planning.proposals import propose
+from pate._planning.candidates import candidates
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
@@ -72,7 +72,7 @@ def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
 def test_names_tell_aggregators_apart() -> None:
     votes = Votes.from_counts(np.full((9, 5), 12), 60)
     outlook = Outlook.of(votes, delta=1e-5, relation=NeighboringRelation.REPLACE_RECORD)
-    names = [each.display_name for each in propose(outlook)]
+    names = [each.display_name for _, _, each in candidates(outlook)]
     assert len(names) == len(set(names))
     noisy = NoisyVotes(sigma_votes=1.0)
     screen = InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
@@ -88,7 +88,7 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
         relation=NeighboringRelation.ADD_REMOVE_TEACHER,
         labels_per_sample=2,
     )
-    proposed = propose(outlook)
+    proposed = [each for _, _, each in candidates(outlook)]
     # what needs predictions comes as the last of two rounds
     proposers = {type(each) for each in proposed} | {
         type(each.rounds[-1]) for each in proposed if isinstance(each, Rounds)
@@ -97,12 +97,17 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     assert proposers == set(registered().values()) == set(CONCRETE) - {SiloVotes}
     assert not any("predictions" in each.needs for each in proposed)
     assert {each.neighboring_relation for each in proposed} == {outlook.relation}
-    wide = propose(replace(outlook, shape=VoteShape(60, 65), labels_per_sample=65))
+    wide = [
+        each
+        for _, _, each in candidates(
+            replace(outlook, shape=VoteShape(60, 65), labels_per_sample=65)
+        )
+    ]
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
     with pytest.raises(
         ValueError, match=r"k \(`aggregator\.k`\), which follows from how many labels"
     ):
-        propose(replace(outlook, labels_per_sample=None))
+        candidates(replace(outlook, labels_per_sample=None))
 
 
 def test_switches_are_set_as_they_are_described() -> None:
