@@ -242,7 +242,7 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
         ),
         (
             "NoisyVotes = pate.aggregators:NoisyVotes",
-            "one aggregator NoisyVotes, that of elsewhere, got another=",
+            "one aggregator NoisyVotes, the one of elsewhere, got another=",
         ),
     ],
 )
