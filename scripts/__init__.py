@@ -1,1 +1,1 @@
-"""Scripts of the checkout, outside the package: benchmarks, figures of the pages, papers made again."""
+"""Scripts of the checkout: benchmarks, figures of the pages, papers reproduced."""

@@ -1,4 +1,4 @@
-"""Time 100,000 distinct events composed and converted, here, by autodp and by dp_accounting, in one run.
+"""Time 100,000 distinct events, composed and converted, here, by autodp and by dp_accounting.
 
     python scripts/bench_accounting.py [--events 100000] [--repeats 5]
 

@@ -1,4 +1,4 @@
-"""Speed of `pate frontier` with a student: processor time as a multiple of one factorisation of the features.
+"""Speed of `pate frontier` with a student, as a multiple of one factorization of the features.
 
 All proposed aggregators at the default epsilons on simulated votes, three draws of the noise each.
 The least that any linear student costs is one singular value decomposition of its features, the

@@ -66,7 +66,7 @@ def reserve(ledger: Ledger, events: Events) -> int:
 
 
 def fill(path: Path, releases: int) -> None:
-    """Reserve and settle many releases as any run does, but in one transaction, which saves a sync for each row."""
+    """Reserve and settle many releases in one transaction, which saves a sync for each row."""
     events, ledger = kinds(), Ledger(path)
     with (
         log.locked(path) as connection,
@@ -94,7 +94,7 @@ def plain_read(path: Path) -> None:
 
 
 def together(path: Path, processes: int) -> float:
-    """Let processes open the ledger and reserve at once; return the seconds until all have, or raise."""
+    """Let processes open the ledger and reserve at once; return the seconds until all have."""
     command = [sys.executable, __file__, "--reserve", str(path)]
     running = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

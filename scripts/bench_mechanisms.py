@@ -74,7 +74,7 @@ def load_scores() -> tuple[Scores, str]:
 
 
 def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
-    """Time one draw of each mechanism at epsilon = 1 for counts that move in a window of one vote."""
+    """Time one draw of each mechanism at epsilon 1, for counts in a window of one vote."""
     generator = m.seeded_generator(0)
     peel = {k: m.scale_for_epsilon(1.0, window=1, draws=k) for k in (10, 100, 1000)}
     cases: list[tuple[str, int, Draw, Draw | None, Draw | None]] = [

@@ -1,4 +1,4 @@
-"""Speed of exact Gaussian noise: milliseconds for a million numbers, as ratios to numpy's normal of the same generator.
+"""Speed of exact Gaussian noise: milliseconds for a million numbers, as ratios to numpy's.
 
 python scripts/bench_noise.py [--runs 7]
 """

@@ -1,4 +1,4 @@
-"""Seconds of one core that a sum of silos takes, all parties in one process and one after the other.
+"""Seconds of one core for a sum of silos, with all parties in one process, one after another.
 
 python -m scripts.bench_silos [--silos 40] [--queries 5000] [--labels 40] [--colluding 4]
 [--dropouts 4]

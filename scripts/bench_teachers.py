@@ -1,4 +1,4 @@
-"""Speed of training many teachers: milliseconds per teacher-epoch, medians of several rounds, as a Markdown table.
+"""Speed of training many teachers: milliseconds per teacher-epoch, as a Markdown table.
 
 An epoch is one pass over 200 records in batches of 32, 20 labels. One Trainer ends it with a batch
 of 8; chunks go on into the next pass, 6.25 steps an epoch. Every way trains the same network with
@@ -160,7 +160,7 @@ def least_seconds(network: nn.Module, shape: tuple[int, ...]) -> float:
 
 @cache
 def roof() -> tuple[float, float]:
-    """Return floating-point operations per second of a large product, and bytes per second of a large copy."""
+    """Return operations per second of a large product, and bytes per second of a copy."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     size = 4096 if device.type == "cuda" else 1024
     a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)

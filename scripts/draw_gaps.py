@@ -1,4 +1,4 @@
-"""How far votes must lie apart for a set of k labels to be found: canonical, peeling and joint at equal epsilon.
+"""Gaps at which a set of k labels is found: canonical, peeling and joint at equal epsilon.
 
     python scripts/draw_gaps.py docs/images/gaps.png
 

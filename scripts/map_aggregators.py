@@ -1,4 +1,4 @@
-"""A map of aggregators: which serves a student best, by number of labels and by how far teachers agree.
+"""A map of aggregators: the best for a student, by number of labels and agreement of teachers.
 
 Only simulated votes, so that nothing private is touched. Every aggregator is given the same votes
 at the same epsilon; a closed-form student learns from its release, and is judged on fresh
@@ -61,7 +61,7 @@ class Map:
     seeds: int = 1
 
     def places(self) -> list[tuple[int, float, int]]:
-        """Return all numbers of labels, accuracies and seeds: one draw of the whole map, then the next."""
+        """Return all numbers of labels, accuracies and seeds, one draw of the map after another."""
         return [
             (c, a, seed) for seed in range(self.seeds) for c in self.labels for a in self.accuracies
         ]
@@ -150,7 +150,7 @@ def _row(
 
 
 def measured(drawn: Map, file: Path) -> list[Row]:
-    """Return the rows of all places, rows of ``file`` first; complete places are not drawn again."""
+    """Return the rows of all places, rows of ``file`` first; complete places are kept."""
     rows: list[Row] = []
     if file.is_file():
         with file.open() as stream:
@@ -180,7 +180,7 @@ def _read(row: dict[str, str]) -> Row:
 def means(
     rows: Sequence[Row], measure: str, epsilon: float
 ) -> dict[tuple[int, float], dict[str, float]]:
-    """Return for each place by labels and accuracy the mean of a figure by aggregator, the best first."""
+    """Return for each place the mean of a figure by aggregator, the best first."""
     values: dict[tuple[int, float], dict[str, list[float]]] = {}
     for row in rows:
         if row.epsilon == epsilon:
@@ -198,7 +198,7 @@ def means(
 
 
 def markdown(drawn: Map, rows: Sequence[Row]) -> str:
-    """Return the best aggregator of each place, with `StableTopK` and the constant answer, as a table."""
+    """Return a table of the best aggregator of each place, `StableTopK` and the constant."""
     lines = [
         "| epsilon | labels | teachers right | best by accuracy | accuracy | StableTopK | constant | best by macro-F1 |"
         " macro-F1 | StableTopK |",
@@ -218,7 +218,7 @@ def markdown(drawn: Map, rows: Sequence[Row]) -> str:
 
 
 def draw(drawn: Map, rows: Sequence[Row], path: Path) -> None:
-    """Draw the best aggregator of each place, by accuracy and macro-F1, and its lead over the constant."""
+    """Draw the best aggregator of each place, and its lead over the constant answer."""
     tables = {(m, e): means(rows, m, e) for m in MEASURES for e in drawn.epsilons}
     names = sorted({next(iter(figures)) for table in tables.values() for figures in table.values()})
     colors = dict(zip(names, colormaps["tab20"].colors, strict=False))  # type: ignore[attr-defined]

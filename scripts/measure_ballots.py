@@ -53,7 +53,7 @@ STUDENT = StudentPlan()
 
 
 class Task(NamedTuple):
-    """A table: features ``[N, F]``, labels ``[N, C]`` and the part ``[N]`` that each record belongs to."""
+    """A table: features ``[N, F]``, labels ``[N, C]`` and the part ``[N]`` of each record."""
 
     features: Float32Array
     labels: UInt8Array
@@ -165,7 +165,7 @@ def network_plan(kind: str, num_teachers: int, seed: int) -> TeacherPlan:
 
 
 def forests(table: Path, num_teachers: int, seed: int) -> dict[str, NamedVotes]:
-    """Return the votes of forests, each on the records that a hash gives it, by the way in which they vote."""
+    """Return the votes of forests on hashed parts of the records, by the way in which they vote."""
     arrays = np.load(table)
     features, labels, ids, split = (arrays[name] for name in ("X", "Y", "ids", "split"))
     private, public = np.flatnonzero(split == PRIVATE), np.flatnonzero(split == PUBLIC)

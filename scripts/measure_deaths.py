@@ -1,4 +1,4 @@
-"""How long the chunk of a killed worker waits for another one, and how much later the stage ends, as Markdown.
+"""How long the chunk of a killed worker waits, and the delay of its stage, as Markdown.
 
 python scripts/measure_deaths.py [--deaths 20] [--chunks 12] [--seconds 5]
 
@@ -150,7 +150,7 @@ def share(job: Pause, chunks: int, delay: float) -> None:
 
 
 def _length(job: Pause, workers: Sequence[Any]) -> float:
-    """Return how long a stage took, from its first chunk's beginning to its last one's end, when all have ended."""
+    """Return the time of a stage from its first chunk's beginning to its last one's end."""
     for worker in workers:
         worker.join()
     last = max(float(path.read_text()) for path in job.folder.glob("*.done"))

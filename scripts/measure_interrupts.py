@@ -1,4 +1,4 @@
-"""The effect of Ctrl-C on a command that has just started: `python -m scripts.measure_interrupts`."""
+"""The effect of Ctrl-C on a starting command: `python -m scripts.measure_interrupts`."""
 
 import argparse
 import signal
@@ -41,7 +41,7 @@ def outcome(words: list[str], delay: float) -> str:
 
 
 def main(runs: int, last: int, step: int, words: list[str]) -> None:
-    """Print a table: for each delay in milliseconds, how many of ``runs`` commands ended in each way."""
+    """Print a table of delays in milliseconds, with counts of the ways in which runs ended."""
     print(f"| ms | {' | '.join(_OUTCOMES)} |")
     print("|---|" + "---|" * len(_OUTCOMES))
     for delay in range(0, last + 1, step):

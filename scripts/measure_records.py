@@ -1,4 +1,4 @@
-"""The most memory that a worker of `pate teachers fit --shared true` holds, as rows of a Markdown table.
+"""The most memory of a worker of `pate teachers fit --shared true`, as Markdown rows.
 
 python scripts/measure_records.py [--gigabytes 1] [--teachers 64]
 

@@ -1,4 +1,4 @@
-"""Measure `pate run` with only a target epsilon, and other methods on the same records, as Markdown.
+"""Measure `pate run` with only a target epsilon, and other methods, as Markdown.
 
     export PATE_DATA=...    # the folder that holds multilabel/
     python -m scripts.measure_runs    # every table of docs/measured.md
@@ -106,7 +106,10 @@ ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class Row:
-    """The `FIGURES` of one way at an epsilon, infinity for no privacy, in the run of a seed or, with -1, as medians."""
+    """The `FIGURES` of one way at an epsilon, in the run of a seed or, with -1, as medians.
+
+    An infinite epsilon stands for no privacy.
+    """
 
     task: str
     way: str
@@ -264,7 +267,7 @@ def measure_run(task: Task, way: str, title: str, epsilon: float, seed: int) -> 
 
 
 def measure_rivals(task: Task, epsilons: Sequence[float], seeds: int) -> None:
-    """Add the rows of all rivals, medians of ``seeds`` draws of their noise, and rows without privacy."""
+    """Add rows of all rivals, medians of ``seeds`` draws, and rows without privacy."""
     missing = tuple(epsilon for epsilon in epsilons if not task.has(DESCENT, epsilon, -1))
     if missing:
         contest = Contest(epsilons=missing, delta=1e-5 if task.is_faces else 1e-6, seeds=seeds)
@@ -299,7 +302,7 @@ def table(rows: Sequence[Row], epsilons: Sequence[float]) -> str:
 
 
 def below_constant(rows: Sequence[Row]) -> str:
-    """Return how many runs of the default are less accurate than the constant answer by more than 0.2 points."""
+    """Return how many runs are more than 0.2 points below the constant answer."""
     constant = next((row.figures[0] for row in rows if row.way == CONSTANT), math.nan)
     runs = [row for row in rows if row.way == VOTES and row.epsilon < ENDLESS]
     less = [constant - row.figures[0] for row in runs if row.figures[0] < constant - 0.002]
@@ -308,7 +311,7 @@ def below_constant(rows: Sequence[Row]) -> str:
 
 
 def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a task, as `pate.data.Arrays` reads them, from the folder ``multilabel/``."""
+    """Return the arrays of a task, as `pate.data.Arrays` reads them, from ``multilabel/``."""
     if name == "digits":
         features, labels, split = _digits(np.load(folder / "mnist.npz"))
         return _arrays(features, labels, split)

@@ -119,13 +119,13 @@ class Meeting:
         return Server(self.exchange, self.key, without)
 
     def share(self, name: str) -> np.ndarray:
-        """Return a silo's part of the sum: its counts with its noise, which only it can compute again."""
+        """Return a silo's part of the sum: its counts with noise that it can repeat."""
         noise = private_generator(self.member(name)._secrets.noise_key)
         return summand(self.counts[name], self.terms.mechanism.share_sigma, noise)
 
 
 def epsilon_of(sigma: float, *, queries: int, labels: int) -> float:
-    """Return the epsilon at `DELTA` of Gaussian noise on all counts, one of each pair moving by 1 (Balle & Wang)."""
+    """Return the epsilon at `DELTA` of Gaussian noise on all counts (Balle & Wang)."""
     mu = math.sqrt(queries * labels) / sigma
 
     def excess(epsilon: float) -> float:
@@ -187,7 +187,7 @@ def measure(
 
 
 def _require_vectors_to_say_nothing(meeting: Meeting, stayed: Sequence[str]) -> None:
-    """The server, and whoever reads the folder: vectors are uniform, also less the votes that are in them."""
+    """The server, and any reader of the folder: vectors are uniform, also less their votes."""
     for name in stayed:
         for vector in (
             meeting.exchange.masked(name),
@@ -203,7 +203,7 @@ def _require_vectors_to_say_nothing(meeting: Meeting, stayed: Sequence[str]) -> 
 
 
 def _require_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> None:
-    """With all shares that colluding silos hold, and all that honest ones revealed: one secret of each, not two."""
+    """With all shares of colluding silos, and of honest ones that are revealed: one secret each."""
     exchange = meeting.exchange
     places = {name: place for place, name in enumerate(meeting.names)}
     held = {name: meeting.member(name)._held for name in colluding}
@@ -225,7 +225,7 @@ def _require_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> N
 
 
 def fewest_opened(silos: int, colluding: int, dropouts: int) -> int:
-    """Return the fewest honest silos in a sum that a server can open by showing lists of its choice.
+    """Return the fewest honest silos in a sum that a server can open by its choice of lists.
 
     The last silos collude with it. An honest one answers any list with it and at least ``silos -
     dropouts`` others.
@@ -248,7 +248,7 @@ def fewest_opened(silos: int, colluding: int, dropouts: int) -> int:
 
 
 def _opened(shown: Sequence[frozenset[int]], honest: range, needed: int) -> Iterator[int]:
-    """Yield how many honest silos are in each sum that can be opened, after these lists were shown to them."""
+    """Yield the number of honest silos in each sum that can be opened after these lists."""
     listed = [sum(name in each for each in shown) for name in honest]
     own_mask = {name for name in honest if listed[name] >= needed}
     pairs = {name for name in honest if len(shown) - listed[name] >= needed}

@@ -1,4 +1,4 @@
-"""What teachers reach that start from the first of two releases, by aggregator, as Markdown: whole `pate run`.
+"""Results of teachers that start from the first of two releases, by aggregator, as Markdown.
 
     export PATE_DATA=...    # the folder that holds multilabel/
     python -m scripts.measure_starts digits:0.5:1:4 faces:1 tmc2007_500:1:8
@@ -46,7 +46,7 @@ PLANS = {"started": "fit: closed_form\nstart_from: first\n", "afresh": NETWORKS}
 
 
 class Row(NamedTuple):
-    """The figures of one way at an epsilon in the run of a seed; NaN where the release is refused."""
+    """The figures of one way at an epsilon in a seed's run; NaN if the release is refused."""
 
     task: str
     epsilon: float
@@ -72,7 +72,7 @@ class Starts(Task):
         return [Row(*json.loads(line)) for line in self.file.read_text().splitlines()]
 
     def place(self, kind: str, epsilon: float, seed: int) -> Path:
-        """Return the folder of a run, beside which is its ledger: tests of another cost delta too."""
+        """Return the folder of a run with its ledger next to it: tests of another cost delta too."""
         return self.folder / f"{kind}-{epsilon:g}-{seed}"
 
     def run(self, kind: str, epsilon: float, seed: int, *words: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Mutants: small faults put into a copy of the package one by one, and whether a fast test notices each.
+"""Mutants: small faults in a copy of the package, one by one, and whether a fast test fails.
 
 python -m scripts.mutants [--sample 150] [--seed 0] [--part 0 1] [--only 3 17] [--deliberate]
 [--near] [--all]

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: formulas become MathML, which browsers draw without a script, and notebooks become pages."""
+"""A hook of mkdocs: formulas become MathML for browsers, and notebooks become pages."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def mathml(tex: str) -> str:
 
 
 def markdown_of(notebook: dict[str, Any]) -> str:
-    """Return the cells of a notebook, with the text and the pictures that they left, as one page."""
+    """Return a notebook's cells, with their text and pictures, as one page."""
     parts = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])

@@ -1,1 +1,1 @@
-"""Private learning without votes, for comparison: other mechanisms on the private records of a run."""
+"""Private learning without votes, for comparison: other mechanisms on a run's records."""

@@ -100,7 +100,7 @@ def _units(records: Records, unit: str) -> StrArray:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; it ends with status 2 and one line if the data cannot be used or no noise meets a target."""
+    """Run the command; it ends with status 2 and one line on unusable data or targets."""
     parser = ArgumentParser(
         prog=_COMMAND, description=(getdoc(compare) or "").split("\n\nArgs:")[0]
     )

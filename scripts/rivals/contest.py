@@ -258,7 +258,7 @@ def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float
 
 
 def figures(public: FloatArray, test: FloatArray, truth: UInt8Array) -> dict[str, float]:
-    """Return the metrics of probabilities ``[M, C]`` of test records, cut by public records ``[P, C]``."""
+    """Return metrics of probabilities ``[M, C]`` of test records, cut by public ones ``[P, C]``."""
     right, probabilities = truth > 0, np.broadcast_to(test, truth.shape)
     at_cut = {
         name: agreement(probabilities > row, right)

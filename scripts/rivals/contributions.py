@@ -58,7 +58,7 @@ class PublicScale:
         return cls(centre, spread, constant, math.hypot(length, constant))
 
     def __call__(self, features: Features) -> Float32Array:
-        """Return the mapped features, ``[N, F + 1]`` with rows of norm at most 1, the constant last."""
+        """Return mapped features ``[N, F + 1]``, rows of norm at most 1, the constant last."""
         num = features.shape[0]
         mapped = np.empty((num, len(self.centre) + 1), dtype=np.float32)
         for start in range(0, num, _ROWS):
@@ -118,7 +118,7 @@ class Contributions:
         return np.repeat(1 / self.sizes, self.sizes)
 
     def rows_of(self, units: IntArray) -> tuple[IntArray, BoolArray]:
-        """Return the rows of some ``units`` ``[B]``, ``[B, R]`` for the largest of them, and which are theirs."""
+        """Return the rows of some ``units`` ``[B]``, ``[B, R]``, and which are theirs."""
         sizes = self.sizes[units]
         places = np.arange(max(1, int(sizes.max(initial=0))))
         real = places < sizes[:, None]

@@ -1,4 +1,4 @@
-"""A linear head by gradient descent on clipped, noised gradients of Poisson samples (DP-SGD), through Opacus."""
+"""A linear head by descent on clipped, noised gradients of Poisson samples (DP-SGD)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Descent:
         require(self.sampling_rate <= 1, "sampling_rate <= 1", sampling_rate=self.sampling_rate)
 
     def event(self, noise_multiplier: float) -> Event:
-        """Return the cost of all steps and a count of the units, if a unit is added, removed or altered."""
+        """Return the cost of all steps and a count of the units, for any change of a unit."""
         step = _step_event(noise_multiplier, self.sampling_rate)
         relation = NeighboringRelation.REPLACE_RECORD
         count = GaussianEvent(

@@ -19,7 +19,7 @@ _MEDIAN_SHARE = 0.05  # of the budget, for the clip
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over units: ``products`` ``[F, F]`` of features, ``crosses`` ``[F, C]`` of features with labels, ``count``.
+    """Sums over units: ``products`` ``[F, F]``, ``crosses`` ``[F, C]`` with labels, ``count``.
 
     A unit contributes the mean over its records of ``x x^T`` and ``x y^T``, and 1 to the count.
     Labels ``y`` are in {0, 1}, less a ``shift`` and scaled down to a norm of at most ``clip``.
@@ -51,7 +51,7 @@ class Coding(NamedTuple):
 def noisy_coding(
     private: Contributions, noise_multiplier: float, *, generator: np.random.Generator
 ) -> Coding:
-    """Return the coding of labels with the least clip; with the moments it costs one ``noise_multiplier``.
+    """Return the coding of labels with the least clip, at the cost of one ``noise_multiplier``.
 
     Labels in {0, 1} are clipped at 1.2 times a private median of their norms; a
     unit's norm is the mean over its records. Less one half, all have a norm of ``sqrt(C) / 2``,
@@ -118,7 +118,7 @@ def noised_crosses(
     *,
     generator: np.random.Generator,
 ) -> Moments:
-    """Return crosses and the count with Gaussian noise, and products from public features ``[F, F]`` in their mean.
+    """Return noisy crosses and count, and products from public features ``[F, F]`` in their mean.
 
     Crosses get a standard deviation of ``2 c m``, ``c`` being the clip, the count ``2 / sqrt(3)
     m``. Altering a unit moves the crosses by at most ``2 c`` and the count not at all; adding or
@@ -132,7 +132,7 @@ def noised_crosses(
 
 
 def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:
-    """Return weights ``[F, C]`` with a ridge of the spectral norm that the noise of the products is expected to have.
+    """Return weights ``[F, C]``, with a ridge of the expected spectral norm of the noise.
 
     A symmetric matrix with independent normal entries of standard deviation ``2 m`` has a spectral
     norm near ``4 m sqrt(F)`` (Anderson, Guionnet & Zeitouni (2010), Theorem 2.1.22): the ridge
@@ -147,7 +147,7 @@ def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:
 
 
 def solve_known(noised: Moments, noise_multiplier: float) -> FloatArray:
-    """Return weights ``[F, C]`` of least expected error for known products and noise only in the crosses.
+    """Return weights ``[F, C]`` of least expected error for known products and noisy crosses.
 
     The prior is normal with equal variance in all directions, so large that predictions have the
     mean square of labels of the size of the clip: its square, over the number of labels and the

@@ -1,4 +1,4 @@
-"""The Renyi curve of Gaussian noise on a sum over a Poisson sample, when a record is added, removed or altered.
+"""The Renyi curve of Gaussian noise on a sum over a Poisson sample, for a change of a record.
 
 A step takes each record with probability q, independently, and releases the sum of the
 contributions of the taken records, each of norm at most 1, with Gaussian noise of standard
@@ -42,7 +42,7 @@ _RELATIVE, _ABSOLUTE = 1e-9, 1e-11
 
 
 def sampled_gaussian_rdp(orders: FloatArray, noise_multiplier: float, rate: float) -> FloatArray:
-    """Return the curve ``[K]`` of one step for ``orders`` ``[K]`` above 1, by the trapezoidal rule, rounded up.
+    """Return the curve ``[K]`` of one step for ``orders`` ``[K]`` above 1, rounded up.
 
     At ``x + i y`` the integrand is at most ``exp(3)`` times its size at ``x``, as long as ``y`` is
     at most ``2 / (w sqrt(order))``, with ``w`` the larger of 1 and ``1 / noise_multiplier``: a
@@ -66,7 +66,7 @@ def sampled_gaussian_rdp(orders: FloatArray, noise_multiplier: float, rate: floa
 
 
 def _one_order(order: float, shift: float, rate: float) -> float:
-    """Return the divergence at one order, for noise of standard deviation 1 and contributions of norm ``shift``."""
+    """Return the divergence at one order, for unit noise and contributions of norm ``shift``."""
     width = 0.3 / (max(1.0, shift) * math.sqrt(order))
     # the integrand is a sum of Gaussian tails around points between -shift and 2 order shift
     points = np.arange(-shift - 12, 2 * order * shift + 12, width)
