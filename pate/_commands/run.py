@@ -23,6 +23,7 @@ from pate._networks import is_linear
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
 from pate._planning.halves import charge_of, first_settings, teachers_for
+from pate._planning.unanswered import describe_gap
 from pate._registry import find
 from pate._release.foresight import require_possible
 from pate._release.label_settings import LabelSettings
@@ -193,8 +194,8 @@ def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
         f"\n    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
         f" {settings.relation.name}"
     )
-    meaning = explain_epsilon(epsilon)
-    return text if meaning is None else f"{text}\n{meaning}"
+    more = explain_epsilon(epsilon), describe_gap(mechanism, shape)
+    return "\n".join([text, *(line for line in more if line is not None)])
 
 
 def _words(step: _Step, overrides: Mapping[str, list[str]]) -> list[str]:

@@ -108,6 +108,7 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
         and "epsilon = 60.000 at delta" in out
     )
     assert "Above 10 an epsilon promises little" in out
+    assert "with probability 0.9; 10 teachers can have at most 10." in out
     assert cli.main([*words, "--label.num_queries=101"]) == 2
     assert everything(tmp_path) == before and not (tmp_path / "run").exists()
 

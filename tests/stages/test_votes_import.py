@@ -413,27 +413,41 @@ def test_options_of_an_exchange_need_one(
     assert spent() == 0 and not Path("runs/mine").exists()
 
 
-def test_a_release_that_answers_nothing_says_its_price_and_what_would_help(
-    place: Path, capsys: Captured
+@pytest.mark.parametrize(
+    ("settings", "needed", "agreed"),
+    [
+        (("StableMajority", "sigma_majority=1", "delta_majority=1e-9"), "", 0),
+        (
+            ("StableTopK", "scale_gap=0.1", "sigma_test=0.1", "delta_test=1e-6"),
+            "A gap of 2.6 votes between the counts is what a query needs to be answered, and"
+            " answered right, with probability 0.9; 20 teachers can have at most 20. ",
+            2,
+        ),
+    ],
+)
+def test_a_release_that_answers_little_says_its_price_and_what_would_help(
+    place: Path,
+    capsys: Captured,
+    settings: tuple[str, ...],
+    needed: str,
+    agreed: int,
 ) -> None:
     tied = np.zeros((100, 20, 4), dtype=np.uint8)
     tied[:, ::2] = 1
+    tied[:agreed, :, 0], tied[:agreed, :, 1:] = 1, 0
     replace(made_votes(), ballots=tied).save(Path("tied.npz"))
-    stable = (
-        "--aggregator=StableMajority",
-        "--aggregator.sigma_majority=1",
-        "--aggregator.delta_majority=1e-9",
-    )
-    assert label("--votes=tied.npz", aggregator=stable) == 0
-    out = capsys.readouterr().out
-    assert not released().mask.any()
-    price, help_text = out.splitlines()[-2:]
-    assert (
-        price.startswith("None of 40 queries was answered, and epsilon = ")
-        and "at delta = 0.001 is spent" in price
-    )
-    assert help_text.startswith(
-        "Fewer queries, a larger epsilon, more teachers or another aggregator help"
+    name, *values = settings
+    stable = (f"--aggregator={name}", *(f"--aggregator.{value}" for value in values))
+    assert label("--votes=tied.npz", "--num_queries=100", aggregator=stable) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    number = int(released().mask.any(axis=1).sum())
+    assert number == agreed
+    start = f"Only {number} of 100 queries were" if agreed else "None of 100 queries was"
+    assert line.startswith(f"{start} answered, and epsilon = ")
+    assert f"at delta = 0.001 is spent. {needed}Fewer queries" in line
+    assert line.endswith(
+        "Fewer queries, a larger epsilon, more teachers, teachers that start from a release"
+        " (start_from) or another aggregator help; to ask again costs again."
     )
     assert label("--votes=votes.npz", run="runs/answered") == 0
     assert "was answered" not in capsys.readouterr().out
