@@ -59,7 +59,11 @@ class Pictures(Features):
             pixels = np.stack([self.picture(i) for i in index.ravel().tolist()])
             pixels = pixels.reshape(*index.shape, *self.shape[1:])
         else:
-            for i in np.unique(index[~self._read[index]]).tolist():
+            missing = np.unique(index[~self._read[index]])
+            if len(missing) and not (self._kept.flags.writeable and self._read.flags.writeable):
+                # a worker maps the arrays of the process that sent them, for reading only
+                self._kept, self._read = self._kept.copy(), self._read.copy()
+            for i in missing.tolist():
                 self._kept[i] = self.picture(i)
                 self._read[i] = True
             pixels = self._kept[index]

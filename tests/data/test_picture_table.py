@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
@@ -301,3 +302,15 @@ def test_private_pictures_are_read_where_they_are_needed(
     assert sorted(read) == sorted(Path(str(records.ids[row])).name for row in (2, 5))
     assert (some[np.arange(2)] == np.asarray(records.features)[[5, 2]]).all()
     assert (records.features[np.array([[5], [2]])] == some[np.array([[0], [1]])]).all()
+
+
+def test_a_worker_reads_pictures_that_it_maps_for_reading_only(
+    pictures: Path, tmp_path: Path
+) -> None:
+    paths = sorted(path for path in pictures.rglob("*") if path.suffix in (".jpg", ".png"))[:3]
+    files = ImageFiles(paths, 8)
+    first = files[np.array([0])]
+    joblib.dump(files, tmp_path / "sent")
+    received = joblib.load(tmp_path / "sent", mmap_mode="r")
+    assert np.array_equal(received[np.arange(2)], ImageFiles(paths, 8)[np.arange(2)])
+    assert np.array_equal(received[np.array([0])], first)
