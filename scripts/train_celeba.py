@@ -11,9 +11,10 @@ was stopped. `docs/python.md` explains the steps.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,13 +24,13 @@ from pate.data import CelebA
 from pate.data.faces import write_celeba_folder
 from pate.models import ResNet8, ResNet50, SmallCNN
 
-NETWORKS = {
+NETWORKS: dict[str, Callable[[tuple[int, ...], int], torch.nn.Module]] = {
     # without GroupNorm and with channels last, convolutions are fast on a processor
     "small_cnn": partial(SmallCNN, widths=(16, 32, 64), groups=0, channels_last=True),
     "resnet8": ResNet8,
     "resnet50": ResNet50,  # for a GPU; partial(ResNet50, weights="DEFAULT") has public weights
 }
-AGGREGATORS = {
+AGGREGATORS: dict[str, pate.Partial[Any]] = {
     "StableTopK": pate.Partial(pate.StableTopK),
     "Canonical": pate.Partial(Canonical, k=6),
     "Peeling": pate.Partial(Peeling, k=6),
@@ -123,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{released.describe()}"
     )
 
-    # public from here on: as many students as you like
-    run.fit_student(student)
+    # public from here on: as many students as you like; few pictures are enough for a linear one
+    run.fit_student(pate.StudentPlan())
     # run.student().predict(["new.jpg"]) labels new pictures
     figures = {"the first student": first.test_student()["student"]}
     figures["the student"] = run.test_student()["student"]

@@ -188,13 +188,13 @@ def test_the_table_of_networks_has_medians_and_refusals() -> None:
     script = load("measure_networks")
     nan = float("nan")
     rows = [
-        script.Row("started", "StableTopK", 2.0, seed, answered, 0.9, 0.8, 0.7)
+        script.Row("StableTopK", 2.0, seed, answered, 0.9, 0.8, 0.7)
         for seed, answered in enumerate((10, 30, 20))
     ]
-    rows.append(script.Row("started", "StableTopK", 1.0, 0, *[nan] * 4))
-    rows.append(script.Row("started", script.CONSTANT, float("inf"), 0, nan, nan, 0.75, 0.25))
+    rows.append(script.Row("StableTopK", 1.0, 0, *[nan] * 4))
+    rows.append(script.Row(script.CONSTANT, float("inf"), 0, nan, nan, 0.75, 0.25))
     assert script.table(rows).splitlines()[2:] == [
-        "| started | constant answer |  |  |  | 0.750 | 0.250 |",
-        "| started | StableTopK | 1 | refused |  |  |  |",
-        "| started | StableTopK | 2 | 20 | 0.900 | 0.800 | 0.700 |",
+        "| constant answer |  |  |  | 0.750 | 0.250 |",
+        "| StableTopK | 1 | refused |  |  |  |",
+        "| StableTopK | 2 | 20 | 0.900 | 0.800 | 0.700 |",
     ]
