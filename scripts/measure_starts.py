@@ -72,7 +72,7 @@ class Starts(Task):
         return [Row(*json.loads(line)) for line in self.file.read_text().splitlines()]
 
     def place(self, kind: str, epsilon: float, seed: int) -> Path:
-        """Return the folder of a run with its ledger next to it: tests of another cost delta too."""
+        """Return the folder of a run with its ledger next to it; tests of others cost delta."""
         return self.folder / f"{kind}-{epsilon:g}-{seed}"
 
     def run(self, kind: str, epsilon: float, seed: int, *words: str) -> list[float]:

@@ -51,7 +51,9 @@ class Coding(NamedTuple):
 def noisy_coding(
     private: Contributions, noise_multiplier: float, *, generator: np.random.Generator
 ) -> Coding:
-    """Return the coding of labels with the least clip, at the cost of one ``noise_multiplier``.
+    """Return the coding of labels with the least clip.
+
+    The coding and the moments cost one ``noise_multiplier`` together.
 
     Labels in {0, 1} are clipped at 1.2 times a private median of their norms; a
     unit's norm is the mean over its records. Less one half, all have a norm of ``sqrt(C) / 2``,
