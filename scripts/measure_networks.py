@@ -125,7 +125,7 @@ class Networks:
             self.add(Row(CONSTANT, *nothing, *figures_of(root, "all_majority")))
             call("student", "test", f"--run={root / 'first'}", "--verbose=false")
             figures = figures_of(root / "first", "student")
-            self.add(Row(FIRST, 1.0, 0, *self.correct(root / "first"), *figures))
+            self.add(Row(FIRST, math.inf, 0, *self.correct(root / "first"), *figures))
 
     def correct(self, root: Path) -> tuple[int, float]:
         """Return how many queries were answered, and the share of their labels that are right."""
