@@ -38,10 +38,14 @@ def test_the_map_of_aggregators_goes_on_where_it_stopped(
         seeds=1,
     )
     monkeypatch.setattr(script, "SMALL", small)
-    proposed = script.propose
+    proposed = script.candidates
     few = {"NoisyVotes", "StableTopK", "Rounds"}  # calibrated within a fraction of a second
     monkeypatch.setattr(
-        script, "propose", lambda outlook: [a for a in proposed(outlook) if type(a).__name__ in few]
+        script,
+        "candidates",
+        lambda outlook: [
+            each for each in proposed(outlook) if type(each.aggregator).__name__ in few
+        ],
     )
     script.main(["--output", str(tmp_path), "--small"])
     text = (tmp_path / "map.md").read_text()
