@@ -253,7 +253,7 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
     assert [place.fit(), place.vote()] == [0, 0]
     for words, message in [
         (["--aggregator=StableTopK"], moments),
-        (["--aggregator=Rounds"], moments),
+        (["--aggregator=Rounds"], "Expected votes that are Ballots, which Rounds takes"),
         (["--aggregator=NoisyVotes", "--aggregator.sigma_votes=1"], moments),
         (["--num_queries=101"], "num_queries <= 100"),
     ]:
