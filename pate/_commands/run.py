@@ -94,10 +94,12 @@ def main(args: Sequence[str]) -> None:
     ledger = choose_ledger(root, fit.options.ledger, data, overwrite=parsed.overwrite)
     for folder in (root, Run(root, ledger=ledger).ledger_path.parent):
         require_place(folder)
-    require_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, shape, data)
-    before = Run(root / FIRST, parsed.overwrite, Run(root, ledger=ledger).ledger_path)
+    run = Run(root, overwrite=parsed.overwrite, ledger=ledger)
+    before = Run(root / FIRST, parsed.overwrite, run.ledger_path)
     if first is not None:
         require_possible(before, *first, data)
+    planned_first = None if first is None else (before, *first)
+    require_possible(run, settings, shape, data, first=planned_first)
     is_network = not is_linear(student_settings["model"]["network"])
     if is_network and (parsed.overwrite or not Run(root).is_finished(STUDENT)):
         find("rehearse_student")(

@@ -11,10 +11,22 @@ from pate._runs import LABEL, Run
 from pate._settings import encode_fields
 from pate._votes import VoteShape, drawn_rows
 from pate._votes.loading import read_predictions
+from pate.accounting import ComposedEvent, RepeatedEvent
+from pate.accounting._charges import Charge
 from pate.data import DataSource, Role
 
+Planned = tuple[Run, LabelSettings, VoteShape]
+"""A release to come: its run, its complete settings, and the numbers of teachers and labels."""
 
-def require_possible(run: Run, settings: LabelSettings, shape: VoteShape, data: DataSource) -> None:
+
+def require_possible(
+    run: Run,
+    settings: LabelSettings,
+    shape: VoteShape,
+    data: DataSource,
+    *,
+    first: Planned | None = None,
+) -> None:
     """Raise ``ValueError`` if the labels that a run is yet to release would be refused.
 
     Existing labels and releases under way are not checked: they have been paid for. Writes nothing.
@@ -24,12 +36,16 @@ def require_possible(run: Run, settings: LabelSettings, shape: VoteShape, data: 
         settings: the queries, the mechanism and the budget, complete.
         shape: the numbers of teachers and labels.
         data: the source of the public samples.
+        first: a release that the same command makes before this one. The ledger must be able to pay
+            for both, so that the second is not refused after the first was paid for.
     """
     if _is_paid(run, settings):
         return
     aggregator, ids = settings.mechanism, data.load(Role.PUBLIC).ids
     count = len(ids) if settings.num_queries is None else settings.num_queries
     charge = aggregator.events(shape), count
+    if first is not None and not _is_paid(*first[:2]):
+        charge = _together(_charge_of(first), charge)
     relation = aggregator.neighboring_relation
     require_payable_release(
         run.ledger_path,
@@ -47,6 +63,25 @@ def require_possible(run: Run, settings: LabelSettings, shape: VoteShape, data: 
         require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
     else:
         rehearse(aggregator, shape, predictions=predictions)
+
+
+def _charge_of(planned: Planned) -> Charge:
+    _, settings, shape = planned
+    assert settings.num_queries is not None, "settings are complete"
+    return settings.mechanism.events(shape), settings.num_queries
+
+
+def _together(*charges: Charge) -> Charge:
+    """Return several charges as one that is paid at once."""
+    events = {
+        relation: ComposedEvent(
+            events=tuple(
+                RepeatedEvent(event=event[relation], count=count) for event, count in charges
+            )
+        )
+        for relation in charges[0][0]
+    }
+    return events, 1
 
 
 def _is_paid(run: Run, settings: LabelSettings) -> bool:

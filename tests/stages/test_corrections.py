@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 import yaml
 
 from pate import ReleasedLabels, cli, load_student
-from pate.accounting import read_ledger
+from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
+from pate.accounting._ledger import Ledger
 from pate.data._partition import assign_teachers
 from tests.conftest import make_arrays, recipe
 
@@ -217,6 +219,35 @@ def test_a_run_is_refused_before_anything_is_spent(
     assert cli.main(words) == 2
     assert line in capsys.readouterr().err
     assert not (tmp_path / "data.ledger.sqlite").exists()
+
+
+def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Each of them is within the budget of the ledger, and both together are not."""
+    folder, ledger = warm_recipe(tmp_path), tmp_path / "data.ledger.sqlite"
+    event = GaussianEvent(
+        neighboring_relation=NeighboringRelation.REPLACE_RECORD, noise_multiplier=1e3
+    )
+    other = replace(event, neighboring_relation=NeighboringRelation.ADD_REMOVE_TEACHER)
+    Ledger(ledger, home=tmp_path / "data.npz").reserve(
+        {each.neighboring_relation: each for each in (event, other)},
+        count=1,
+        run="another",
+        description="a release with a budget",
+        seeded=True,
+        budget=Budget(
+            max_epsilon=25.0,
+            delta=1e-4,
+            neighboring_relation=NeighboringRelation.REPLACE_RECORD,
+            max_delta0=6e-5,
+            filter="renyi",
+        ),
+    )
+    assert cli.main(["run", str(folder), f"--run={tmp_path / 'run'}", *WORDS]) == 2
+    # the sum of both; either by itself is within 25
+    assert "with all earlier releases, got epsilon=30." in capsys.readouterr().err
+    assert len(read_ledger(ledger).entries) == 1
 
 
 def test_forgetting_changes_one_teacher(warm: Path, tmp_path: Path) -> None:
