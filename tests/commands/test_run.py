@@ -427,7 +427,7 @@ def test_settings_of_all_stages_are_printed(
     options = [
         "--label.num_queries",
         "70",
-        "--student.trainer.max_epochs=5",
+        "--student.optimize=macro_f1",
         "--data.init_args.public_fraction",
         "0.2",
     ]
@@ -444,11 +444,8 @@ def test_settings_of_all_stages_are_printed(
     assert capsys.readouterr().out == printed
     data, teachers, label, student = yaml.safe_load_all(printed)
     assert data["data"]["init_args"]["public_fraction"] == 0.2
-    assert (teachers["num_teachers"], label["num_queries"], student["trainer"]["max_epochs"]) == (
-        10,
-        70,
-        5,
-    )
+    found = teachers["num_teachers"], label["num_queries"], student["optimize"]
+    assert found == (10, 70, "macro_f1")
     assert not (tmp_path / "runs").exists()
 
 

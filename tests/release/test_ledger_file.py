@@ -105,9 +105,10 @@ def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captu
     assert "take other data" in error and "delete it to begin anew" in error
     entries = read_ledger(place / "data" / "faces.ledger.sqlite").entries
     assert [(entry.run, entry.count) for entry in entries] == [("one", 60)]
-    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=5"]) == 0
+    # enough for some to be answered
+    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=20"]) == 0
     statement = json.loads((place / "runs" / "one" / "public" / "privacy.json").read_text())
-    assert [release["count"] for release in statement["releases"]] == [60, 5]
+    assert [release["count"] for release in statement["releases"]] == [60, 20]
     assert statement["ledger"]["counts"] == "private data"
     verify_ledger(place / "data" / "faces.ledger.sqlite")
 
@@ -215,7 +216,7 @@ def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(
     words = ["--data.init_args.path=copy/faces.npz"]
     assert teach("runs/two", *words) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert f"--ledger={original} names the original" in error
+    assert f"--ledger {original} names the original" in error
     assert not Path("runs/two").exists()
     assert teach("runs/two", *words, f"--ledger={original}") == 0
     assert label("runs/two", "--num_queries=5") == 0

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-import pate._stages.forgetting as forgetting
 from pate import Pipeline, cli
 from pate._runs import TEACHERS_VOTE, Run, Stage, StageState
+from pate._stages import forgetting, teachers_fit, teachers_vote
 from pate.data._partition import assign_teachers
 from pate.teachers import TrainJob
 from tests.conftest import make_arrays
@@ -111,12 +112,20 @@ class _KilledError(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", ["_drop_chunks", "fit_teachers", "vote_teachers", "replace"])
+@pytest.mark.parametrize(
+    ("place", "at"),
+    [
+        (teachers_fit, "drop_chunks"),
+        (teachers_fit, "fit_teachers"),
+        (teachers_vote, "vote_teachers"),
+        (forgetting, "replace"),
+    ],
+)
 def test_killed_anywhere_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: ModuleType, at: str
 ) -> None:
     root, fresh = fit(tmp_path, "all", "networks"), fit(tmp_path, "rest", "networks", "r0013")
-    step: Callable[..., object] = getattr(forgetting, at)
+    step: Callable[..., object] = getattr(place, at)
     calls = 0
 
     def killed(*args: object, **kwargs: object) -> object:
@@ -127,7 +136,7 @@ def test_killed_anywhere_it_goes_on(
         return step(*args, **kwargs)
 
     with monkeypatch.context() as patched:
-        patched.setattr(forgetting, at, killed)
+        patched.setattr(place, at, killed)
         with pytest.raises(_KilledError):
             Pipeline(root).forget(["r0013"])
     assert Pipeline(root).forget(["r0013"])
@@ -207,17 +216,21 @@ def test_votes_are_cast_again_where_it_was_killed_as_it_cleared_them(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("form", "vote"), [("networks", "vote_teachers"), ("records", "seal_closed_form")]
+    ("form", "place", "vote"),
+    [
+        ("networks", teachers_vote, "vote_teachers"),
+        ("records", forgetting, "seal_closed_form"),
+    ],
 )
 def test_what_was_begun_is_finished_though_the_data_hold_them_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, vote: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, place: ModuleType, vote: str
 ) -> None:
     def killed(*args: object, **kwargs: object) -> None:
         raise _KilledError
 
     root, fresh = fit(tmp_path, "all", form), fit(tmp_path, "rest", form, "r0013")
     with monkeypatch.context() as patched:
-        patched.setattr(forgetting, vote, killed)
+        patched.setattr(place, vote, killed)
         with pytest.raises(_KilledError):
             Pipeline(root).forget(["r0013"])
     write(tmp_path, "r0013")

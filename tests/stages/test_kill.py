@@ -122,6 +122,7 @@ def test_lightning_adds_no_line_of_its_own(
         "--student.model.network=pate.models.MLP",
         "--student.trainer.accelerator=cpu",
         "--student.trainer.max_epochs=1000000",
+        "--student.trainer.enable_model_summary=false",
         "--student.data.val_fraction=0",
     ]
     ended = start(*run_words(unbroken / "recipe", tmp_path / "run", *student))

@@ -193,10 +193,15 @@ def test_what_does_not_fit_is_refused(
 
 @pytest.mark.slow
 def test_a_choice_is_made_once(copied: Path, students: tuple[Path, ...], tmp_path: Path) -> None:
-    candidates = Candidates(open_run(copied), students)
-    choose_student(candidates, target_epsilon=1.0, delta=1e-3, output=tmp_path / "choice.csv")
+    """The same call returns the statement that there is, and another one is refused."""
+    candidates, output = Candidates(open_run(copied), students), tmp_path / "choice.csv"
+    made = choose_student(candidates, target_epsilon=1.0, delta=1e-3, output=output)
+    text, paid = output.read_text(), len(read_ledger(candidates.ledger_path).entries)
+    again = choose_student(candidates, target_epsilon=1.0, delta=1e-3, output=output)
+    assert again["release"] == made["release"] and output.read_text() == text
     with pytest.raises(ValueError, match="every release is paid for"):
-        choose_student(candidates, target_epsilon=1.0, delta=1e-3, output=tmp_path / "choice.csv")
+        choose_student(candidates, target_epsilon=2.0, delta=1e-3, output=output)
+    assert len(read_ledger(candidates.ledger_path).entries) == paid
 
 
 def test_figures_by_hand() -> None:
