@@ -17,8 +17,16 @@ from pate._linear import student_of
 from pate._pipeline import Pipeline, label
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
-from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import as_float32, require, require_count, require_positive
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    as_float32,
+    require,
+    require_count,
+    require_positive,
+)
 from pate._votes import VoteShape, highest, rows_of
 from pate._votes.named import NamedVotes
 from pate.data import ArrayFeatures, Arrays

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, gammaln, logit
 
-from pate._typing import BoolArray, FloatArray, UInt8Array
-from pate._validation import require, require_positive
+from pate._validation import BoolArray, FloatArray, UInt8Array, require, require_positive
 
 # ratios of the signal to its noise along the widest direction
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e5, 33)))

@@ -1,4 +1,4 @@
-"""One-line errors for bad input: the requirement and the given values."""
+"""Types of arrays, and one-line errors for bad input: the requirement and the given values."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeAlias
 from unicodedata import category
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import Float32Array
+BoolArray: TypeAlias = NDArray[np.bool_]
+UInt8Array: TypeAlias = NDArray[np.uint8]
+IntArray: TypeAlias = NDArray[np.int64]
+Float32Array: TypeAlias = NDArray[np.float32]
+FloatArray: TypeAlias = NDArray[np.float64]
+StrArray: TypeAlias = NDArray[np.str_]
 
 MOST_VOTERS = 1 << 23
 """The largest number of voters with exact sums, and the nominal one if their number is private."""

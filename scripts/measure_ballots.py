@@ -28,7 +28,7 @@ import torch
 from sklearn.ensemble import RandomForestRegressor
 
 from pate import LabelSettings, NamedVotes, Partial, Pipeline, StudentPlan
-from pate._typing import Float32Array, FloatArray, IntArray, UInt8Array
+from pate._validation import Float32Array, FloatArray, IntArray, UInt8Array
 from pate._votes import Voting, highest
 from pate.aggregators import ScoreVotes
 from pate.data import Arrays

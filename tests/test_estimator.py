@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pate import PateClassifier, read_ledger
-from pate._typing import FloatArray, UInt8Array
+from pate._validation import FloatArray, UInt8Array
 
 ANY_LABELS = "labels other than 0 and 1 are not read off the target, unless classes says so"
 

@@ -19,7 +19,7 @@ DESIGN = ROOT.parent / "docs" / "design.md"
 
 ZONES = {
     "core": """
-        _version _typing _lazy _registry _validation _files _progress _own_code _settings
+        _version _lazy _registry _validation _files _progress _own_code _settings
         accounting mechanisms _histogram _release.promise _release.pending _release.transaction
         _release.top_k_settings _release.top_k testing""",
     "pate": """

@@ -16,8 +16,13 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from pate._typing import BoolArray, FloatArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import (
+    BoolArray,
+    FloatArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._bisection import smallest_where
 from pate.accounting._gaussian import gaussian_epsilon

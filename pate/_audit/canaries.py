@@ -10,8 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from pate._linear import flat
-from pate._typing import BoolArray, FloatArray, StrArray, UInt8Array
-from pate._validation import require, require_count
+from pate._validation import BoolArray, FloatArray, StrArray, UInt8Array, require, require_count
 from pate.data._records import ArrayFeatures, Records, Role
 from pate.data._source import DataSource
 

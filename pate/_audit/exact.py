@@ -14,7 +14,7 @@ import numpy as np
 from scipy.signal import fftconvolve
 from scipy.special import ndtr, ndtri
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting._gaussian import gaussian_epsilon
 
 Laws = tuple[FloatArray, FloatArray]

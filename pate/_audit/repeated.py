@@ -20,8 +20,7 @@ from pate._audit.bounds import TradeOff, largest_share_right, mean_bound
 from pate._audit.canaries import Canaries
 from pate._audit.exact import Exact, Laws
 from pate._progress import stage_bar
-from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
-from pate._validation import require
+from pate._validation import BoolArray, FloatArray, IntArray, UInt8Array, require
 from pate._votes import Ballots, Moments as MomentVotes
 from pate._votes.voters import GroupVoters, MomentQuery, RecordVoters, Voters
 from pate.accounting._gaussian import gaussian_epsilon

@@ -26,8 +26,7 @@ from pate._runs import LABEL, TEACHERS_FIT, Run
 from pate._runs.key import read_key
 from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields
-from pate._typing import FloatArray, IntArray, StrArray
-from pate._validation import require
+from pate._validation import FloatArray, IntArray, StrArray, require
 from pate._votes import Ballots, Moments as MomentVotes
 from pate._votes.loading import load_votes
 from pate._votes.store import finished_votes

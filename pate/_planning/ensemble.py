@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from pate._planning.facts import TaskFacts
 from pate._planning.learning import Learner
 from pate._planning.task import Task
-from pate._typing import BoolArray, FloatArray
+from pate._validation import BoolArray, FloatArray
 from pate._votes import Ballots, Votes
 from pate._votes.voters import Geometry, GroupVoters, RecordVoters
 

@@ -14,8 +14,7 @@ from pate._planning.candidates import candidates
 from pate._planning.comparison import Comparison, Frontier, Point
 from pate._planning.task import Task
 from pate._progress import stage_bar
-from pate._typing import BoolArray, FloatArray
-from pate._validation import require
+from pate._validation import BoolArray, FloatArray, require
 from pate._votes import Counts, Votes, VoteShape
 from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account

@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import beta
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
 
 _FEWEST_RECORDS = 5  # of one teacher
 _SMALLEST, _LARGEST = 50, 12_800  # numbers of teachers that are tried

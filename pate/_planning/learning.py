@@ -11,8 +11,7 @@ from scipy.optimize import least_squares
 from scipy.special import expit, logit, ndtr, ndtri
 
 from pate._planning.facts import TaskFacts
-from pate._typing import FloatArray
-from pate._validation import require
+from pate._validation import FloatArray, require
 
 _TYPICAL = (0.8, 1.5, 1.0)  # signal, noise and ridge without a curve
 _FIRM = (0.1, 0.3, 0.1)  # the weights that pull logarithms (log-odds of the signal) to these

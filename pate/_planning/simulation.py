@@ -8,8 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from pate._planning.task import Task
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
 from pate._votes import Ballots
 from pate.accounting._bisection import smallest_where
 

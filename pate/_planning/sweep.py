@@ -18,8 +18,7 @@ from pate._planning.learning import Learner, fit_learner
 from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._release.promise import require_promise
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import FloatArray, require, require_count, require_positive
 from pate._votes import Votes, VoteShape
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, ClippedVotes, Rounds, ScoreVotes

@@ -13,7 +13,7 @@ from pate._data_file import load_data
 from pate._linear import flat
 from pate._planning.comparison import Comparison
 from pate._runs import Run
-from pate._typing import FloatArray, UInt8Array
+from pate._validation import FloatArray, UInt8Array
 from pate._votes import Ballots, Counts, Need, Votes, drawn_rows, require_kind, rows_of, serves
 from pate._votes.store import finished_votes
 from pate.aggregators import Aggregator

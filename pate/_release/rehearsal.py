@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require
+from pate._validation import FloatArray, IntArray, require
 from pate._votes import Ballots, Counts, Moments, Scores, Votes, VoteShape, serves
 from pate._votes.voters import RecordVoters
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pate._reporting.page import Chart, Column, Line, Tick
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 
 _MOST_DOTS = 40  # points of a line that are drawn as dots, too
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)

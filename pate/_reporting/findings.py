@@ -18,8 +18,7 @@ from pate._files.arrays import read_arrays
 from pate._files.json import Json, read_json
 from pate._runs import LABEL, METRICS, STUDENT, Run, labels_file
 from pate._runs.released import ReleasedLabels
-from pate._typing import IntArray, StrArray
-from pate._validation import require
+from pate._validation import IntArray, StrArray, require
 from pate._votes import rows_of
 from pate.accounting._history import LedgerSnapshot
 from pate.accounting._ledger import read_ledger

@@ -25,7 +25,7 @@ from pate._reporting.page import (
 )
 from pate._reporting.sections import frontier_blocks, summary_blocks
 from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate._votes import Counts, rows_of
 from pate._votes.store import finished_votes
 

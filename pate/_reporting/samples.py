@@ -11,7 +11,7 @@ from PIL import Image
 from pate._reporting.findings import Findings
 from pate._reporting.page import Gallery, Sample
 from pate._runs.released import ReleasedLabels
-from pate._typing import Float32Array, IntArray, UInt8Array
+from pate._validation import Float32Array, IntArray, UInt8Array
 from pate.data._records import Features
 
 _SIDE = 128  # pixels of the longer side of a picture, at most

@@ -23,8 +23,15 @@ from pate._files.json import Json, read_json
 from pate._runs.key import KEY_FILE, read_key
 from pate._runs.run import Run, first_stage, labels_file
 from pate._runs.stage import STUDENT, TEACHERS_FIT
-from pate._typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import MOST_VOTERS, require
+from pate._validation import (
+    MOST_VOTERS,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    require,
+)
 from pate._votes import VoteShape
 
 _SEAL = "seal"

@@ -19,8 +19,7 @@ from pate._silos.invitation import Invitation
 from pate._silos.masks import masked
 from pate._silos.secrets import ROOT_BYTES, Secrets, Share
 from pate._silos.signing import SigningKey
-from pate._typing import IntArray
-from pate._validation import require
+from pate._validation import IntArray, require
 from pate._votes import rows_of
 from pate._votes.named import read_votes
 from pate.accounting._budget import Budget

@@ -15,8 +15,7 @@ from pate._files.hashing import code_version
 from pate._linear import flat, linear_student_of
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import begin_fit, require_same_data
-from pate._typing import FloatArray, IntArray, StrArray
-from pate._validation import MOST_VOTERS, require
+from pate._validation import MOST_VOTERS, FloatArray, IntArray, StrArray, require
 from pate._votes import Voting
 from pate._votes.store import VoteStore
 from pate._votes.voter_store import VoterStore, fingerprint_of_voters, load_voters

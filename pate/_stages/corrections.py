@@ -18,8 +18,7 @@ from pate._progress import stage_bar
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import begin_fit, require_same_data
 from pate._stages.starting import Start
-from pate._typing import BoolArray, Float32Array, FloatArray, IntArray
-from pate._validation import require
+from pate._validation import BoolArray, Float32Array, FloatArray, IntArray, require
 from pate._votes import pack_ballots, rows_of
 from pate._votes.store import VoteStore
 from pate.data._partition import partition_records

@@ -17,8 +17,7 @@ from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
 from pate._stages.beginning import load_plan, require_same_data
-from pate._typing import BoolArray, IntArray, UInt8Array
-from pate._validation import require, require_distinct
+from pate._validation import BoolArray, IntArray, UInt8Array, require, require_distinct
 from pate.accounting import Statement, read_ledger
 from pate.data import DataSource, Role
 from pate.data._partition import assign_teachers

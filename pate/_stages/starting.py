@@ -12,8 +12,7 @@ from pate._files.hashing import digest
 from pate._runs import MODEL, STUDENT, TEACHERS_FIT, Run
 from pate._runs.released import ReleasedLabels
 from pate._settings import decode
-from pate._typing import Float32Array, FloatArray
-from pate._validation import require
+from pate._validation import Float32Array, FloatArray, require
 from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator
 from pate.data._records import Role

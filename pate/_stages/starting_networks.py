@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from pate._files.writing import atomic_write
 from pate._stages.starting import Start
-from pate._typing import Float32Array
+from pate._validation import Float32Array
 from pate.data import DataSource, Role
 from pate.teachers._chunk import make_networks
 from pate.teachers._partitions import draw_batches

@@ -16,8 +16,7 @@ from pate._files.hashing import digest
 from pate._files.json import Json
 from pate._files.writing import write_arrays, write_json
 from pate._runs import LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
-from pate._typing import BoolArray, Float32Array, FloatArray, StrArray
-from pate._validation import require
+from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, require
 from pate.data import DataSource, Role
 from pate.student._carry import Trained, Weights, export_student
 from pate.student._decisions import Metric

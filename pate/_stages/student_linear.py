@@ -26,8 +26,7 @@ from pate._stages.student_files import (
     write_figures,
     write_predictions,
 )
-from pate._typing import BoolArray, Float32Array, FloatArray
-from pate._validation import require
+from pate._validation import BoolArray, Float32Array, FloatArray, require
 from pate.data import DataSource, Features, Role
 from pate.student._carry import Trained, weights_of_arrays
 from pate.student._decisions import DECISION_METRICS, Metric, choose_thresholds

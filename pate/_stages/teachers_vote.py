@@ -15,8 +15,7 @@ from pate._files.locks import FINISH, lease
 from pate._progress import stage_bar
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import require_same_data
-from pate._typing import IntArray
-from pate._validation import require
+from pate._validation import IntArray, require
 from pate._votes import Voting, unpack_ballots
 from pate._votes.store import VoteStore
 from pate.data import DataSource, Role

@@ -24,8 +24,16 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import require, require_count
+from pate._validation import (
+    BoolArray,
+    Float32Array,
+    FloatArray,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    require,
+    require_count,
+)
 from pate._votes.voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]

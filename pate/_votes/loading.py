@@ -17,8 +17,7 @@ from pate._data_file import load_data
 from pate._files.arrays import read_arrays
 from pate._files.json import Json
 from pate._runs import VOTES_IMPORT, Run, first_stage
-from pate._typing import FloatArray, IntArray, StrArray
-from pate._validation import require
+from pate._validation import FloatArray, IntArray, StrArray, require
 from pate._votes.kinds import (
     Ballots,
     Counts,

@@ -15,8 +15,16 @@ from pate._files.arrays import Blocks, read_arrays
 from pate._files.hashing import Stream, digest
 from pate._files.writing import write_arrays
 from pate._progress import step_bar
-from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import require, require_count, require_distinct, require_label_names
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    require,
+    require_count,
+    require_distinct,
+    require_label_names,
+)
 from pate._votes.kinds import (
     Ballots,
     Counts,

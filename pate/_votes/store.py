@@ -14,8 +14,14 @@ from pate._files.hashing import digest
 from pate._files.json import Json, read_json
 from pate._files.writing import atomic_write, write_json
 from pate._runs import TEACHERS_VOTE, VOTES_IMPORT, Run, first_stage
-from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import require, require_distinct, require_known
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    UInt8Array,
+    require,
+    require_distinct,
+    require_known,
+)
 from pate._votes.kinds import (
     Ballots,
     Counts,

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate._linear import Directions, flat
-from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import MOST_VOTERS, require, require_count
+from pate._validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array, require, require_count
 
 Int32Array = NDArray[np.int32]
 

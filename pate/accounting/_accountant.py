@@ -10,8 +10,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate.accounting._adaptive_optimum import equal_rounds
 from pate.accounting._base import Event, leaves, total_cost
 from pate.accounting._conversion import (

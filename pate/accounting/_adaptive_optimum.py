@@ -36,8 +36,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate.accounting._base import leaves
 from pate.accounting._conversion import convert, remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS

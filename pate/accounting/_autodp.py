@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._typing import FloatArray
-from pate._validation import require
+from pate._validation import FloatArray, require
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._conversion import remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS

@@ -31,8 +31,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count
+from pate._validation import FloatArray, require, require_count
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._pairs import Pairs
 from pate.accounting._relation import NeighboringRelation

@@ -7,8 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    FloatArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._conversion import Conversion
 from pate.accounting._cost import DEFAULT_ORDERS

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._base import Event, event_from_dict, total_cost
 from pate.accounting._budget import BudgetExceededError

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pate._typing import FloatArray
-from pate._validation import require_in_open_unit_interval
+from pate._validation import FloatArray, require_in_open_unit_interval
 from pate.accounting._cost import Cost
 from pate.accounting._gaussian import gaussian_epsilon, gaussian_log_delta
 from pate.accounting._many_bits import WIDTHS, lost_delta, many_bits_mu_squared

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting._many_bits import WIDTHS
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, ndtri
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 
 ROUNDING = 16 * np.finfo(np.float64).eps
 """Above the relative error of a dozen operations."""

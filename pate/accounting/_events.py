@@ -16,8 +16,13 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    FloatArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate.accounting._base import (
     ComposedEvent as ComposedEvent,
     CompositeEvent as CompositeEvent,

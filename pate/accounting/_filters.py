@@ -11,8 +11,7 @@ from typing import ClassVar, NoReturn, get_args
 
 import numpy as np
 
-from pate._typing import FloatArray
-from pate._validation import require, require_positive
+from pate._validation import FloatArray, require, require_positive
 from pate.accounting._bisection import largest_count_where
 from pate.accounting._budget import Budget, BudgetExceededError, FilterName
 from pate.accounting._conversion import conversion_overhead

@@ -16,8 +16,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
-from pate._typing import FloatArray
-from pate._validation import require, require_in_open_unit_interval
+from pate._validation import FloatArray, require, require_in_open_unit_interval
 from pate.accounting._bisection import smallest_where
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)

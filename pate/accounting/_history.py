@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from pate._files.json import distinct_keys
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
 from pate.accounting._budget import Budget
 from pate.accounting._charges import (
     ROUNDING,

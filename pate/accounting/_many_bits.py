@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from pate._typing import BoolArray, FloatArray
+from pate._validation import BoolArray, FloatArray
 
 WIDTHS: FloatArray = 2.0 ** np.arange(-40, 0.01, 0.25)
 """The common widths ``[W]`` at which sums of weights are kept."""

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import FloatArray, require, require_count, require_positive
 
 _CORNER_SLACK = 1e-12  # above the relative rounding error of a corner
 # Phi(-25) = 3e-138: a pair with a rarer outcome adds less than (1 + gamma) 3e-138 to V(gamma)

@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting._curves import ROUNDING
 from pate.accounting._stability_curve import log_ndtr_rise
 

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate._typing import BoolArray, FloatArray
-from pate._validation import require
+from pate._validation import BoolArray, FloatArray, require
 from pate.accounting._charges import parse_events
 from pate.accounting._cost import Cost
 from pate.accounting._many_bits import WIDTHS

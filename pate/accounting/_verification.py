@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._typing import FloatArray
-from pate._validation import require
+from pate._validation import FloatArray, require
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
 from pate.accounting._cost import DEFAULT_ORDERS

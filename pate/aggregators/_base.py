@@ -22,8 +22,7 @@ from typing import (
 import numpy as np
 
 from pate._settings import Completable, Partial, require_made
-from pate._typing import FloatArray
-from pate._validation import require, require_positive
+from pate._validation import FloatArray, require, require_positive
 from pate._votes import Counts, Need, Votes, VoteShape, require_kind
 from pate.accounting import DEFAULT_ORDERS, Event, NeighboringRelation, Target, calibrate_scale
 from pate.accounting._charges import Charge, Events

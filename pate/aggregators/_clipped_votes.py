@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._validation import FloatArray, IntArray, UInt8Array
 from pate._votes import Ballots, Need, VoteShape
 from pate._votes.voters import blocks
 from pate.accounting import Event, GaussianEvent, NeighboringRelation

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import require
+from pate._validation import FloatArray, IntArray, UInt8Array, require
 from pate._votes import Ballots, Need, VoteShape
 from pate._votes.voters import blocks
 from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation

@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from pate._linear import student_of
-from pate._typing import FloatArray
-from pate._validation import require
+from pate._validation import FloatArray, require
 from pate._votes import Counts, Moments, Need, Scores, Votes, VoteShape
 from pate.accounting import ComposedEvent, Event, NeighboringRelation
 from pate.accounting._calibration import COARSE_ORDERS

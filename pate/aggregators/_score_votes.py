@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from pate._linear import labels_better_than_constant, match_logistic_moments, shrunk_means
-from pate._typing import BoolArray, FloatArray
-from pate._validation import require, require_positive
+from pate._validation import BoolArray, FloatArray, require, require_positive
 from pate._votes import Ballots, Moments, Need, Scores, VoteShape
 from pate._votes.voters import Geometry, MomentQuery, Voters
 from pate.accounting import Event, GaussianEvent, NeighboringRelation

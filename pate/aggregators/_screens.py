@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from scipy.special import ndtr
 
-from pate._typing import BoolArray
-from pate._validation import require, require_count
+from pate._validation import BoolArray, require, require_count
 from pate._votes import Counts, Need, VoteShape
 from pate.accounting import ComposedEvent, Event, GaussianThresholdEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of

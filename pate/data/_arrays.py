@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._files.arrays import read_arrays
-from pate._typing import Float32Array, IntArray
-from pate._validation import as_float32, require, require_distinct
+from pate._validation import Float32Array, IntArray, as_float32, require, require_distinct
 from pate.data._checks import as_text, check_labels, select_labels
 from pate.data._records import ArrayFeatures, Features, blocks_of
 from pate.data._table import Table, TableSource, require_fractions, split_by_hash

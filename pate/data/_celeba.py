@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._typing import UInt8Array
-from pate._validation import require, require_distinct
+from pate._validation import UInt8Array, require, require_distinct
 from pate.data._checks import check_labels, select_labels
 from pate.data._images import ImageFiles
 from pate.data._table import PictureFolder, Table

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import IntArray, StrArray, UInt8Array
-from pate._validation import require, require_distinct
+from pate._validation import IntArray, StrArray, UInt8Array, require, require_distinct
 
 
 def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:

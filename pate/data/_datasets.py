@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from PIL import Image
 
-from pate._typing import Float32Array, UInt8Array
-from pate._validation import as_float32, require, require_count, require_label_names
+from pate._validation import (
+    Float32Array,
+    UInt8Array,
+    as_float32,
+    require,
+    require_count,
+    require_label_names,
+)
 from pate.data._checks import check_labels
 from pate.data._images import Pictures, center_crop
 from pate.data._records import FeatureMap, Features, Records, Role

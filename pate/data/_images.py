@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pate._typing import BoolArray, Float32Array, IntArray, UInt8Array
-from pate._validation import require
+from pate._validation import BoolArray, Float32Array, IntArray, UInt8Array, require
 from pate.data._records import Features
 
 # Pictures of a role that take less than this when decoded are read once and kept.

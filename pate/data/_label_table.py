@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._typing import Float32Array
-from pate._validation import require
+from pate._validation import Float32Array, require
 from pate.data._checks import select_labels
 from pate.data._records import Features, Role
 from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pate._typing import Float32Array, IntArray
-from pate._validation import require
+from pate._validation import Float32Array, IntArray, require
 from pate.data._label_table import Columns, read_label_table
 from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data._table import Table, TableSource, require_fractions

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pate._typing import IntArray, StrArray
-from pate._validation import require, require_count
+from pate._validation import IntArray, StrArray, require, require_count
 
 
 def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> IntArray:

@@ -14,8 +14,15 @@ import numpy as np
 
 from pate._files.hashing import Stream
 from pate._settings import RecordsInitArgs
-from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
-from pate._validation import as_float32, require, require_distinct
+from pate._validation import (
+    Float32Array,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    as_float32,
+    require,
+    require_distinct,
+)
 from pate.data._checks import as_text
 
 Unit = Literal["record", "group"]

@@ -11,8 +11,14 @@ from zlib import crc32
 
 import numpy as np
 
-from pate._typing import IntArray, StrArray, UInt8Array
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import (
+    IntArray,
+    StrArray,
+    UInt8Array,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate.data._images import ImageFiles, require_distinct_files
 from pate.data._records import FeatureMap, Features, Records, Role
 from pate.data._source import DataSource, expand_path

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._typing import Float32Array, IntArray
-from pate._validation import require_count
+from pate._validation import Float32Array, IntArray, require_count
 from pate.data._label_table import read_label_table
 from pate.data._records import FeatureMap, Features
 from pate.data._table import Table, TableSource, require_fractions

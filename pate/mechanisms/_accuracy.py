@@ -14,8 +14,7 @@ from typing import assert_never
 import numpy as np
 from scipy.special import gammaln, log_expit
 
-from pate._typing import FloatArray
-from pate._validation import require, require_in_open_unit_interval
+from pate._validation import FloatArray, require, require_in_open_unit_interval
 from pate.accounting._bisection import smallest_where
 from pate.mechanisms._noise import ChoiceNoise, Noise, log_survival, quantile
 

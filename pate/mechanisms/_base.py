@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import IntArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import IntArray, require, require_count, require_positive
 from pate.accounting import (
     BoundedRangeEvent,
     Event,

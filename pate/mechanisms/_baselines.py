@@ -9,8 +9,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.mechanisms._accuracy import chance_to_lead
 from pate.mechanisms._base import ScoreMechanism, TopKMechanism

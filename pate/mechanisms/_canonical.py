@@ -21,8 +21,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require
+from pate._validation import FloatArray, IntArray, require
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import TopKMechanism, choice_event

@@ -17,8 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.special import gammaln
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require
+from pate._validation import FloatArray, IntArray, require
 from pate.mechanisms._utility import good_bounds, great_bounds
 
 _BLOCK = 1 << 18  # entries of a table of classes that are summed at once

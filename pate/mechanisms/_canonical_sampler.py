@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate.mechanisms._canonical_law import log_factorials
 from pate.mechanisms._exact_rejection import (
     SLACK,

@@ -19,8 +19,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require
+from pate._validation import FloatArray, IntArray, require
 from pate.mechanisms._exact_normal import LazyReal
 from pate.mechanisms._intervals import Interval, decimal_precision, log_of, negative
 from pate.mechanisms._noise import Noise, quantile

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.mechanisms._exact_normal import LazyReal, split
 from pate.mechanisms._exact_rejection import sum_of_exponentials
 from pate.mechanisms._intervals import decimal_precision

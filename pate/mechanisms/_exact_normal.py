@@ -31,8 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import BoolArray, FloatArray, IntArray
-from pate._validation import require
+from pate._validation import BoolArray, FloatArray, IntArray, require
 from pate.mechanisms._intervals import Interval, decimal_precision, enclose, exp_of, negative
 from pate.mechanisms._ranking import Rows, with_noise
 

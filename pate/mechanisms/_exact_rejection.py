@@ -23,7 +23,7 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 
-from pate._typing import BoolArray, FloatArray, IntArray
+from pate._validation import BoolArray, FloatArray, IntArray
 from pate.mechanisms._exact_choice import EXTREME
 from pate.mechanisms._exact_normal import LazyReal
 from pate.mechanisms._intervals import (

@@ -11,8 +11,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import IntArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import IntArray, require, require_count, require_positive
 from pate.accounting import Event, GaussianNoisyMaxEvent, NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest

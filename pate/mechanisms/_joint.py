@@ -20,8 +20,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require_count
+from pate._validation import FloatArray, IntArray, require_count
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import Checks, TopKMechanism, choice_event

@@ -8,7 +8,7 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 
-from pate._typing import BoolArray, FloatArray, IntArray
+from pate._validation import BoolArray, FloatArray, IntArray
 from pate.mechanisms._noise import ChoiceNoise
 from pate.mechanisms._ranking import Rows
 

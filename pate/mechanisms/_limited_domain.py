@@ -14,8 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from pate._typing import BoolArray, IntArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import (
+    BoolArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
 from pate.mechanisms._base import Case, Checks, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest

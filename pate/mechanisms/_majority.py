@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import BoolArray, FloatArray, IntArray
-from pate._validation import require_in_open_unit_interval
+from pate._validation import BoolArray, FloatArray, IntArray, require_in_open_unit_interval
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._base import Case, Checks, Mechanism
 from pate.mechanisms._law import Law

@@ -9,8 +9,7 @@ import numpy as np
 from randomgen import ChaCha
 from scipy.special import log_expit, log_ndtr
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count
+from pate._validation import FloatArray, require, require_count
 
 Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 """Laws of noise with log-Lipschitz survival: its logarithm changes by at most 1 per unit."""

@@ -13,8 +13,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import FloatArray, require, require_count, require_positive
 from pate.mechanisms._exact_normal import rounded_normal
 
 UInt64Array = NDArray[np.uint64]

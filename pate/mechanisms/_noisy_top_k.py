@@ -13,8 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import IntArray
-from pate._validation import require_count, require_positive
+from pate._validation import IntArray, require_count, require_positive
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.mechanisms._accuracy import chance_by_peeling, chance_to_lead
 from pate.mechanisms._base import Checks, ScoreMechanism, TopKMechanism, choice_event

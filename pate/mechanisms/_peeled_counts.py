@@ -11,8 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import FloatArray, IntArray, require, require_count, require_positive
 from pate.accounting import ComposedEvent, Event, GaussianEvent, NeighboringRelation
 from pate.mechanisms._base import Case, Checks, ScoreMechanism
 from pate.mechanisms._exact_normal import add_gaussian

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate._typing import IntArray
+from pate._validation import IntArray
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._accuracy import chance_by_flips, chance_by_peeling
 from pate.mechanisms._base import TopKMechanism, choice_event

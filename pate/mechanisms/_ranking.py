@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require
+from pate._validation import FloatArray, IntArray, require
 
 Rows: TypeAlias = NDArray[np.number]
 """Scores of any integer or floating-point type."""

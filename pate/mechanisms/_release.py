@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
+from pate._validation import BoolArray, FloatArray, IntArray, UInt8Array
 
 
 class Release(NamedTuple):

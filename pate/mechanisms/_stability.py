@@ -11,8 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from pate._typing import BoolArray, FloatArray
-from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    BoolArray,
+    FloatArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate.accounting import (
     ComposedEvent,
     Event,

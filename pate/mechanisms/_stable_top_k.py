@@ -15,8 +15,14 @@ from typing import Any, ClassVar, NamedTuple, assert_never
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import BoolArray, FloatArray, IntArray
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate.accounting import (
     BoundedRangeEvent,
     ComposedEvent,

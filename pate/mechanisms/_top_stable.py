@@ -10,8 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import BoolArray, IntArray
-from pate._validation import require, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    BoolArray,
+    IntArray,
+    require,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent
 from pate.accounting._bisection import smallest_where
 from pate.mechanisms._base import Case, choice_event

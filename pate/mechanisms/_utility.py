@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import BoolArray, FloatArray, IntArray
-from pate._validation import require, require_count
+from pate._validation import BoolArray, FloatArray, IntArray, require, require_count
 from pate.mechanisms._ranking import Rows, as_batch, below_rank, distances, rank, require_within
 
 

@@ -18,8 +18,7 @@ from torch.nn.functional import softplus
 from pate._files.json import Json
 from pate._linear import LEAST, SHARPNESS
 from pate._network_settings import restored_network
-from pate._typing import BoolArray, Float32Array
-from pate._validation import require
+from pate._validation import BoolArray, Float32Array, require
 
 _WHITE = 255
 

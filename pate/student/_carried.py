@@ -16,8 +16,14 @@ from safetensors.numpy import load_file
 from pate._files.json import Json, read_json
 from pate._networks import is_linear
 from pate._registry import find
-from pate._typing import Float32Array, UInt8Array
-from pate._validation import require, require_count, require_known, require_label_names
+from pate._validation import (
+    Float32Array,
+    UInt8Array,
+    require,
+    require_count,
+    require_known,
+    require_label_names,
+)
 from pate.accounting._statement import Statement
 from pate.data.features._saved import needs_torch, restore_map
 from pate.student._decisions import DECISION_METRICS

@@ -14,7 +14,7 @@ from safetensors.numpy import save
 
 from pate._files.json import Json
 from pate._files.writing import atomic_folder
-from pate._typing import BoolArray, Float32Array
+from pate._validation import BoolArray, Float32Array
 from pate._version import __version__
 from pate.data import DataSource, Role
 from pate.data.features._saved import save_map

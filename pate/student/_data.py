@@ -15,8 +15,7 @@ from pate._data_file import load_data
 from pate._linear import constant_logits
 from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels
-from pate._typing import BoolArray, IntArray, StrArray
-from pate._validation import require, require_count
+from pate._validation import BoolArray, IntArray, StrArray, require, require_count
 from pate.data import DataSource, Features, Role
 from pate.student._targets import Labels, noise_of, queried, targets_of
 

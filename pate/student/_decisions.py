@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._typing import BoolArray, FloatArray
+from pate._validation import BoolArray, FloatArray
 
 Metric = Literal["accuracy", "macro_f1", "micro_f1"]
 """A metric that decisions can optimize."""

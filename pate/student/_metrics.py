@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import BoolArray, FloatArray, UInt8Array
+from pate._validation import BoolArray, FloatArray, UInt8Array
 from pate.student._decisions import DECISION_METRICS, Metric, agreement, choose_thresholds
 
 

@@ -16,8 +16,7 @@ from PIL import Image
 from pate._files.arrays import read_arrays
 from pate._files.writing import atomic_write, cell, output_errors, write_arrays
 from pate._progress import stage_bar
-from pate._typing import Float32Array, UInt8Array
-from pate._validation import require, require_count
+from pate._validation import Float32Array, UInt8Array, require, require_count
 from pate.data._arrays import OPTIONAL
 from pate.data._checks import as_text
 from pate.data._images import FORMATS

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._linear import LinearStudent
-from pate._typing import BoolArray, Float32Array
+from pate._validation import BoolArray, Float32Array
 from pate.data._records import ArrayFeatures, FeatureMap, as_features
 
 Predict = Callable[[NDArray[Any]], tuple[Float32Array, BoolArray]]

@@ -7,8 +7,7 @@ from typing import Literal
 import numpy as np
 
 from pate._runs.released import ReleasedLabels
-from pate._typing import Float32Array, IntArray
-from pate._validation import require
+from pate._validation import Float32Array, IntArray, require
 from pate._votes import rows_of
 from pate.data import DataSource, Records, Role
 

@@ -16,8 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pate._networks import make_network
-from pate._typing import Float32Array, FloatArray, UInt8Array
-from pate._validation import require
+from pate._validation import Float32Array, FloatArray, UInt8Array, require
 from pate.teachers._losses import BinaryCrossEntropy
 from pate.teachers._plan import TeacherPlan
 

@@ -12,7 +12,7 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
 from pate._files.writing import make_folder
-from pate._typing import Float32Array
+from pate._validation import Float32Array
 from pate.teachers._jobs import CurveFormat
 from pate.teachers._partitions import PartitionedRecords
 from pate.teachers._plan import TeacherPlan

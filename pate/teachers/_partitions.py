@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from pate._typing import IntArray
+from pate._validation import IntArray
 from pate.data._augmentation import augmented
 from pate.data._partition import partition_records
 from pate.data._records import Records

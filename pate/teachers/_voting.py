@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from pate._typing import UInt8Array
+from pate._validation import UInt8Array
 from pate._votes import Voting, highest, pack_ballots
 from pate._votes.store import VoteStore
 from pate._votes.voters import encode_scores

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from pate._planning.proposals import one_change_variants
-from pate._typing import IntArray
+from pate._validation import IntArray
 from pate._votes import Ballots, Counts, Votes, VoteShape, serves
 from pate.accounting import Cost, NeighboringRelation, Target, epsilon_of
 from pate.accounting._events import Event, leaves

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pate._typing import IntArray
+from pate._validation import IntArray
 from pate._votes import Ballots, Counts, VoteShape, serves
 from pate.accounting import Event, NeighboringRelation
 from pate.aggregators import Aggregator, Release

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate._votes import Ballots, Votes, VoteShape
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 
 
 class Contract(ABC):  # noqa: B024

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import chi2
 
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation
 from pate.accounting._gaussian import gaussian_delta
 

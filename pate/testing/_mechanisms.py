@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms import Mechanism, NotStatedError, seeded_generator
 from pate.testing._contract import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._typing import Float32Array, IntArray
+from pate._validation import Float32Array, IntArray
 from pate.data._records import Features, Records, Role
 from pate.data._source import DataSource
 from pate.testing._contract import Contract

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import FloatArray, require, require_count, require_positive
 from pate.accounting import CurveEvent, NeighboringRelation
 from pate.accounting._curves import gaussian_rdp
 

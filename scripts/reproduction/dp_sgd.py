@@ -15,8 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate._typing import FloatArray
-from pate._validation import require_count, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    FloatArray,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate.accounting import gaussian_epsilon
 from pate.accounting._bisection import smallest_where
 from pate.accounting._conversion import conversion_overhead

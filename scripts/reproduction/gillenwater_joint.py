@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from pate._progress import stage_bar
-from pate._typing import IntArray
+from pate._validation import IntArray
 from pate.mechanisms import JointMechanism, joint_window, linf_error, scale_for_epsilon
 from pate.mechanisms._noise import ChoiceNoise
 from scripts.reproduction import pruned_joint

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from pate._progress import stage_bar
-from pate._typing import IntArray
+from pate._validation import IntArray
 from pate.mechanisms import JointMechanism, linf_error
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row

@@ -8,8 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import require, require_count, require_positive
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    UInt8Array,
+    require,
+    require_count,
+    require_positive,
+)
 from pate.accounting import Event, GaussianEvent, NeighboringRelation, epsilon_of
 from pate.accounting._conversion import conversion_overhead
 from scripts.reproduction.data_dependent import (

@@ -13,7 +13,7 @@ from pate import VoteShape
 from pate._planning.evaluation import label_quality
 from pate._planning.task import Task
 from pate._progress import stage_bar
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, Ballots, NoisyVotes, Powerset, TauVoting
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row

@@ -16,8 +16,14 @@ from functools import cache, cached_property
 import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate.mechanisms import sort_counts
 
 # an integrand that is smooth on the scale of 1 and falls as a normal density: exact to rounding

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.integrate import quad
 
-from pate._typing import FloatArray, IntArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import FloatArray, IntArray, require, require_count, require_positive
 from pate.accounting import (
     ComposedEvent,
     Event,

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.signal import fftconvolve
 
-from pate._typing import FloatArray
-from pate._validation import require, require_count, require_positive
+from pate._validation import FloatArray, require, require_count, require_positive
 from pate.mechanisms._noise import Noise, log_survival, require_noise
 
 # scales from the k-th score beyond which nothing has a probability that float64 adds to 1

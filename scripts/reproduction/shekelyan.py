@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from scipy.optimize import brentq
 
-from pate._typing import FloatArray
-from pate._validation import require, require_in_open_unit_interval
+from pate._validation import FloatArray, require, require_in_open_unit_interval
 from pate.mechanisms import CanonicalMechanism
 from pate.mechanisms._canonical import CanonicalLoss
 from pate.mechanisms._noise import Noise

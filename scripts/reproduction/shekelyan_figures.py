@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from pate._progress import stage_bar
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, NoisyTopK
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.probability_plots import Dashes, draw_measures, legend, panels

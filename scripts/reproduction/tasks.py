@@ -10,8 +10,7 @@ import numpy as np
 
 from pate._planning.facts import TaskFacts
 from pate._planning.task import Task
-from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import require, require_count
+from pate._validation import FloatArray, IntArray, UInt8Array, require, require_count
 from pate.aggregators import Ballots
 from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role
 from pate.data.faces import write_celeba_folder

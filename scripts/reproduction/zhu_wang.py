@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from pate._typing import BoolArray, FloatArray, IntArray
+from pate._validation import BoolArray, FloatArray, IntArray
 from pate.accounting import Event, NeighboringRelation, Target, calibrate_scale
 from pate.accounting._calibration import COARSE_ORDERS
 from pate.mechanisms import (

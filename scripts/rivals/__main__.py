@@ -19,8 +19,7 @@ from pate._data_file import load_data
 from pate._files.writing import write_text
 from pate._planning.tables import write_csv
 from pate._runs import TEACHERS_FIT, Run
-from pate._typing import StrArray
-from pate._validation import require
+from pate._validation import StrArray, require
 from pate.data import DataSource, Records, Role
 from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale

@@ -13,8 +13,14 @@ from scipy.special import expit
 
 from pate._linear import match_logistic_moments
 from pate._progress import stage_bar
-from pate._typing import FloatArray, UInt8Array
-from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    FloatArray,
+    UInt8Array,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate.accounting import Event, Target, calibrate_scale, epsilon_of
 from pate.accounting._calibration import COARSE_ORDERS
 from pate.student import agreement, choose_thresholds

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate._typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray
-from pate._validation import require
+from pate._validation import BoolArray, Float32Array, FloatArray, IntArray, StrArray, require
 from pate.data import Features, Records
 
 _ROWS = 8192

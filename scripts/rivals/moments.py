@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate._typing import FloatArray
-from pate._validation import require_positive
+from pate._validation import FloatArray, require_positive
 from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._clipped_votes import MEDIAN_SPARE, noisy_median
 from scripts.rivals.contributions import Contributions

@@ -11,7 +11,7 @@ import pate.aggregators._score_votes as score_votes
 from pate import Votes
 from pate._audit.bounds import gaussian_trade_off
 from pate._audit.repeated import CanaryMoments, CanaryTeachers, Repeated
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting import gaussian_epsilon
 from pate.aggregators import (
     Counts,

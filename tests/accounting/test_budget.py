@@ -14,7 +14,7 @@ import pytest
 from scipy.special import logsumexp, ndtr
 
 from pate import VoteShape
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting import (
     DEFAULT_ORDERS,
     BoundedRangeEvent,

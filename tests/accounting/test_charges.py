@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting import Cost, Event, NeighboringRelation
 from pate.accounting._budget import BudgetExceededError
 from pate.accounting._charges import (

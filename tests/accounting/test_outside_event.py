@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._typing import FloatArray
-from pate._validation import require_positive
+from pate._validation import FloatArray, require_positive
 from pate.accounting import (
     DEFAULT_ORDERS,
     Cost,

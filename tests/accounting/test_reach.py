@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting import (
     Budget,
     ComposedEvent,

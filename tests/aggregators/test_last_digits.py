@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from pate import Votes
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.aggregators import (
     Aggregator,
     ClippedVotes,

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from pate import ReleasedLabels, Votes, VoteShape, cli
 from pate._planning.candidates import candidates
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation, Target
 from pate.aggregators import MechanismAggregator, Outlook, Release, registered
 from pate.mechanisms import Law, NotStatedError, ScoreMechanism, seeded_generator

@@ -13,7 +13,7 @@ from scipy.stats import kstest, norm
 
 from pate import Outlook, Votes, VoteShape
 from pate._linear import linear_student_of, match_logistic_moments, shrunk_means
-from pate._typing import BoolArray, FloatArray, UInt8Array
+from pate._validation import BoolArray, FloatArray, UInt8Array
 from pate._votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (

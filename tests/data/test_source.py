@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate._files.hashing import digest
-from pate._typing import Float32Array
+from pate._validation import Float32Array
 from pate.data import (
     ArrayFeatures,
     Arrays,

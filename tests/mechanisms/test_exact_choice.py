@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from pate._typing import IntArray
+from pate._validation import IntArray
 from pate.mechanisms import _exact_choice
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import LazyReal

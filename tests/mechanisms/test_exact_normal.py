@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from scipy.stats import chisquare, kstest, norm
 
 import pate
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate.mechanisms import _exact_normal, add_gaussian, exceeds, private_generator
 from pate.mechanisms._exact_normal import LazyReal, rounded_normal
 from tests.mechanisms.scripted import Scripted

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pate import Votes, mechanisms as m
-from pate._typing import BoolArray, FloatArray, IntArray
+from pate._validation import BoolArray, FloatArray, IntArray
 from pate.aggregators import Powerset
 from pate.mechanisms import _exact_rejection as race
 from pate.mechanisms._canonical import CanonicalLoss

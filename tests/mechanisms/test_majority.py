@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtri
 
 from pate import mechanisms as m
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
 from pate.testing._mechanisms import Grid

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting._gaussian import gaussian_log_delta
 from pate.mechanisms._exact_normal import rounded_normal, split
 from pate.mechanisms._noise_shares import (

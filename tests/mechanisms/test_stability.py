@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from pate import mechanisms as m
-from pate._typing import BoolArray
+from pate._validation import BoolArray
 from pate.accounting import (
     ComposedEvent,
     Event,

@@ -14,7 +14,7 @@ from pate._silos.masks import WordArray
 from pate._silos.member import Consent, Member
 from pate._silos.server import Server, invite
 from pate._silos.signing import SigningKey, make_key, read_public_keys
-from pate._typing import IntArray
+from pate._validation import IntArray
 from pate.mechanisms import private_generator
 from pate.mechanisms._noise_shares import summand
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from models import Linear
 from pate import VoteShape
-from pate._typing import FloatArray, UInt8Array
+from pate._validation import FloatArray, UInt8Array
 from pate._votes import highest, pack_ballots
 from pate.aggregators import Ballots, Counts, Moments
 from pate.data import ArrayFeatures

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.aggregators import Aggregator, Counts, NoisyVotes, Release
 from pate.mechanisms import GumbelPeeling, Mechanism, NoisyMax

@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.testing._laws import ORDERS, beyond_gaussian, clip_excess, renyi_divergence, unpaid_loss
 
 

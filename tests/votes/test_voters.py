@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 import pate._votes.voters
 from pate._linear import Directions
-from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import MOST_VOTERS
+from pate._validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
 from pate._votes.voters import blocks, clip_factors, encode_scores
 from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
 

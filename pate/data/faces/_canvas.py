@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pate._typing import BoolArray, Float32Array, IntArray
+from pate._validation import BoolArray, Float32Array, IntArray
 from pate.data.faces._geometry import Geometry
 
 PerFace: TypeAlias = Float32Array | float

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pate._typing import Float32Array
+from pate._validation import Float32Array
 from pate.data.faces._canvas import Canvas, Window
 from pate.data.faces._geometry import mix
 from pate.data.faces._traits import Traits, either

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pate._typing import Float32Array
+from pate._validation import Float32Array
 from pate.data.faces._traits import BROWN, GRAY, Dice, Traits, either
 
 # by the number of a hair's colour

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pate._typing import UInt8Array
-from pate._validation import require
+from pate._validation import UInt8Array, require
 from pate.data.faces._canvas import Canvas
 from pate.data.faces._drawing import draw_faces
 from pate.data.faces._geometry import Geometry

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate._typing import BoolArray, Float32Array, IntArray, UInt8Array
+from pate._validation import BoolArray, Float32Array, IntArray, UInt8Array
 
 FACE_ATTRIBUTES: tuple[str, ...] = (
     "Bald", "Bangs", "Beard", "Big_Nose", "Black_Hair", "Blond_Hair", "Brown_Hair", "Bushy_Eyebrows", "Chubby",

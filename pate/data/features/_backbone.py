@@ -12,8 +12,7 @@ import numpy as np
 from pate._files.hashing import Stream, digest
 from pate._files.writing import write_text
 from pate._progress import stage_bar
-from pate._typing import Float32Array as FloatArray
-from pate._validation import require, require_count
+from pate._validation import Float32Array as FloatArray, require, require_count
 from pate.data._records import FeatureMap, Features, values_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate._typing import Float32Array, IntArray
-from pate._validation import require
+from pate._validation import Float32Array, IntArray, require
 from pate.data._records import FeatureMap, Features
 
 if TYPE_CHECKING:

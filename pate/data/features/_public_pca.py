@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
 from pate._progress import stage_bar
-from pate._typing import Float32Array, FloatArray
-from pate._validation import require, require_count
+from pate._validation import Float32Array, FloatArray, require, require_count
 from pate.data._records import FeatureMap, Features, blocks_of
 
 _ROWS = 4096

@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._typing import Float32Array, FloatArray
-from pate._validation import require
+from pate._validation import Float32Array, FloatArray, require
 from pate.data._records import FeatureMap, Features, blocks_of
 
 # of public samples while the map is fitted: of more, as many at equal distances

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import pytest
 
-from pate._typing import UInt8Array
+from pate._validation import UInt8Array
 from pate.data.faces import render_faces
 
 Faces: TypeAlias = tuple[UInt8Array, UInt8Array]

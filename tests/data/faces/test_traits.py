@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pate._typing import UInt8Array
+from pate._validation import UInt8Array
 from pate.data.faces import FACE_ATTRIBUTES
 from pate.data.faces._traits import Dice, Traits
 

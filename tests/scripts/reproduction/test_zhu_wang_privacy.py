@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
-from pate._typing import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray
 from pate.accounting import NeighboringRelation
 from pate.accounting._curves import gaussian_noisy_max_rdp
 from scripts.reproduction import Effort, Verdict, zhu_wang_privacy as z

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.data import ArrayFeatures, Records
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.moments import (

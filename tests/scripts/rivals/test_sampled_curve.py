@@ -7,7 +7,7 @@ import pytest
 from dp_accounting import pld
 from scipy.integrate import quad
 
-from pate._typing import FloatArray
+from pate._validation import FloatArray
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant, RenyiCurveEvent
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
