@@ -48,8 +48,8 @@ class ClosedFormPlan:
             None.
         start_from: None for teachers who vote by moments; or the released student whose answers
             each of ``num_teachers`` corrects by its own records, and then votes by bits: ``first``
-            for that of the run's own first release, or the folder of a run or a student whose
-            release is in the ledger of the same records.
+            for that of the run's own first release, or the folder of a run whose release is in
+            the ledger of the same records.
     """
 
     num_teachers: int | None = None

@@ -9,9 +9,11 @@ import numpy as np
 
 from pate._closed_form_plan import FIRST
 from pate._files.hashing import digest
-from pate._runs import MODEL, STUDENT, TEACHERS_FIT, Run
-from pate._runs.released import ReleasedLabels
+from pate._files.json import read_json
+from pate._runs import MODEL, STUDENT, TEACHERS_FIT, Run, labels_file
+from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import decode
+from pate._stages.student_files import EXPORTED, digests_of
 from pate._validation import Float32Array, FloatArray, require
 from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator
@@ -19,17 +21,19 @@ from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.student._carried import ExportedStudent, load_student
 
+_FOLDER = STUDENT.outputs[0] / MODEL
 
-def student_folder(run: Run, start_from: str) -> Path:
-    """Return the folder of the student that the teachers of a run start from.
+
+def student_run(run: Run, start_from: str) -> Run:
+    """Return the run that released the student which the teachers of a run start from.
 
     Args:
-        run: the run.
-        start_from: `FIRST`, a run's folder, or the folder of a student.
+        run: the run of the teachers.
+        start_from: `FIRST`, a run's folder, or the folder of a student within its run.
     """
     place = run.root / FIRST if start_from == FIRST else Path(start_from)
-    model = place / STUDENT.outputs[0] / MODEL
-    return model if model.is_dir() else place
+    inside = place.match(str(_FOLDER))
+    return Run(place.parents[len(_FOLDER.parts) - 1] if inside else place)
 
 
 def start_digest(run: Run, start_from: str | None) -> dict[str, str]:
@@ -37,7 +41,7 @@ def start_digest(run: Run, start_from: str | None) -> dict[str, str]:
     if start_from is None:
         return {}
     # without its statement, which is that of all releases by now
-    files = sorted(student_folder(run, start_from).glob("model.*"))
+    files = sorted((student_run(run, start_from).root / _FOLDER).glob("model.*"))
     return {"student": digest(*files)}
 
 
@@ -55,17 +59,28 @@ class Start:
     def of(cls, run: Run, start_from: str, data: DataSource) -> Start:
         """Return the student that the teachers of a run start from. Its folder is read as data, not as code.
 
+        Its weights are those that its run recorded when it had learned from labels that bear the
+        seal of that run, and the digest of these labels is in the ledger.
+
         Raises:
-            ValueError: in one line, if there is no student, it has other labels or takes other
-                features than the data, or its release is not in the ledger of the run.
+            ValueError: in one line, if there is no student, its weights or labels were replaced,
+                it has other labels or takes other features than the data, or its release is not in
+                the ledger of the run.
         """
-        folder = student_folder(run, start_from)
+        released = student_run(run, start_from)
+        require_student(released)
+        folder, record = released.root / _FOLDER, released.root / EXPORTED
         # the run's own first release was made by the recipe's own classes
         student = load_student(folder, trust=start_from == FIRST)
         require(
             student.label_names == data.label_names,
             f"a student of the data's labels in {folder}",
             label_names=student.label_names,
+        )
+        same = record.is_file() and read_json(record.read_text()) == digests_of(folder)
+        require(
+            same,
+            f"the student that `pate student fit` exported to {folder}: run it again, got another",
         )
         shape = tuple(data.load(Role.PUBLIC).features.shape[1:])
         require(
@@ -75,7 +90,7 @@ class Start:
         )
         try:
             require(run.ledger_path.is_file(), "a ledger that holds it", ledger=None)
-            student.statement.verify(ledger=run.ledger_path)
+            student.statement.verify(ledger=run.ledger_path, released=labels_file(released))
         except ValueError as error:
             raise ValueError(
                 f"Expected a student whose release is in {run.ledger_path}, the ledger of these"

@@ -18,10 +18,14 @@ from pate._files.writing import write_arrays, write_json
 from pate._runs import LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
 from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, require
 from pate.data import DataSource, Role
+from pate.student._carried import SETTINGS, WEIGHTS
 from pate.student._carry import Trained, Weights, export_student
 from pate.student._decisions import Metric
 from pate.student._metrics import evaluate_constant
 from pate.student._targets import Labels
+
+EXPORTED = Path("private/student_model.json")
+"""The file of `digests_of` the student that a run exported, relative to the run's folder."""
 
 
 def student_folder(run: Run) -> Path:
@@ -76,6 +80,8 @@ def export_or_say_why_not(
 ) -> None:
     """Export the student from its run, or print in one line why it stays. PUBLIC.
 
+    Its digests are recorded in the private folder, for teachers that start from it.
+
     Args:
         run: the run.
         learned: the labels that the student learned; it is exported only if they were released.
@@ -92,12 +98,18 @@ def export_or_say_why_not(
         )
         statement, text = (run.root / output for output in LABEL.outputs[1:])
         export_student(folder, trained(), source, statement=statement, text=text, weights=weights)
+        write_json(run.root / EXPORTED, digests_of(folder))
     except ValueError as error:
         shutil.rmtree(folder, ignore_errors=True)
         print(
             f"pate student fit: the student stays in its run, there is no {folder}: {error}",
             file=sys.stderr,
         )
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """Return the digests of the weights and settings in the folder of an exported student."""
+    return {name: digest(folder / name) for name in (WEIGHTS, SETTINGS)}
 
 
 def write_figures(

@@ -62,8 +62,8 @@ class TeacherPlan:
         precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not
             offered: its gradient scaler would let stacked teachers influence each other.
         start_from: None for teachers that start afresh; or the released student that all of them
-            start from: ``first`` for that of the run's own first release, or the folder of a run or
-            a student whose release is in the ledger of the same records. Its weights are taken if
+            start from: ``first`` for that of the run's own first release, or the folder of a run
+            whose release is in the ledger of the same records. The student's weights are taken if
             its network is of the same class, and otherwise its answers to public samples are
             learned first.
     """

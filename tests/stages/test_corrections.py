@@ -177,18 +177,71 @@ def test_a_student_of_other_records_is_refused(
     assert "Expected a student of samples of shape [5]" in capsys.readouterr().err
 
 
-def test_a_changed_student_makes_other_teachers(
-    warm: Path, tmp_path: Path, capsys: Captured
+@pytest.fixture
+def released(warm: Path, tmp_path: Path) -> Path:
+    """A copy of the run of the first release."""
+    return Path(shutil.copytree(warm / "run" / "first", tmp_path / "released"))
+
+
+def test_another_student_makes_other_teachers(
+    warm: Path, released: Path, tmp_path: Path, capsys: Captured
 ) -> None:
+    fit = Fit(warm, tmp_path / "fit")
+    words = ("--num_teachers=40", f"--start_from={released}")
+    assert fit.fit(*words) == 0
+    again = ["student", "fit", f"--run={released}", f"--config={warm / 'recipe' / 'student.yaml'}"]
+    assert cli.main([*again, "--optimize=macro_f1", "--overwrite"]) == 0
+    assert fit.fit(*words) == 2
+    assert "other released student" in capsys.readouterr().err
+
+
+REPLACED = {
+    "linear.safetensors": "public/student/linear.safetensors changed since",
+    "model/model.safetensors": "Expected the student that `pate student fit` exported to",
+    "model/model.json": "Expected the student that `pate student fit` exported to",
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_replaced_student_is_refused(
+    name: str, warm: Path, released: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    file = released / "public" / "student" / name
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1 if file.suffix == ".safetensors" else ord("\n") ^ ord(" ")
+    file.write_bytes(content)
+    fit = Fit(warm, tmp_path / "fit")
+    for place in (released, released / "public" / "student" / "model"):
+        assert fit.fit("--num_teachers=40", f"--start_from={place}") == 2
+        error = capsys.readouterr().err
+        assert REPLACED[name] in error and len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "fit" / "run" / "private" / "teachers").exists()
+
+
+def test_a_student_of_other_labels_is_refused(
+    warm: Path, released: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """Labels with the seal of their run, of which the ledger holds no digest."""
+    labels = ReleasedLabels.load(released)
+    labels.labels[0] ^= 1
+    with (released / "public" / "labels.npz").open("wb") as file:
+        labels.save(file, KEY)
+    fit = Fit(warm, tmp_path / "fit")
+    words = ("--num_teachers=40", f"--start_from={released}")
+    assert fit.fit(*words) == 2
+    assert "Expected a student of the labels in" in capsys.readouterr().err
+    again = ["student", "fit", f"--run={released}", f"--config={warm / 'recipe' / 'student.yaml'}"]
+    assert cli.main([*again, "--overwrite"]) == 0
+    assert fit.fit(*words) == 2
+    assert "Expected a student whose release is in" in capsys.readouterr().err
+
+
+def test_a_student_without_its_run_is_refused(warm: Path, tmp_path: Path, capsys: Captured) -> None:
     copy = tmp_path / "student"
     shutil.copytree(warm / "run" / "first" / "public" / "student" / "model", copy)
     fit = Fit(warm, tmp_path / "fit")
-    words = ("--num_teachers=40", f"--start_from={copy}")
-    assert fit.fit(*words) == 0
-    settings = (copy / "model.json").read_text()
-    (copy / "model.json").write_text(settings + "\n")
-    assert fit.fit(*words) == 2
-    assert "other released student" in capsys.readouterr().err
+    assert fit.fit("--num_teachers=40", f"--start_from={copy}") == 2
+    assert f"Expected `pate student fit` to be finished in {copy}" in capsys.readouterr().err
 
 
 REFUSED = {

@@ -51,7 +51,7 @@ TEACHERS: dict[str, Any] = {
 ELSEWHERE = {
     "unit": "groups of the private records",
     "augment": "for augment",
-    "start_from": "that `pate student fit` leaves",
+    "start_from": "`pate student fit` to be finished",
 }
 """Settings that these records refuse before they are compared, and how."""
 LABELS: dict[str, Any] = {
