@@ -31,7 +31,7 @@ from pate._planning.candidates import candidates
 from pate._planning.evaluation import score_student
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting import NeighboringRelation, Target
-from pate.accounting._calibration import COARSE_ORDERS
+from pate.accounting._accountant import COARSE_ORDERS
 from pate.aggregators._base import features_of
 from pate.student import LinearStudent
 

@@ -205,10 +205,10 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "self.sigma_votes",
     ),
     # composition
-    ("pate/accounting/_relation.py", "return 2 if self", "return 1 if self"),
+    ("pate/accounting/_cost.py", "return 2 if self", "return 1 if self"),
     ("pate/accounting/_accountant.py", "math.sqrt(mu_squared)", "mu_squared"),
     ("pate/accounting/_filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
-    ("pate/accounting/_conversion.py", "math.sqrt(mu_squared)", "mu_squared"),
+    ("pate/accounting/_cost.py", "math.sqrt(mu_squared)", "mu_squared"),
     (
         "pate/accounting/_cost.py",
         "self.mu_squared + other.mu_squared",

@@ -25,7 +25,7 @@ from pate._validation import (
 )
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._bisection import smallest_where
-from pate.accounting._gaussian import gaussian_epsilon
+from pate.accounting._cost import gaussian_epsilon
 
 TradeOff = Callable[[float], float]
 """The least rate of false positives for a rate of true positives: convex and symmetric."""

@@ -15,7 +15,7 @@ from scipy.signal import fftconvolve
 from scipy.special import ndtr, ndtri
 
 from pate._validation import FloatArray
-from pate.accounting._gaussian import gaussian_epsilon
+from pate.accounting._cost import gaussian_epsilon
 
 Laws = tuple[FloatArray, FloatArray]
 """``[n, N]`` each: the chances of N outcomes of n steps, on votes and on their neighbors."""

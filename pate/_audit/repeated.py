@@ -23,7 +23,7 @@ from pate._progress import stage_bar
 from pate._validation import BoolArray, FloatArray, IntArray, UInt8Array, require
 from pate._votes import Ballots, Moments as MomentVotes
 from pate._votes.voters import GroupVoters, MomentQuery, RecordVoters, Voters
-from pate.accounting._gaussian import gaussian_epsilon
+from pate.accounting._cost import gaussian_epsilon
 from pate.aggregators._base import Aggregator
 from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._score_votes import ScoreVotes, released

@@ -32,8 +32,8 @@ from pate._votes.loading import load_votes
 from pate._votes.store import finished_votes
 from pate._votes.voters import RecordVoters
 from pate.accounting._charges import account, for_group_size
+from pate.accounting._cost import NeighboringRelation
 from pate.accounting._ledger import read_ledger
-from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement_words import AUDITED
 from pate.aggregators._base import Aggregator
 from pate.data._partition import assign_teachers

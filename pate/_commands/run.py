@@ -31,7 +31,7 @@ from pate._release.ledger_file import choose_ledger
 from pate._runs import STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
-from pate.accounting._calibration import epsilon_of
+from pate.accounting._accountant import epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.data import DataSource, Role

@@ -11,9 +11,9 @@ from pate._release.promise import require_promise
 from pate._settings import parts
 from pate._validation import require
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
+from pate.accounting._accountant import Target
 from pate.accounting._bisection import smallest_where
 from pate.accounting._budget import Budget
-from pate.accounting._calibration import Target
 from pate.accounting._charges import Charge
 from pate.accounting._filters import affordable
 from pate.aggregators import Aggregator, Outlook, Partial, Rounds, ScoreVotes, SiloVotes

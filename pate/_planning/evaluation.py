@@ -16,7 +16,7 @@ from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._validation import BoolArray, FloatArray, require
 from pate._votes import Counts, Votes, VoteShape
-from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
+from pate.accounting._accountant import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.aggregators import Aggregator, Outlook, Release

@@ -8,7 +8,7 @@ from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._validation import require
 from pate._votes import VoteShape
-from pate.accounting._calibration import Target, calibrate_scale, epsilon_of
+from pate.accounting._accountant import Target, calibrate_scale, epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._events import GaussianEvent
 from pate.aggregators import Partial, ScoreVotes

@@ -18,7 +18,7 @@ from pate._planning.comparison import (
     ranked,
 )
 from pate.accounting import Event, NeighboringRelation, epsilon_of
-from pate.accounting._conversion import Conversion
+from pate.accounting._cost import Conversion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

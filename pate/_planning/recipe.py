@@ -11,7 +11,7 @@ from pate._files.writing import write_text
 from pate._planning.plots import log2_axis, save_figure
 from pate._planning.sweep import SweepResult, Trial
 from pate._planning.tables import write_csv
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._cost import NeighboringRelation
 
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
 _NUM_STEPS, _BATCH_SIZE = 150, 100

@@ -24,10 +24,10 @@ from pate._votes import rows_of
 from pate._votes.named import read_votes
 from pate.accounting._budget import Budget
 from pate.accounting._charges import Charge, account, to_world
+from pate.accounting._cost import NeighboringRelation
 from pate.accounting._formatting import format_epsilon, format_exact
 from pate.accounting._ledger import Ledger, read_ledger, require_payable
 from pate.accounting._place import one_ledger
-from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._noise import private_generator
 from pate.mechanisms._noise_shares import summand
 

@@ -1,16 +1,21 @@
 """Privacy accounting: events, their Renyi curves, the accountant, budgets and ledgers."""
 
-from pate.accounting._accountant import RDPAccountant as RDPAccountant
-from pate.accounting._adaptive_optimum import adaptive_epsilon as adaptive_epsilon
-from pate.accounting._autodp import from_autodp as from_autodp, to_autodp as to_autodp
-from pate.accounting._budget import Budget as Budget
-from pate.accounting._calibration import (
+from pate.accounting._accountant import (
+    RDPAccountant as RDPAccountant,
     Target as Target,
     calibrate_scale as calibrate_scale,
     epsilon_of as epsilon_of,
 )
-from pate.accounting._conversion import Guarantee as Guarantee
-from pate.accounting._cost import DEFAULT_ORDERS as DEFAULT_ORDERS, Cost as Cost
+from pate.accounting._adaptive_optimum import adaptive_epsilon as adaptive_epsilon
+from pate.accounting._autodp import from_autodp as from_autodp, to_autodp as to_autodp
+from pate.accounting._budget import Budget as Budget
+from pate.accounting._cost import (
+    DEFAULT_ORDERS as DEFAULT_ORDERS,
+    Cost as Cost,
+    Guarantee as Guarantee,
+    NeighboringRelation as NeighboringRelation,
+    gaussian_epsilon as gaussian_epsilon,
+)
 from pate.accounting._events import (
     BoundedRangeEvent as BoundedRangeEvent,
     ComposedEvent as ComposedEvent,
@@ -29,11 +34,9 @@ from pate.accounting._events import (
     event_from_dict as event_from_dict,
 )
 from pate.accounting._filters import PrivacyFilter as PrivacyFilter
-from pate.accounting._gaussian import gaussian_epsilon as gaussian_epsilon
 from pate.accounting._history import LedgerEntry as LedgerEntry, LedgerSnapshot as LedgerSnapshot
 from pate.accounting._ledger import Ledger as Ledger, read_ledger as read_ledger
 from pate.accounting._log import LedgerHead as LedgerHead
 from pate.accounting._pairs import Pairs as Pairs
-from pate.accounting._relation import NeighboringRelation as NeighboringRelation
 from pate.accounting._statement import Statement as Statement
 from pate.accounting._verification import verify_ledger as verify_ledger

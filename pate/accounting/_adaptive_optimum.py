@@ -44,8 +44,7 @@ from pate._validation import (
     require_in_open_unit_interval,
 )
 from pate.accounting._base import leaves
-from pate.accounting._conversion import convert, remaining_delta
-from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._cost import DEFAULT_ORDERS, convert, remaining_delta
 from pate.accounting._events import BoundedRangeEvent, Event, FailureEvent, PureDPEvent, total_cost
 from pate.accounting._pairs import Pairs, bounded_range_pairs
 

@@ -8,11 +8,9 @@ import numpy as np
 
 from pate._validation import FloatArray, require
 from pate.accounting._accountant import RDPAccountant
-from pate.accounting._conversion import remaining_delta
-from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._cost import DEFAULT_ORDERS, NeighboringRelation, remaining_delta
 from pate.accounting._curves import renyi_curve_rdp
 from pate.accounting._events import RenyiCurveEvent
-from pate.accounting._relation import NeighboringRelation
 
 
 def from_autodp(

@@ -32,9 +32,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._validation import FloatArray, require, require_count
-from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate.accounting._pairs import Pairs
-from pate.accounting._relation import NeighboringRelation
 
 ENTRY_POINTS = "pate.events"
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._cost import NeighboringRelation
 
 FilterName = Literal["renyi", "gaussian", "mixed"]
 """The kinds of filter: `RenyiFilter`, `GaussianFilter` and `MixedFilter`."""

@@ -34,7 +34,7 @@ from pate.accounting._base import (
     leaves as leaves,
     total_cost as total_cost,
 )
-from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._cost import CHOICE, DEFAULT_ORDERS, TEST, WIDTHS, Bits, Cost, bit_weights
 from pate.accounting._curves import (
     bounded_range_mu_squared,
     bounded_range_rdp,
@@ -46,7 +46,6 @@ from pate.accounting._curves import (
     pure_dp_rdp,
     renyi_curve_rdp,
 )
-from pate.accounting._many_bits import CHOICE, TEST, WIDTHS, Bits, bit_weights
 from pate.accounting._pairs import (
     Pairs,
     bounded_range_pairs,

@@ -14,11 +14,18 @@ import numpy as np
 from pate._validation import FloatArray, require, require_positive
 from pate.accounting._bisection import largest_count_where
 from pate.accounting._budget import Budget, BudgetExceededError, FilterName
-from pate.accounting._conversion import conversion_overhead
-from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._cost import (
+    DEFAULT_ORDERS,
+    WIDTHS,
+    Cost,
+    conversion_overhead,
+    gaussian_epsilon,
+    largest_mu,
+    largest_weights,
+    lost_delta,
+    many_bits_mu_squared,
+)
 from pate.accounting._formatting import format_epsilon, format_exact
-from pate.accounting._gaussian import gaussian_epsilon, largest_mu
-from pate.accounting._many_bits import WIDTHS, largest_weights, lost_delta, many_bits_mu_squared
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
 _BEFORE: tuple[FilterName, ...] = ("renyi", "gaussian")  # the filters of ledgers of version 0.3

@@ -18,6 +18,8 @@ from pate.accounting._charges import (
     ROUNDING,
     Charge,
     Events,
+    Totals,
+    as_cost,
     cost_of_charges,
     for_group_size,
     name_of,
@@ -26,7 +28,7 @@ from pate.accounting._charges import (
     plain_events,
     require_charged_count,
 )
-from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate.accounting._filters import (
     PrivacyFilter,
     describe_remainder,
@@ -35,8 +37,6 @@ from pate.accounting._filters import (
     refuse,
 )
 from pate.accounting._log import LedgerHead
-from pate.accounting._relation import NeighboringRelation
-from pate.accounting._totals import Totals, as_cost
 
 # of a release, in a statement
 _LISTED = (

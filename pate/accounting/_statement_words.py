@@ -16,13 +16,17 @@ import numpy as np
 
 from pate.accounting._base import Event, leaves
 from pate.accounting._charges import Charge, cost_of_charges
-from pate.accounting._conversion import Guarantee
-from pate.accounting._cost import Cost
+from pate.accounting._cost import (
+    EXCESS_LIMIT,
+    LOSS_LIMIT,
+    WIDTHS,
+    Cost,
+    Guarantee,
+    NeighboringRelation,
+)
 from pate.accounting._events import PureDPEvent
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.accounting._history import LedgerSnapshot
-from pate.accounting._many_bits import EXCESS_LIMIT, LOSS_LIMIT, WIDTHS
-from pate.accounting._relation import NeighboringRelation
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """The first line of every file that an audit writes."""

@@ -10,11 +10,11 @@ import numpy as np
 from pate._validation import FloatArray, require
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
+from pate.accounting._charges import Totals, as_cost
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._filters import PrivacyFilter, refuse, require_filter_of_first
 from pate.accounting._history import History, LedgerSnapshot, orders_of_sums, restrict_to_filter
 from pate.accounting._log import LedgerHead
-from pate.accounting._totals import Totals, as_cost
 
 _BLOCK = 128  # changes verified at once
 

@@ -12,7 +12,7 @@ from pate._linear import student_of
 from pate._validation import FloatArray, require
 from pate._votes import Counts, Moments, Need, Scores, Votes, VoteShape
 from pate.accounting import ComposedEvent, Event, NeighboringRelation
-from pate.accounting._calibration import COARSE_ORDERS
+from pate.accounting._accountant import COARSE_ORDERS
 from pate.aggregators._base import Aggregator, Release, features_of
 from pate.aggregators._clipped_votes import ClippedVotes
 from pate.aggregators._outlook import Outlook

@@ -10,7 +10,7 @@ import numpy as np
 
 from pate._validation import require, require_in_open_unit_interval
 from pate._votes import VoteShape
-from pate.accounting._calibration import COARSE_ORDERS, Target
+from pate.accounting._accountant import COARSE_ORDERS, Target
 from pate.aggregators._of_mechanism import MechanismAggregator
 from pate.aggregators._outlook import Outlook
 from pate.mechanisms import FixedTopKMechanism, MajorityMechanism, StableTopKMechanism

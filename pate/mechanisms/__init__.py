@@ -7,12 +7,6 @@ from pate.mechanisms._base import (
     ScoreMechanism as ScoreMechanism,
     TopKMechanism as TopKMechanism,
 )
-from pate.mechanisms._baselines import (
-    GammaCounts as GammaCounts,
-    LaplaceCounts as LaplaceCounts,
-    OneShotLaplace as OneShotLaplace,
-    one_shot_laplace_scale as one_shot_laplace_scale,
-)
 from pate.mechanisms._canonical import CanonicalMechanism as CanonicalMechanism
 from pate.mechanisms._canonical_law import ClassProbabilities as ClassProbabilities
 from pate.mechanisms._exact_normal import add_gaussian as add_gaussian, exceeds as exceeds
@@ -24,25 +18,27 @@ from pate.mechanisms._gaps import (
 from pate.mechanisms._joint import JointMechanism as JointMechanism, joint_window as joint_window
 from pate.mechanisms._law import Law as Law, NotStatedError as NotStatedError
 from pate.mechanisms._limited_domain import LimitedDomain as LimitedDomain, TopItems as TopItems
-from pate.mechanisms._majority import MajorityMechanism as MajorityMechanism
 from pate.mechanisms._noise import (
     private_generator as private_generator,
     seeded_generator as seeded_generator,
 )
-from pate.mechanisms._noisy_top_k import (
+from pate.mechanisms._noisy_counts import (
+    GammaCounts as GammaCounts,
+    LaplaceCounts as LaplaceCounts,
+    MajorityMechanism as MajorityMechanism,
     NoisyMax as NoisyMax,
     NoisyTopK as NoisyTopK,
+    OneShotLaplace as OneShotLaplace,
+    one_shot_laplace_scale as one_shot_laplace_scale,
     scale_for_epsilon as scale_for_epsilon,
 )
-from pate.mechanisms._peeled_counts import (
+from pate.mechanisms._peeling import (
     CountedTopK as CountedTopK,
+    GumbelPeeling as GumbelPeeling,
     PeeledCounts as PeeledCounts,
+    PermuteAndFlipPeeling as PermuteAndFlipPeeling,
     pad_to_k as pad_to_k,
     split_budget as split_budget,
-)
-from pate.mechanisms._peeling import (
-    GumbelPeeling as GumbelPeeling,
-    PermuteAndFlipPeeling as PermuteAndFlipPeeling,
 )
 from pate.mechanisms._stability import (
     LaplaceStabilityTest as LaplaceStabilityTest,

@@ -20,8 +20,7 @@ from pate.accounting import (
     PureDPEvent,
     RepeatedEvent,
 )
-from pate.mechanisms._accuracy import smallest_gap
-from pate.mechanisms._law import Law, NotStatedError
+from pate.mechanisms._law import Law, NotStatedError, smallest_gap
 from pate.mechanisms._noise import Noise, require_noise
 from pate.mechanisms._ranking import Rows, as_batch, require_within
 from pate.mechanisms._release import Release

@@ -23,7 +23,6 @@ from numpy.typing import ArrayLike
 
 from pate._validation import FloatArray, IntArray, require
 from pate.accounting import Event, NeighboringRelation
-from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import TopKMechanism, choice_event
 from pate.mechanisms._canonical_law import ClassProbabilities, log_counts
 from pate.mechanisms._canonical_sampler import (
@@ -34,7 +33,15 @@ from pate.mechanisms._canonical_sampler import (
     draw_member,
     draw_members,
 )
-from pate.mechanisms._law import Law, choice_law, members_of, sets_of
+from pate.mechanisms._law import (
+    Law,
+    chance_of_one,
+    choice_law,
+    log_binomial,
+    log_less_one,
+    members_of,
+    sets_of,
+)
 from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, distances, rank, require_within
 

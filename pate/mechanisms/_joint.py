@@ -22,7 +22,6 @@ from scipy.special import gammaln
 
 from pate._validation import FloatArray, IntArray, require_count
 from pate.accounting import Event, NeighboringRelation
-from pate.mechanisms._accuracy import chance_of_one, log_binomial, log_less_one
 from pate.mechanisms._base import Checks, TopKMechanism, choice_event
 from pate.mechanisms._exact_rejection import (
     SLACK,
@@ -33,7 +32,16 @@ from pate.mechanisms._exact_rejection import (
     draw,
     pick,
 )
-from pate.mechanisms._law import Law, choice_law, members_of, require_few, sets_of
+from pate.mechanisms._law import (
+    Law,
+    chance_of_one,
+    choice_law,
+    log_binomial,
+    log_less_one,
+    members_of,
+    require_few,
+    sets_of,
+)
 from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import REACH, Rows, distances, has_near_ties, rank
 

@@ -18,7 +18,7 @@ import pytest
 
 from pate._validation import FloatArray, IntArray
 from pate._votes import Ballots, Votes, VoteShape
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._cost import NeighboringRelation
 from pate.aggregators import Aggregator
 from pate.testing._aggregators import AggregatorContract
 from pate.testing._ballot_laws import BallotRows, Grid, Law, neighbors, outcomes_of, p_value_of

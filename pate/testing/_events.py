@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from pate.accounting import Event, NeighboringRelation, RDPAccountant, event_from_dict
-from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._cost import gaussian_delta
 from pate.testing._contract import Contract, assert_refused
 from pate.testing._laws import ORDERS, RELATIONS
 

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from pate._validation import FloatArray, IntArray
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation
-from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._cost import gaussian_delta
 
 _TURNS = 1000  # in which two laws are cut down, until nothing is won any more
 _FAR = 600.0  # charges further apart are as good as this far, within the range of floats

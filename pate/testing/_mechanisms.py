@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pate._validation import FloatArray, IntArray
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._cost import NeighboringRelation
 from pate.mechanisms import Mechanism, NotStatedError, seeded_generator
 from pate.testing._contract import (
     Contract,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pate._votes import Ballots, Scores, Votes, VoteShape, serves
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._cost import NeighboringRelation
 from pate.aggregators import Aggregator, Outlook, Release
 from pate.testing._ballot_laws import Array
 from pate.testing._contract import (

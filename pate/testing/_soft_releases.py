@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import kstest
 
 from pate._votes import Ballots, Votes, VoteShape
+from pate.accounting._cost import NeighboringRelation
 from pate.accounting._events import GaussianEvent, leaves
-from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, Release
 from pate.testing._ballot_laws import Array, BallotRows, neighbors
 from pate.testing._contract import (

@@ -23,7 +23,7 @@ from pate._validation import (
 )
 from pate.accounting import gaussian_epsilon
 from pate.accounting._bisection import smallest_where
-from pate.accounting._conversion import conversion_overhead
+from pate.accounting._cost import conversion_overhead
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
 ORDERS: FloatArray = np.concatenate(

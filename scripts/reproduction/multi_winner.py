@@ -17,7 +17,7 @@ from pate._validation import (
     require_positive,
 )
 from pate.accounting import Event, GaussianEvent, NeighboringRelation, epsilon_of
-from pate.accounting._conversion import conversion_overhead
+from pate.accounting._cost import conversion_overhead
 from scripts.reproduction.data_dependent import (
     one_way_rdp,
     private_rdp_table,

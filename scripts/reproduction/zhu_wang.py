@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from pate._validation import BoolArray, FloatArray, IntArray
 from pate.accounting import Event, NeighboringRelation, Target, calibrate_scale
-from pate.accounting._calibration import COARSE_ORDERS
+from pate.accounting._accountant import COARSE_ORDERS
 from pate.mechanisms import (
     FixedTopKMechanism,
     GumbelPeeling,

@@ -17,7 +17,7 @@ from pate._planning.sweep import Sweep, fewest_as_good, run_sweep
 from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate.accounting import NeighboringRelation, Target, epsilon_of
-from pate.accounting._calibration import COARSE_ORDERS
+from pate.accounting._accountant import COARSE_ORDERS
 from pate.aggregators import Aggregator, Ballots, NoisyVotes, Rounds, StableTopK, TauVoting
 from pate.aggregators._base import features_of
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row

@@ -22,7 +22,7 @@ from pate._validation import (
     require_positive,
 )
 from pate.accounting import Event, Target, calibrate_scale, epsilon_of
-from pate.accounting._calibration import COARSE_ORDERS
+from pate.accounting._accountant import COARSE_ORDERS
 from pate.student import agreement, choose_thresholds
 from pate.student._decisions import DECISION_METRICS
 from pate.student._metrics import average_precision

@@ -23,7 +23,7 @@ from pate._audit.bounds import (
     trade_off_of,
 )
 from pate.accounting import BoundedRangeEvent, GaussianEvent, NeighboringRelation, RDPAccountant
-from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._cost import gaussian_delta
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 LEVEL = 0.05

@@ -26,9 +26,8 @@ from pate.accounting import (
     gaussian_epsilon,
     to_autodp,
 )
-from pate.accounting._conversion import remaining_delta
+from pate.accounting._cost import gaussian_delta, remaining_delta
 from pate.accounting._curves import pure_dp_rdp
-from pate.accounting._gaussian import gaussian_delta
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

@@ -29,7 +29,7 @@ from pate.accounting import (
     adaptive_epsilon,
 )
 from pate.accounting._adaptive_optimum import adaptive_profile, equal_rounds, pure_profile
-from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._cost import gaussian_delta
 from pate.accounting._pairs import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
 
 REPLACE = NeighboringRelation.REPLACE_RECORD

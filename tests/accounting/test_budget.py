@@ -34,7 +34,13 @@ from pate.accounting import (
 from pate.accounting._bisection import largest_count_where, smallest_where
 from pate.accounting._budget import BudgetExceededError, FilterName
 from pate.accounting._charges import Events
-from pate.accounting._conversion import conversion_overhead
+from pate.accounting._cost import (
+    WIDTHS,
+    conversion_overhead,
+    gaussian_delta,
+    largest_mu,
+    many_bits_mu_squared,
+)
 from pate.accounting._filters import (
     GaussianFilter,
     MixedFilter,
@@ -46,8 +52,6 @@ from pate.accounting._filters import (
     refuse,
     require_filter_of_first,
 )
-from pate.accounting._gaussian import gaussian_delta, largest_mu
-from pate.accounting._many_bits import WIDTHS, many_bits_mu_squared
 from pate.aggregators import StableTopK
 
 REPLACE = NeighboringRelation.REPLACE_RECORD

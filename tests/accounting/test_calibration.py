@@ -17,7 +17,7 @@ from pate.accounting import (
     calibrate_scale,
     epsilon_of,
 )
-from pate.accounting._conversion import tightest_guarantee
+from pate.accounting._cost import tightest_guarantee
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FAMILIES: dict[str, Callable[[float], Event]] = {

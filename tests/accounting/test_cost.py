@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate.accounting import DEFAULT_ORDERS, Cost
-from pate.accounting._many_bits import WIDTHS
+from pate.accounting._cost import WIDTHS
 
 
 def approx(cost: Cost) -> list[object]:

@@ -26,8 +26,8 @@ from pate.accounting import (
     epsilon_of,
     event_from_dict,
 )
+from pate.accounting._cost import gaussian_delta
 from pate.accounting._events import GroupEvent, leaves, total_cost
-from pate.accounting._gaussian import gaussian_delta
 from pate.mechanisms import LaplaceStabilityTest, StabilityTest
 from pate.testing import EventContract
 from pate.testing._events import Laws

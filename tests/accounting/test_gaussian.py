@@ -7,7 +7,7 @@ import pytest
 from mpmath import mp
 
 from pate.accounting import gaussian_epsilon
-from pate.accounting._gaussian import _fall, _mills, gaussian_delta, gaussian_log_delta, largest_mu
+from pate.accounting._cost import _fall, _mills, gaussian_delta, gaussian_log_delta, largest_mu
 
 # far below and above mu^2 / 2, on both sides of mu = 1 and of epsilon / mu - mu / 2 = -1
 PLACES = [

@@ -27,7 +27,7 @@ from pate.accounting import (
     verify_ledger,
 )
 from pate.accounting._charges import Events, account
-from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._cost import gaussian_delta
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 BUDGET = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE)

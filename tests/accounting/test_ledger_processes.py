@@ -24,7 +24,7 @@ import numpy as np
 from pate.accounting._budget import Budget
 from pate.accounting._ledger import Ledger
 from pate.aggregators._stable_topk import StableTopK
-from pate.accounting._relation import NeighboringRelation
+from pate.accounting._cost import NeighboringRelation
 from pate.mechanisms._noise import private_generator
 from pate._votes import VoteShape, Votes
 

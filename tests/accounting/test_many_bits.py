@@ -20,10 +20,9 @@ from pate.accounting import (
     NeighboringRelation,
     PureDPEvent,
     RDPAccountant,
-    _many_bits as many_bits,
+    _cost as many_bits,
 )
-from pate.accounting._gaussian import gaussian_delta
-from pate.accounting._many_bits import (
+from pate.accounting._cost import (
     CHOICE,
     EXCESS_LIMIT,
     FIRST_EXCESS,
@@ -31,6 +30,7 @@ from pate.accounting._many_bits import (
     TEST,
     WIDTHS,
     Bits,
+    gaussian_delta,
     many_bits_mu_squared,
 )
 from pate.aggregators import StableTopK

@@ -22,9 +22,15 @@ from pate.accounting import (
     verify_ledger,
 )
 from pate.accounting._base import CompositeEvent, Event, event_from_dict, total_cost
-from pate.accounting._charges import Events, account, name_of, parse_events, plain_events
+from pate.accounting._charges import (
+    Events,
+    account,
+    charge_values,
+    name_of,
+    parse_events,
+    plain_events,
+)
 from pate.accounting._curves import pure_dp_mu_squared
-from pate.accounting._totals import charge_values
 from pate.testing import EventContract
 from pate.testing._events import Laws
 from tests.statements import PUBLISHED

@@ -15,9 +15,8 @@ from pate.accounting import (
     RenyiCurveEvent,
     verify_ledger,
 )
-from pate.accounting._charges import parse_events
+from pate.accounting._charges import Totals, _Sums, _terms, as_cost, charge_values, parse_events
 from pate.accounting._events import total_cost
-from pate.accounting._totals import Totals, _Sums, _terms, as_cost, charge_values
 from tests.accounting.ledgers import REPLACE, gaussian, name, reserve, stable
 
 

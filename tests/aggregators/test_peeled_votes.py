@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from pate import Votes, VoteShape
 from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, NoisyVotes, PeeledVotes, Peeling
-from pate.mechanisms import _peeled_counts
+from pate.mechanisms import _peeling
 from pate.testing import AggregatorContract
 from pate.testing._ballot_laws import Grid, Law, Outcome
 from tests.aggregators.oracles import counts
@@ -102,7 +102,7 @@ def test_samples_with_fewer_labels_get_fewer() -> None:
 
 
 def test_a_tie_gives_no_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_peeled_counts, "add_gaussian", lambda counts, **_: counts.astype(float))
+    monkeypatch.setattr(_peeling, "add_gaussian", lambda counts, **_: counts.astype(float))
     votes = Votes.from_counts([[2, 3, 1]], 4)
     chosen = PeeledVotes(k=3, scale_chosen=1.0, sigma_chosen=1.0)
     assert chosen.aggregate(votes, generator=np.random.default_rng(0)).labels.tolist() == [

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, laplace
 
-from pate.mechanisms import _exact_cube as cube
-from pate.mechanisms._exact_cube import add_cube
+from pate.mechanisms import _noisy_counts as cube
 from pate.mechanisms._exact_normal import LazyReal
+from pate.mechanisms._noisy_counts import add_cube
 from tests.mechanisms.scripted import Scripted
 
 

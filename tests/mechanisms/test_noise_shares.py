@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 from pate._validation import FloatArray
-from pate.accounting._gaussian import gaussian_log_delta
+from pate.accounting._cost import gaussian_log_delta
 from pate.mechanisms._exact_normal import rounded_normal, split
 from pate.mechanisms._noise_shares import (
     decode,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._cost import gaussian_delta
 from scripts.reproduction import Verdict, celeba_dpsgd as c, dp_sgd as d
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
