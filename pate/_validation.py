@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 from unicodedata import category
@@ -27,8 +28,47 @@ _UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories of control characters, surrogates, line and paragraph separators."""
 
 
+_MOST_FAULTS = 20
+
+
 class AwaitedError(Exception):
     """Another participant must send something first, which the message names."""
+
+
+class InputError(ValueError):
+    """The faults of one input, each an argument and a line of the message."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+
+class Faults:
+    """The faults of one input, gathered so that its author reads all of them at once.
+
+    >>> faults = Faults()
+    >>> with faults.gather():
+    ...     require(False, "a number", value="x")
+    >>> faults.lines
+    ["Expected a number, got value='x'"]
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextmanager
+    def gather(self) -> Iterator[None]:
+        """Keep the ``ValueError`` of the block instead of raising it."""
+        try:
+            yield
+        except ValueError as error:
+            self.lines += error.args if isinstance(error, InputError) else [str(error)]
+
+    def refuse(self) -> None:
+        """Raise an `InputError` with all faults, if there are any."""
+        if self.lines:
+            more = len(self.lines) - _MOST_FAULTS
+            rest = [f"{more} more faults"] if more > 0 else []
+            raise InputError(*self.lines[:_MOST_FAULTS], *rest)
 
 
 def require(condition: object, requirement: str, **got: Any) -> None:

@@ -103,7 +103,7 @@ _received: list[signal.Signals] = []
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run `pate` and return its exit status: 0, or 2 with one line on the fault in the input.
+    """Run `pate` and return its exit status: 0, or 2 with one line on each fault in the input.
 
     The status is 130 after Ctrl-C and 143 after SIGTERM, each with one line, and 141 without a line
     if the output has no reader any more, as behind ``| head``.
@@ -125,7 +125,8 @@ def main(args: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             _redirect_to_devnull(stream)
         if line is not None:
-            print(f"pate {name}: {line}" if name else f"pate: {line}", file=sys.stderr)
+            for fault in line.split("\n"):
+                print(f"pate {name}: {fault}" if name else f"pate: {fault}", file=sys.stderr)
             _redirect_to_devnull(sys.stderr)
         return status
 
@@ -159,7 +160,10 @@ def _run(words: list[str], name: str | None) -> int:
 
 
 def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
-    """Return the line and the exit status of a command that raised ``stop``; no status for bugs."""
+    """Return the message and the exit status of a command that raised ``stop``.
+
+    The message has a line for each fault of the input. There is no status for bugs.
+    """
     # an interrupt may surface as another error, from an import that it cut short, or as Lightning's
     # exit
     if _received or isinstance(stop, KeyboardInterrupt):
@@ -179,9 +183,10 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     if line is None:
         return None, None
     from pate._commands.suggestions import with_options
-    from pate._validation import one_line
+    from pate._validation import InputError, one_line
 
-    return one_line(with_options(line)), 2
+    faults = stop.args if isinstance(stop, InputError) else [line]
+    return "\n".join(one_line(with_options(fault)) for fault in faults), 2
 
 
 def was_stopped() -> bool:

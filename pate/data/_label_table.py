@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
-from pate._validation import Float32Array, require
+from pate._validation import BoolArray, Faults, require
 from pate.data._checks import select_labels
 from pate.data._records import Features, Role
 from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
@@ -29,10 +28,12 @@ class Columns:
     """Columns of a CSV file, as text.
 
     Attributes:
+        path: the file.
         values: the values of each column, by its name.
         lines: the number of the line of each record.
     """
 
+    path: Path
     values: dict[str, list[str]]
     lines: list[int]
 
@@ -41,37 +42,26 @@ class Columns:
         """The headings, in their order."""
         return [*self.values]
 
-    def numbers(self, names: Sequence[str], path: Path) -> Float32Array:
-        """Return the numbers ``[N, len(names)]`` in columns of ``path``.
+    def require(self, name: str, fits: Sequence[object], what: str) -> None:
+        """Raise ``ValueError`` at the first value of a column that does not fit.
 
-        Raises ``ValueError`` if one is not finite.
+        Args:
+            name: the column.
+            fits: whether the value of each record fits.
+            what: the values that fit.
         """
-        numbers = np.empty((len(self.lines), len(names)), dtype=np.float32)
-        for place, name in enumerate(names):
-            for row, text in enumerate(self.values[name]):
-                number = _finite(text)
-                what = f"a finite number in column `{name}` of {path}"
-                require(number is not None, what, line=self.lines[row], value=text)
-                numbers[row, place] = number
-        return numbers
-
-
-def _finite(text: str) -> float | None:
-    """Return the number that a text is; None if it is none that float32 holds."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return (
-        number if math.isfinite(number) and abs(number) <= float(np.finfo(np.float32).max) else None
-    )
+        rows = [row for row, fit in enumerate(fits) if not fit]
+        if rows:
+            got = {"line": self.lines[rows[0]], "value": self.values[name][rows[0]]}
+            further = {"further_lines": len(rows) - 1} if len(rows) > 1 else {}
+            require(False, f"{what} in column `{name}` of {self.path}", **got, **further)
 
 
 def read_label_table(
     path: Path,
     wanted: Sequence[str] | None,
     fractions: tuple[float | None, float],
-    features: Callable[[Columns], Features],
+    features: Callable[[Columns, BoolArray], Features],
     *,
     identity: str,
     content: Sequence[str],
@@ -84,46 +74,59 @@ def read_label_table(
         wanted: names of the labels to learn; None for all.
         fractions: shares of public and of test records, where the file has no ``split``.
         features: makes the features of all records from the columns that are neither labels nor
-            roles nor groups.
+            roles nor groups, and ``[N]``, which records are public.
         identity: the column of the ids.
         content: columns that features are made of; the column of the ids may be one of them.
         normal: maps ids that name one record to the same text.
 
     Raises:
-        ValueError: in one line, if the file is not such a table.
+        ValueError: if the file is not such a table, with a line for each fault.
     """
     required = tuple(dict.fromkeys((identity, *content)))
-    table = read_columns(path, required)
-    head, lines, columns = table.names, table.lines, table.values
-    columns[identity] = [name and normal(name) for name in columns[identity]]
-    _require_unique(columns[identity], lines, identity, path)
+    table, faults = read_columns(path, required), Faults()
+    head, columns = table.names, table.values
+    with faults.gather():
+        columns[identity] = [name and normal(name) for name in columns[identity]]
+        _require_unique(table, identity)
     unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
-    _require_no_misspelling(unnamed, required, wanted is None, path)
+    misspelt = _misspelt(unnamed, required, wanted is None)
+    for name, meant in misspelt.items():
+        with faults.gather():
+            require(False, f"a column `{meant}` of {path}", column=name)
+    with faults.gather():
+        one = f"one column among {', '.join(_GROUPS)} in {path}"
+        require(not set(_GROUPS) <= unnamed.keys(), one, columns=_GROUPS)
     group = next((name for name in _GROUPS if name in head), None)
-    others = [name for name in head if name not in (*required, "split", group)]
-    require(others, f"a column of labels in {path}", columns=head)
-    chosen = [others[place] for place in select_labels(others, wanted, source=path.name)]
-
-    def numbers(name: str, codes: dict[str, int], what: str) -> list[int]:
-        for line, value in zip(lines, columns[name], strict=True):
-            require(value in codes, f"{what} in column `{name}` of {path}", line=line, value=value)
-        return [codes[value] for value in columns[name]]
-
-    labels = np.array([numbers(name, _LABEL, "0 or 1") for name in chosen], dtype=np.uint8)
+    special = (*required, "split", group, *misspelt)
+    others = [name for name in head if name not in special]
+    chosen: list[str] = []
+    with faults.gather():
+        require(others, f"a column of labels in {path}", columns=head)
+        chosen = [others[place] for place in select_labels(others, wanted, source=path.name)]
+    labels = np.zeros((len(chosen), len(table.lines)), dtype=np.uint8)
+    for row, name in zip(labels, chosen, strict=True):
+        with faults.gather():
+            row[:] = _coded(table, name, _LABEL, "0 or 1")
     ids, groups = np.array(columns[identity]), None
     if group is not None:
-        for line, value in zip(lines, columns[group], strict=True):
-            require(value, f"a value in column `{group}` of {path}", line=line, value=value)
+        with faults.gather():
+            table.require(group, columns[group], "a value")
         groups = np.array(columns[group])
-    if "split" in head:
-        split = np.array(numbers("split", _SPLIT, "private, public or test"))
-    else:
-        split = split_by_hash(ids if groups is None else groups, *fractions, source=str(path))
-    used = {"split", group, *chosen}
+    split = np.zeros(len(ids), dtype=np.int64)
+    with faults.gather():
+        if "split" in head:
+            split[:] = _coded(table, "split", _SPLIT, "private, public or test")
+        else:
+            keys = ids if groups is None else groups
+            split[:] = split_by_hash(keys, *fractions, source=str(path))
+    used = {"split", group, *misspelt, *chosen, *(wanted or ())}
+    rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
+    made: list[Features] = []
+    with faults.gather():
+        made.append(features(rest, split == SPLIT_OF_ROLE[Role.PUBLIC]))
+    faults.refuse()
     return Table(
-        features=features(
-            Columns({name: columns[name] for name in head if name not in used}, lines)
-        ),
+        features=made[0],
         names=chosen,
         labels=np.ascontiguousarray(labels.T),
         ids=ids,
@@ -132,10 +135,17 @@ def read_label_table(
     )
 
 
+def _coded(table: Columns, name: str, codes: Mapping[str, int], what: str) -> list[int]:
+    """Return the numbers that the values of a column stand for."""
+    values = table.values[name]
+    table.require(name, [value in codes for value in values], what)
+    return [codes[value] for value in values]
+
+
 def read_columns(path: Path, required: Sequence[str]) -> Columns:
     """Return the columns of a CSV file.
 
-    Raises ``ValueError`` if one that is required is missing.
+    Raises ``ValueError`` if one that is required is missing, with a line for each fault.
     """
     require(path.is_file(), "a CSV file of labels", missing=str(path))
     try:
@@ -147,66 +157,53 @@ def read_columns(path: Path, required: Sequence[str]) -> Columns:
             ]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"Expected a CSV file in UTF-8, got {path} ({error})") from None
-    head = numbered[0][1] if numbered else []
+    head, faults = numbered[0][1] if numbered else [], Faults()
     for name in required:
-        require(name in head, f"a column `{name}` in {path}, between commas", columns=head)
-    require(
-        len(set(head)) == len(head) and all(head),
-        f"columns of {path} with names that are unique",
-        columns=head,
-    )
-    require(len(numbered) > 1, f"lines below the headings of {path}")
-    for line, row in numbered[1:]:
+        with faults.gather():
+            require(name in head, f"a column `{name}` in {path}, between commas", columns=head)
+    with faults.gather():
         require(
-            len(row) == len(head),
-            f"{len(head)} values in each line of {path}",
-            line=line,
-            values=len(row),
+            len(set(head)) == len(head) and all(head),
+            f"columns of {path} with names that are unique",
+            columns=head,
         )
+    with faults.gather():
+        require(len(numbered) > 1, f"lines below the headings of {path}")
+    uneven = [(line, len(row)) for line, row in numbered[1:] if len(row) != len(head)]
+    with faults.gather():
+        for line, size in uneven[:1]:
+            further = {"further_lines": len(uneven) - 1} if len(uneven) > 1 else {}
+            each = f"{len(head)} values in each line of {path}"
+            require(False, each, line=line, values=size, **further)
+    faults.refuse()
     columns = {name: [row[place] for _, row in numbered[1:]] for place, name in enumerate(head)}
-    return Columns(columns, [line for line, _ in numbered[1:]])
+    return Columns(path, columns, [line for line, _ in numbered[1:]])
 
 
-def _require_no_misspelling(
-    columns: dict[str, list[str]], required: Sequence[str], labels: bool, path: Path
-) -> None:
-    """Raise ``ValueError`` if a column that was not requested looks like a misspelt special column.
+def _misspelt(
+    columns: dict[str, list[str]], required: Sequence[str], labels: bool
+) -> dict[str, str]:
+    """Return the columns that look like a misspelt special column, and the one that is meant.
 
     Args:
         columns: all columns except labels requested by name.
         required: the columns that must be there.
         labels: whether these columns are taken as labels.
-        path: the file.
     """
-    special = (*required, "split", *_GROUPS)
-    for name in columns.keys() - set(special):
+    special, roles = (*required, "split", *_GROUPS), {role.value for role in Role}
+    found = {}
+    for name in (name for name in columns if name not in special):
         meant = get_close_matches(name.lower(), special, n=1, cutoff=_ALIKE)
-        roles = (
-            "split" not in columns
-            and not labels
-            and set(columns[name]) <= {role.value for role in Role}
-        )
-        require(
-            not meant and not roles,
-            f"a column `{meant[0] if meant else 'split'}` of {path}",
-            column=name,
-        )
-    require(
-        not set(_GROUPS) <= columns.keys(),
-        f"one column among {', '.join(_GROUPS)} in {path}",
-        columns=_GROUPS,
-    )
+        holds_roles = "split" not in columns and not labels and set(columns[name]) <= roles
+        if meant or holds_roles:
+            found[name] = meant[0] if meant else "split"
+    return found
 
 
-def _require_unique(ids: Sequence[str], lines: Sequence[int], identity: str, path: Path) -> None:
+def _require_unique(table: Columns, identity: str) -> None:
+    table.require(identity, table.values[identity], "a value")
     first: dict[str, int] = {}
-    for line, name in zip(lines, ids, strict=True):
-        require(
-            name,
-            f"a value in column `{identity}` in each line of {path}",
-            line=line,
-            **{identity: name},
-        )
-        once = f"each `{identity}` once in {path}"
+    for line, name in zip(table.lines, table.values[identity], strict=True):
+        once = f"each `{identity}` once in {table.path}"
         require(name not in first, once, **{identity: name}, lines=(first.get(name), line))
         first[name] = line

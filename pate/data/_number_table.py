@@ -1,29 +1,46 @@
-"""A table, comma-separated, of numbers and labels."""
+"""A table, comma-separated, of numbers, categories and labels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, Self
 
-from pate._validation import Float32Array, IntArray, require
+import numpy as np
+
+from pate._validation import BoolArray, Faults, Float32Array, IntArray, require, require_distinct
 from pate.data._label_table import Columns, read_label_table
 from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data._table import Table, TableSource, require_fractions
 
+GAPS = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+"""Texts, in lower case, in place of a value that is missing."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 class NumberTable(TableSource):
-    """A CSV file of numbers and labels.
+    """A CSV file of numbers, categories and labels.
 
     The file has a line of headings and a line for each record. The column ``id`` holds the record's
     id, given once and kept for good. ``split`` gives its role (``private``, ``public``, ``test``,
     or 0, 1, 2), ``group`` or ``identity`` the person or group of the record; both may be missing.
-    The columns that ``labels`` names are 0 or 1, or -1 and 1; all others are features. Features are
-    finite numbers: code a category as a column of 0 and 1 for each possible value.
+    The columns that ``labels`` names are 0 or 1, or -1 and 1; all others are features: finite
+    numbers, or categories. The encoding of features is a function of these arguments and of public
+    records, and leaves with the student.
 
     Args:
         path: the file.
         labels: names of the columns to learn.
         columns: names of the features; None for all columns that are left.
+        categories: the levels of each column of categories, or ``public`` for those that public
+            records have: levels that only private records have would reveal them. A level becomes a
+            column of 0 and 1. Any other value, or none, is 0 in all of them.
+        fill: the number in place of a missing one (empty, or ``NA``, ``nan``, ``null``, ``?``), for
+            each column that may have gaps, or ``public`` for the median of the public records, in
+            all columns. None (the default) refuses gaps.
         public_fraction: share of public records, if there is no ``split`` and a hash of the group,
             or else of the id, is to decide. There is no default: public records are seen by
             anybody.
@@ -39,6 +56,8 @@ class NumberTable(TableSource):
         *,
         labels: list[str],
         columns: list[str] | None = None,
+        categories: dict[str, list[str | int] | Literal["public"]] | None = None,
+        fill: dict[str, float] | Literal["public"] | None = None,
         public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
@@ -49,6 +68,7 @@ class NumberTable(TableSource):
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns
+        self._categories, self._fill = categories or {}, fill or {}
         self._fractions = public_fraction, test_fraction
 
     def _read_table(self) -> Table:
@@ -61,14 +81,111 @@ class NumberTable(TableSource):
             content=self._columns or (),
         )
 
-    def _features(self, columns: Columns) -> NumberColumns:
+    def _features(self, columns: Columns, public: BoolArray) -> NumberColumns:
         names = (
             [name for name in columns.names if name != "id"]
             if self._columns is None
             else self._columns
         )
         require(names, f"a column of numbers in {self.path}")
-        return NumberColumns(columns.numbers(names, self.path), names)
+        for what in ("categories", "fill"):
+            given = getattr(self, f"_{what}")
+            unknown = [] if given == "public" else sorted(set(given) - set(names))
+            require(not unknown, f"`{what}` of features in {self.path}", unknown=unknown)
+        encoding = ColumnEncoding.of(columns, names, self._categories, self._fill, public)
+        return NumberColumns(encoding.encode(columns), encoding)
+
+
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """The numbers that the columns of a table become.
+
+    >>> encoding = ColumnEncoding(("age", "city"), {"city": ("Bern", "Rome")}, {"age": 40.0})
+    >>> encoding.headings
+    ('age', 'city=Bern', 'city=Rome')
+
+    Attributes:
+        names: the columns.
+        levels: the levels of each column of categories, each a column of 0 and 1.
+        fills: the numbers in place of missing ones.
+    """
+
+    names: tuple[str, ...]
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    fills: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        table: Columns,
+        names: Sequence[str],
+        categories: Mapping[str, Sequence[str | int] | Literal["public"]],
+        fill: Mapping[str, float] | Literal["public"],
+        public: BoolArray,
+    ) -> Self:
+        """Return the encoding of columns by public records, ``[N]``, and by what is declared.
+
+        Raises ``ValueError`` if a level occurs twice.
+        """
+        rows = np.flatnonzero(public).tolist()
+        levels: dict[str, tuple[str, ...]] = {}
+        for name, given in categories.items():
+            texts = [table.values[name][row] for row in rows]
+            found = sorted({_level(text) for text in texts if not is_gap(text)})
+            levels[name] = tuple(found if given == "public" else map(_level, map(str, given)))
+            require_distinct(f"levels of `{name}`", levels[name])
+        if fill != "public":
+            return cls(tuple(names), levels, dict(fill))
+        medians = {}
+        for name in (name for name in names if name not in categories):
+            numbers = [as_number(table.values[name][row]) for row in rows]
+            if known := [number for number in numbers if number is not None]:
+                medians[name] = float(np.median(known))
+        return cls(tuple(names), levels, medians)
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """Names of the numbers, in their order."""
+        return tuple(
+            heading
+            for name in self.names
+            for heading in (
+                [f"{name}={level}" for level in self.levels[name]]
+                if name in self.levels
+                else [name]
+            )
+        )
+
+    def encode(self, table: Columns) -> Float32Array:
+        """Return the numbers ``[N, F]`` of a table.
+
+        Raises ``ValueError`` if a value is no finite number, with a line for each such column.
+        """
+        faults, parts = Faults(), [np.empty((len(table.lines), 0), dtype=np.float32)]
+        for name in self.names:
+            with faults.gather():
+                parts.append(self._encode(table, name))
+        faults.refuse()
+        return np.concatenate(parts, axis=1)
+
+    def _encode(self, table: Columns, name: str) -> Float32Array:
+        texts = table.values[name]
+        if name in self.levels:
+            known = {level: place for place, level in enumerate(self.levels[name])}
+            codes = np.array([known.get(_level(text), -1) for text in texts], dtype=np.int64)
+            one_hot: Float32Array = (codes[:, None] == np.arange(len(known))).astype(np.float32)
+            return one_hot
+        fill = self.fills.get(name)
+        numbers = [fill if is_gap(text) else as_number(text) for text in texts]
+        wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]
+        hint = ""
+        if wrong and is_gap(wrong[0]):
+            hint = " (gaps need `fill`)"
+        elif wrong and _is_word(wrong[0]):
+            hint = " (words need `categories`)"
+        fits = [number is not None for number in numbers]
+        table.require(name, fits, f"a finite number{hint}")
+        return np.array(numbers, dtype=np.float32)[:, None]
 
 
 class NumberColumns(ArrayFeatures):
@@ -76,12 +193,40 @@ class NumberColumns(ArrayFeatures):
 
     Args:
         values: ``[N, F]`` float32.
-        names: of the columns, ``[F]``.
+        encoding: of the columns that they were.
     """
 
-    def __init__(self, values: Float32Array, names: Sequence[str]) -> None:
+    def __init__(self, values: Float32Array, encoding: ColumnEncoding) -> None:
         super().__init__(values)
-        self.names = tuple(names)
+        self.encoding = encoding
 
     def select(self, rows: IntArray) -> NumberColumns:
-        return NumberColumns(self.values[rows], self.names)
+        return NumberColumns(self.values[rows], self.encoding)
+
+
+def is_gap(text: str) -> bool:
+    """Return whether a text stands for a missing value."""
+    return text.lower() in GAPS
+
+
+def as_number(text: str) -> float | None:
+    """Return the number that a text is; None if it is none that float32 holds."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and abs(number) <= _LARGEST else None
+
+
+def _is_word(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
+
+
+def _level(text: str) -> str:
+    """Return a level in one spelling: programs write a column of 1 and 2 with gaps as 1.0 and 2.0."""
+    number = as_number(text)
+    return str(int(number)) if number is not None and number.is_integer() else text

@@ -55,7 +55,7 @@ class PictureTable(PictureFolder):
             self.path,
             self._wanted,
             self._fractions,
-            lambda columns: ImageFiles(
+            lambda columns, _: ImageFiles(
                 [self.root / name for name in columns.values["file"]], self.size, keep=False
             ),
             identity="file",

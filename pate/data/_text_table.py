@@ -62,7 +62,7 @@ class TextTable(TableSource):
             self.path,
             self._wanted,
             self._fractions,
-            lambda columns: HashedTexts(hashed(columns.values["text"], self.num_features)),
+            lambda columns, _: HashedTexts(hashed(columns.values["text"], self.num_features)),
             identity="id",
             content=("text",),
         )

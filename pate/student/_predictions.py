@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from pate.data._arrays import OPTIONAL
 from pate.data._checks import as_text
 from pate.data._images import FORMATS
 from pate.data._label_table import read_columns
+from pate.data._number_table import ColumnEncoding
 from pate.student._carried import ExportedStudent
 from pate.student._samples import InputFormat
 
@@ -88,10 +89,9 @@ def predict_files(
         total = len(paths)
         batches = _read_pictures(paths, source, student.input, batch_size, unreadable, skipped)
     else:
-        table = source.suffix == ".csv" and (student.input.kind == "texts" or student.input.columns)
-        samples, ids = (
-            _read_table(source, student.input.columns) if table else _read_archive(source)
-        )
+        columns = student.input.columns
+        table = source.suffix == ".csv" and (student.input.kind == "texts" or columns is not None)
+        samples, ids = _read_table(source, columns) if table else _read_archive(source)
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
     with output_errors(output), stage_bar(total, "predictions", unit="sample") as bar:
@@ -175,9 +175,11 @@ def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
     return samples, ids
 
 
-def _read_table(path: Path, names: Sequence[str]) -> tuple[NDArray[Any] | list[str], list[str]]:
-    table = read_columns(path, names or ("text",))
-    samples = table.numbers(names, path) if names else table.values["text"]
+def _read_table(
+    path: Path, columns: ColumnEncoding | None
+) -> tuple[NDArray[Any] | list[str], list[str]]:
+    table = read_columns(path, ("text",) if columns is None else columns.names)
+    samples = table.values["text"] if columns is None else columns.encode(table)
     return samples, table.values.get("id", [str(row) for row in range(len(table.lines))])
 
 

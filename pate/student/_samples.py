@@ -14,7 +14,7 @@ from PIL import Image
 from pate._files.json import Json
 from pate._validation import Float32Array, UInt8Array, as_float32, require
 from pate.data._images import Pictures, center_crop, read_image
-from pate.data._number_table import NumberColumns
+from pate.data._number_table import ColumnEncoding, NumberColumns
 from pate.data._records import Features
 from pate.data._text_table import HashedTexts, hashed
 
@@ -34,24 +34,27 @@ class InputFormat:
         kind: ``pictures``, ``texts``, or ``features`` of any other kind.
         shape: shape of one sample: of a picture ``(3, size, size)``, of a text the number of its
             hashed features.
-        columns: names of the features, if they have any.
+        columns: the columns of a table that the features were, if they were any.
     """
 
     kind: Kind
     shape: tuple[int, ...]
-    columns: tuple[str, ...] = ()
+    columns: ColumnEncoding | None = None
 
     @classmethod
     def of(cls, raw: Features) -> Self:
         """Return the format of the raw features of a source."""
         rest: Kind = "texts" if isinstance(raw, HashedTexts) else "features"
-        columns = raw.names if isinstance(raw, NumberColumns) else ()
+        columns = raw.encoding if isinstance(raw, NumberColumns) else None
         return cls("pictures" if isinstance(raw, Pictures) else rest, tuple(raw.shape[1:]), columns)
 
     @classmethod
     def from_dict(cls, content: Json) -> Self:
         """Return the format that `to_dict` described."""
-        return cls(content["kind"], tuple(content["shape"]), tuple(content.get("columns", ())))
+        names = tuple(content.get("columns", ()))
+        levels = {name: tuple(each) for name, each in content.get("levels", {}).items()}
+        columns = ColumnEncoding(names, levels, content.get("fills", {})) if names else None
+        return cls(content["kind"], tuple(content["shape"]), columns)
 
     def to_dict(self) -> Json:
         """Return the format as plain data, with the meaning of the numbers."""
@@ -72,7 +75,11 @@ class InputFormat:
             if self.kind == "features"
             else "words, hashed by HashingVectorizer of scikit-learn"
         )
-        columns = {"columns": list(self.columns)} if self.columns else {}
+        columns: Json = {}
+        if self.columns is not None:
+            levels = {name: list(each) for name, each in self.columns.levels.items()}
+            columns = {"columns": list(self.columns.names), "levels": levels}
+            columns["fills"] = dict(self.columns.fills)
         numbers = {
             "kind": self.kind,
             "shape": list(self.shape),

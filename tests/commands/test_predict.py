@@ -1,6 +1,7 @@
 """`pate predict`: folders of pictures and archives, to tables and archives."""
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import models
 import pate
 from pate import cli
 from pate.data import CelebA, Role, TextTable
+from pate.data._number_table import ColumnEncoding
 from pate.student import InputFormat, _predictions as predictions
 from pate.student._predictions import _read_table
 from tests.conftest import make_arrays
@@ -225,7 +227,7 @@ def test_texts_are_hashed_as_in_training(tmp_path: Path) -> None:
 
 
 def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
-    taken = InputFormat("features", (2,), ("age", "pressure"))
+    taken = InputFormat("features", (2,), ColumnEncoding(("age", "pressure")))
     assert InputFormat.from_dict(taken.to_dict()) == taken
     (tmp_path / "new.csv").write_text("pressure,note,id,age\n131.5,any,kim,54\n")
     samples, ids = _read_table(tmp_path / "new.csv", taken.columns)
@@ -233,4 +235,17 @@ def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"
     ):
-        _read_table(tmp_path / "new.csv", ("age", "weight"))
+        _read_table(tmp_path / "new.csv", ColumnEncoding(("age", "weight")))
+
+
+def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:
+    encoding = ColumnEncoding(("city", "age"), {"city": ("Bern", "Rome")}, {"age": 40.5})
+    taken = InputFormat("features", (3,), encoding)
+    assert InputFormat.from_dict(json.loads(json.dumps(taken.to_dict()))) == taken
+    (tmp_path / "new.csv").write_text("id,age,city\nkim,NA,Rome\nlee,1,Oslo\nmia,2,\n")
+    samples, ids = _read_table(tmp_path / "new.csv", taken.columns)
+    assert np.asarray(samples).tolist() == [[0, 1, 40.5], [0, 0, 1], [0, 0, 2]]
+    assert ids == ["kim", "lee", "mia"]
+    (tmp_path / "new.csv").write_text("age\n1\n")
+    with pytest.raises(ValueError, match=r"^Expected a column `city` in"):
+        _read_table(tmp_path / "new.csv", encoding)

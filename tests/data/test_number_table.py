@@ -1,8 +1,11 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pate import cli
+from pate._data_file import describe_data, read_data
 from pate.data import NumberTable, PublicScaling, Role
 from pate.data._number_table import NumberColumns
 from pate.testing import SourceContract
@@ -49,17 +52,15 @@ def test_columns_that_are_no_labels_are_features(table: Path) -> None:
     source = NumberTable(table, labels=["asthma", "gout"])
     private = source.load(Role.PRIVATE)
     assert source.label_names == ("asthma", "gout") and private.labels.tolist() == [[0, 1], [1, 0]]
-    assert isinstance(private.features, NumberColumns) and private.features.names == (
-        "age",
-        "pressure",
-    )
+    assert isinstance(private.features, NumberColumns)
+    assert private.features.encoding.headings == ("age", "pressure")
     assert private.features.values.tolist() == [[54, 131.5], [-0.5, 100]]
     assert private.groups is not None and private.groups.tolist() == ["ann", "bob"]
     assert source.load(Role.PUBLIC).labels.tolist() == [[0, 0]]
     chosen = (
         NumberTable(table, labels=["gout"], columns=["pressure", "age"]).load(Role.TEST).features
     )
-    assert isinstance(chosen, NumberColumns) and chosen.names == ("pressure", "age")
+    assert isinstance(chosen, NumberColumns) and chosen.encoding.names == ("pressure", "age")
     assert chosen.values.dtype == np.float32 and chosen.values.tolist() == [[0, 41]]
 
 
@@ -69,25 +70,26 @@ def test_columns_that_are_no_labels_are_features(table: Path) -> None:
         (
             "131.5",
             "high",
-            r"^Expected a finite number in column `pressure` of .*mine.csv, got line=2, value='high'$",
+            r"^Expected a finite number \(words need `categories`\) in column `pressure` of .*mine.csv,"
+            r" got line=2, value='high'$",
         ),
         (
             "118",
             "nan",
-            r"^Expected a finite number in column `pressure` of .*, got line=4, value='nan'$",
+            r"^Expected a finite number \(gaps need `fill`\) in column `pressure` of .*, got line=4, value='nan'$",
         ),
         (
             "1e2",
             "1e39",
             r"^Expected a finite number in column `pressure` of .*, got line=3, value='1e39'$",
         ),
-        ("38,0", ",0", r"^Expected a finite number in column `age` of .*, got line=4, value=''$"),
+        ("38,0", ",0", r"^Expected a finite number \(gaps .* `age` of .*, got line=4, value=''$"),
         ("id,age", "name,age", r"^Expected a column `id` in"),
         ("gout", "gaut", r"^Expected .*unknown=\['gout'\]$"),
         ("split", "spilt", r"^Expected a column `split` of .*, got column='spilt'$"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(table: Path, old: str, new: str, message: str) -> None:
+def test_a_fault_is_said_in_one_line(table: Path, old: str, new: str, message: str) -> None:
     table.write_text(table.read_text().replace(old, new))
     with pytest.raises(ValueError, match=message):
         NumberTable(table, labels=["gout"], public_fraction=0.2).load(Role.PUBLIC)
@@ -103,3 +105,144 @@ def test_features_are_others_than_labels(table: Path) -> None:
         NumberTable(table, labels=["gout"]).load(Role.PUBLIC)
     with pytest.raises(ValueError, match=r"^Expected a column `age` in .*mine.csv"):
         NumberTable(table, labels=["gout"], columns=["age"]).load(Role.PUBLIC)
+
+
+RAW = """id,age,city,stage,gout,split
+a1,54,Bern,1,1,private
+a2,,Oslo,2,0,private
+b1,30,Rome,1.0,0,public
+b2,NA,Bern,,1,public
+b3,40,?,2,0,public
+c1,1,Rome,3,1,test
+"""
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    path = tmp_path / "raw.csv"
+    path.write_text(RAW)
+    return path
+
+
+def test_categories_and_gaps_are_encoded_by_public_records(raw: Path) -> None:
+    source = NumberTable(
+        raw,
+        labels=["gout"],
+        categories={"city": "public", "stage": [1, 2, 3]},
+        fill="public",
+    )
+    private, test = source.load(Role.PRIVATE).features, source.load(Role.TEST).features
+    assert isinstance(private, NumberColumns)
+    assert private.encoding.headings == (
+        *("age", "city=Bern", "city=Rome"),
+        *("stage=1", "stage=2", "stage=3"),
+    )
+    # Oslo is a level of private records only, and the median of 30 and 40 fills the gap
+    assert private[:].tolist() == [[54, 1, 0, 1, 0, 0], [35, 0, 0, 0, 1, 0]]
+    assert source.load(Role.PUBLIC).features[:].tolist() == [
+        [30, 0, 1, 1, 0, 0],
+        [35, 1, 0, 0, 0, 0],
+        [40, 0, 0, 0, 1, 0],
+    ]
+    assert test[:].tolist() == [[1, 0, 1, 0, 0, 1]]
+
+
+def test_declared_levels_and_numbers_need_no_record(raw: Path) -> None:
+    source = NumberTable(
+        raw,
+        labels=["gout"],
+        columns=["city", "age"],
+        categories={"city": ["Oslo"]},
+        fill={"age": -1},
+    )
+    assert source.load(Role.PRIVATE).features[:].tolist() == [[0, 54], [1, -1]]
+
+
+class TestEncodedTable(TestNumberTable):
+    """With levels and numbers in place of gaps that public records give."""
+
+    def write(self, folder: Path) -> None:
+        lines = (
+            f"t{i},{i if i % 4 else ''},{'ab'[i % 2]},{[*Role][i % 3].value},{i % 2}"
+            for i in range(12)
+        )
+        (folder / "mine.csv").write_text("\n".join(("id,one,two,split,gout", *lines)))
+
+    def open(self, folder: Path) -> NumberTable:
+        return NumberTable(
+            folder / "mine.csv", labels=["gout"], categories={"two": "public"}, fill="public"
+        )
+
+    def alter(self, folder: Path, role: Role) -> None:
+        """Give the record the other level, so that its encoding stays."""
+        row = int(self.open(folder).load(role).ids[-1][1:])
+        self.change(folder, f"t{row}", f"t{row},{row},{'ba'[row % 2]},{role.value},{row % 2}\n")
+
+
+def test_a_configuration_holds_levels(raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text(
+        f"data:\n  class_path: NumberTable\n  init_args:\n    path: {raw}\n    labels: [gout]\n"
+        "    categories: {city: public, stage: [1, 2]}\n    fill: {age: 40}\n"
+    )
+    source = read_data(tmp_path / "data.yaml")
+    assert source.load(Role.TEST).features[:].tolist() == [[1, 0, 1, 0, 0]]
+    assert describe_data(source)["init_args"]["categories"] == {"city": "public", "stage": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"categories": {"town": "public"}}, r"`categories` of features in .*unknown=\['town'\]"),
+        ({"fill": {"town": 1}}, r"`fill` of features in .*unknown=\['town'\]"),
+        ({"categories": {"stage": [1, "1.0"]}}, r"levels of `stage` that occur once"),
+    ],
+)
+def test_wrong_settings_of_columns_are_refused(
+    raw: Path, settings: dict[str, Any], message: str
+) -> None:
+    given = {"categories": {"city": "public"}, "fill": "public"} | settings
+    with pytest.raises(ValueError, match=message):
+        NumberTable(raw, labels=["gout"], **given).load(Role.TEST)
+
+
+def test_all_faults_of_a_file_are_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "id,age,weight,city,gout,split,spit\n"
+        "a1,x,1,Bern,2,private,0\na1,1,,Rome,1,train,0\na3,y,,Rome,1,test,0\n"
+    )
+    with pytest.raises(ValueError) as refused:
+        NumberTable(path, labels=["gout", "asthma"]).load(Role.TEST)
+    lines = str(refused.value).split("\n")
+    assert lines == [
+        f"Expected each `id` once in {path}, got id='a1', lines=(2, 3)",
+        f"Expected a column `split` of {path}, got column='spit'",
+        "Expected names of labels among age, weight, city, gout (mine.csv), got unknown=['asthma']",
+        f"Expected private, public or test in column `split` of {path}, got line=3, value='train'",
+        f"Expected a finite number (words need `categories`) in column `age` of {path}, got"
+        " line=2, value='x', further_lines=1",
+        f"Expected a finite number (gaps need `fill`) in column `weight` of {path}, got line=3,"
+        " value='', further_lines=1",
+        f"Expected a finite number (words need `categories`) in column `city` of {path}, got"
+        " line=2, value='Bern', further_lines=2",
+    ]
+    path.write_text("name,age\na1,1,2\nb,1\n")
+    with pytest.raises(ValueError) as refused:
+        NumberTable(path, labels=["gout"], columns=["weight"]).load(Role.TEST)
+    assert [line.split(", got")[0] for line in str(refused.value).split("\n")] == [
+        f"Expected a column `id` in {path}, between commas",
+        f"Expected a column `weight` in {path}, between commas",
+        f"Expected 2 values in each line of {path}",
+    ]
+    (tmp_path / "data.yaml").write_text(
+        f"data:\n  class_path: NumberTable\n  init_args: {{path: {path}, labels: [gout]}}\n"
+    )
+    words = [f"--config={tmp_path}/data.yaml", "--fit=closed_form", f"--run={tmp_path}/run"]
+    assert cli.main(["teachers", "fit", "--network=pate.models.Linear", *words]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(" in ")[0] for line in said] == [
+        "pate teachers fit: Expected a column `id`",
+        "pate teachers fit: Expected 2 values",
+    ]
