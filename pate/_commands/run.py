@@ -22,7 +22,7 @@ from pate._files.writing import require_place
 from pate._networks import is_linear
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
-from pate._planning.halves import charge_of, first_settings, teachers_for
+from pate._planning.halves import first_settings, teachers_for
 from pate._planning.unanswered import describe_gap
 from pate._registry import find
 from pate._release.foresight import require_possible
@@ -84,12 +84,13 @@ def main(args: Sequence[str]) -> None:
         voting = Run(root).inputs_of(TEACHERS_VOTE).settings.get("votes")
     asked, plan = label.settings_for(label_words, label_preset), fit.plan
     first = _first_release(plan, data, asked)
+    earlier = [] if first is None else [first[0].charge(first[1])]
     if plan.start_from is not None and plan.num_teachers is None:
         size = len(data.load(Role.PUBLIC).ids)
-        number = teachers_for(asked, data.num_labels, size, charge_of(first))
+        number = teachers_for(asked, data.num_labels, size, earlier)
         plan = replace(plan, num_teachers=number)
         overrides["teachers"].append(f"--num_teachers={number}")
-    settings, shape = _label_settings(plan, data, voting, asked, charge_of(first))
+    settings, shape = _label_settings(plan, data, voting, asked, earlier)
     assert settings.num_queries is not None, "settings are complete"
     ledger = choose_ledger(root, fit.options.ledger, data, overwrite=parsed.overwrite)
     for folder in (root, Run(root, ledger=ledger).ledger_path.parent):
@@ -155,7 +156,7 @@ def _label_settings(
     data: DataSource,
     voting: Voting | None,
     asked: LabelSettings,
-    before: Charge | None,
+    before: Sequence[Charge],
 ) -> tuple[LabelSettings, VoteShape]:
     """Return the settings of the release, complete, and the numbers of teachers and labels.
 
@@ -167,7 +168,7 @@ def _label_settings(
         data: the records.
         voting: the form of the teachers' votes; None for the default.
         asked: the settings of `pate label`.
-        before: the cost that the first release will have reserved, if teachers start from it.
+        before: the charges of the earlier releases that the target covers.
     """
     size = len(data.load(Role.PUBLIC).ids)
     shape = VoteShape(plan.num_teachers or MOST_VOTERS, data.num_labels)

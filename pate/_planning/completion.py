@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,12 +35,12 @@ def resolve_settings(
     size: int,
     kind: type[Votes] = Ballots,
     *,
-    before: Charge | None = None,
+    before: Sequence[Charge] = (),
 ) -> LabelSettings:
     """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
 
     They are votes of ``shape`` on ``size`` samples, of a kind. Repeating it changes nothing. The
-    target covers what was released ``before`` for the same teachers to start from.
+    target covers the releases ``before``, which public samples or the same teachers came from.
     Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
     budget is below it, or the aggregator takes votes of another kind.
     """

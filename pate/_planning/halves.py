@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
@@ -60,16 +61,9 @@ def first_settings(settings: LabelSettings) -> LabelSettings:
     )
 
 
-def charge_of(release: tuple[LabelSettings, VoteShape] | None) -> Charge | None:
-    """Return what a release by complete settings reserves, of votes of a shape; None for none."""
-    if release is None:
-        return None
-    settings, shape = release
-    assert settings.num_queries is not None, "settings are complete"
-    return settings.mechanism.events(shape), settings.num_queries
-
-
-def teachers_for(settings: LabelSettings, num_labels: int, size: int, before: Charge | None) -> int:
+def teachers_for(
+    settings: LabelSettings, num_labels: int, size: int, before: Sequence[Charge]
+) -> int:
     """Return how many teachers answer by what is left of a target: half as many again as the gap that a query needs.
 
     It is a public number, rounded up to two digits. A teacher without records repeats the released
@@ -79,7 +73,7 @@ def teachers_for(settings: LabelSettings, num_labels: int, size: int, before: Ch
         settings: the settings of the second release.
         num_labels: the number of labels.
         size: the number of public samples.
-        before: what the first release reserves, if the target covers it.
+        before: the charges of the earlier releases that the target covers.
 
     Raises:
         ValueError: if no gap is predicted for the aggregator.

@@ -45,7 +45,7 @@ def require_possible(
     count = len(ids) if settings.num_queries is None else settings.num_queries
     charge = aggregator.events(shape), count
     if first is not None and not _is_paid(*first[:2]):
-        charge = _together(_charge_of(first), charge)
+        charge = _together(first[1].charge(first[2]), charge)
     relation = aggregator.neighboring_relation
     require_payable_release(
         run.ledger_path,
@@ -63,12 +63,6 @@ def require_possible(
         require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
     else:
         rehearse(aggregator, shape, predictions=predictions)
-
-
-def _charge_of(planned: Planned) -> Charge:
-    _, settings, shape = planned
-    assert settings.num_queries is not None, "settings are complete"
-    return settings.mechanism.events(shape), settings.num_queries
 
 
 def _together(*charges: Charge) -> Charge:

@@ -8,8 +8,10 @@ from pathlib import Path
 from pate._release.promise import require_promise
 from pate._settings import require_made
 from pate._validation import require, require_count
+from pate._votes import VoteShape
 from pate.accounting import NeighboringRelation
 from pate.accounting._budget import Budget, FilterName
+from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator, AnyAggregator, made_for
 
 
@@ -103,6 +105,11 @@ class LabelSettings:
     def relation(self) -> NeighboringRelation:
         """The relation of the target and of the budget."""
         return made_for(Aggregator if self.aggregator is None else self.aggregator)
+
+    def charge(self, shape: VoteShape) -> Charge:
+        """Return the amount that a release by these settings, which are complete, reserves."""
+        assert self.num_queries is not None, "settings are complete"
+        return self.mechanism.events(shape), self.num_queries
 
     @property
     def budget(self) -> Budget | None:

@@ -103,10 +103,10 @@ class Start:
         return np.asarray(self.student.predict_proba(samples), dtype=np.float64)
 
 
-def released_first(run: Run) -> Charge | None:
-    """Return what the first release of a run reserved; None of a run that has none of its own."""
+def released_first(run: Run) -> list[Charge]:
+    """Return the charge of a run's first release; none of a run that has none of its own."""
     if run.inputs_of(TEACHERS_FIT).settings.get("start_from") != FIRST:
-        return None
+        return []
     released = ReleasedLabels.load(run.root / FIRST)
     aggregator: Aggregator = decode(Aggregator, released.aggregator)
-    return aggregator.events(released.shape), len(released.ids)
+    return [(aggregator.events(released.shape), len(released.ids))]

@@ -256,8 +256,8 @@ class Target:
         num_queries: number of queries asked; each is paid for, answered or not.
         neighboring_relation: the relation under which it holds.
         max_teachers_per_unit: the number of teachers that a unit may reach for which it holds.
-        before: what was released for the same units before, as the events of a query and their
-            number, which the target covers too; None for nothing.
+        before: earlier releases for the same units, which the target covers too: of each, the
+            events of a query and the number of queries.
 
     Raises:
         ValueError: unless ``epsilon > 0``, ``0 < delta < 1``, ``num_queries >= 1`` and
@@ -269,7 +269,7 @@ class Target:
     num_queries: int
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
     max_teachers_per_unit: int = 1
-    before: tuple[Mapping[NeighboringRelation, Event], int] | None = None
+    before: Sequence[tuple[Mapping[NeighboringRelation, Event], int]] = ()
 
     def __post_init__(self) -> None:
         require_positive(target_epsilon=self.epsilon)
@@ -282,11 +282,10 @@ class Target:
         )
 
     def epsilon_of(self, event: Event, *, orders: FloatArray = DEFAULT_ORDERS) -> float:
-        """Return the epsilon of all queries of an ``event``, and of what was released before."""
+        """Return the epsilon of all queries of an ``event``, with the releases before."""
         relation, reach = self.neighboring_relation, self.max_teachers_per_unit
         accountant = RDPAccountant(relation=relation, orders=orders)
-        if self.before is not None:
-            events, count = self.before
+        for events, count in self.before:
             accountant.compose(events[relation].for_group_size(reach), count)
         accountant.compose(event.for_group_size(reach), self.num_queries)
         return accountant.get_epsilon(delta=self.delta)

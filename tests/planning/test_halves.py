@@ -4,7 +4,7 @@ import pytest
 
 from pate import LabelSettings, Partial, VoteShape
 from pate._planning.completion import resolve_settings
-from pate._planning.halves import charge_of, first_settings, teachers_for
+from pate._planning.halves import first_settings, teachers_for
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.aggregators import Moments, NoisyVotes, ScoreVotes
 
@@ -26,11 +26,10 @@ def test_both_releases_together_meet_the_target(reach: int) -> None:
     settings = asked(reach=reach)
     first = resolve_settings(first_settings(settings), FIRST_SHAPE, SIZE, Moments)
     assert isinstance(first.aggregator, ScoreVotes)
-    before = charge_of((first, FIRST_SHAPE))
-    assert before is not None
-    second = resolve_settings(settings, SHAPE, SIZE, before=before)
+    before = first.charge(FIRST_SHAPE)
+    second = resolve_settings(settings, SHAPE, SIZE, before=[before])
     accountant = RDPAccountant(relation=NeighboringRelation.REPLACE_RECORD)
-    after = charge_of((second, SHAPE))
+    after = second.charge(SHAPE)
     assert after is not None
     for events, count in (before, after):
         event = events[NeighboringRelation.REPLACE_RECORD].for_group_size(reach)
@@ -55,6 +54,6 @@ def test_half_of_the_squared_budget_is_for_the_first() -> None:
 
 
 def test_more_budget_needs_fewer_teachers() -> None:
-    numbers = [teachers_for(asked(epsilon), 5, SIZE, None) for epsilon in (0.5, 1.0, 4.0)]
+    numbers = [teachers_for(asked(epsilon), 5, SIZE, []) for epsilon in (0.5, 1.0, 4.0)]
     assert numbers == sorted(numbers, reverse=True) and numbers[0] > 2 * numbers[-1]
     assert all(number % 10 == 0 or number < 100 for number in numbers)
