@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from pate._closed_form_plan import ClosedFormPlan
 from pate._linear import student_of
@@ -25,6 +26,7 @@ from pate._validation import (
     as_float32,
     require,
     require_count,
+    require_label_names,
     require_positive,
 )
 from pate._votes import VoteShape, highest, rows_of
@@ -49,6 +51,11 @@ except ImportError:
     ) from None
 
 _DRAWN = 2000  # public samples between bounds
+_UNDECIDED = (
+    "the release shows no label to be better than a constant answer, so that predictions are hardly"
+    " better: use more records, a larger epsilon, or X_public on the scale of X (a step of a pipeline"
+    " transforms X, and X_public only if transform_input names it)"
+)
 
 
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
@@ -61,10 +68,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
-    drawn between ``bounds``. They are not protected. Earlier steps of a pipeline that are fitted to
-    private records are not protected either: scale by public records, or leave scaling to this
-    estimator. Each fit costs anew: cross-validation and a search over parameters make several
-    releases, and the choice among them depends on the records once more.
+    drawn between ``bounds``. They are not protected. Earlier steps of a pipeline transform
+    ``X_public`` only if its ``transform_input`` names it, and are not protected if they are fitted
+    to private records: scale by public records, or leave scaling to this estimator. Each fit costs
+    anew: cross-validation and a search over parameters make several releases, and the choice among
+    them depends on the records once more.
 
     Args:
         epsilon: the largest cost of one fit, under REPLACE_RECORD.
@@ -79,7 +87,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             closed form None lets each record (each group) vote for itself.
         bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
             known without a look at the records. `fit` without ``X_public`` draws its samples
-            uniformly from this range.
+            uniformly from this range, and refuses ``X_public`` outside of it.
         classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
             None for 0 and 1; ``"from_y"`` takes the values in ``y``, which are then not protected.
         ledger: a file that counts all releases of the same records, created if it is missing. None
@@ -91,8 +99,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     Attributes:
         statement_: the `Statement` of the cost; ``statement_.text`` is its text.
         released_: the `StatedLabels` of the public samples, from which any other student may learn.
+            Its ``label_names`` are the columns of a table ``Y``, or the classes.
         X_public_: ``[P, F]`` float64, these samples, in the order of ``released_.ids``.
-        classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]``, 0 and 1.
+        classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]``, their numbers from 0 on.
         n_features_in_: the number of features.
     """
 
@@ -129,9 +138,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     ) -> Self:
         """Release labels of public samples, and fit the student to them.
 
+        Warns if the release shows no label to be better than its constant answer.
+
         Args:
-            X: ``[N, F]``, the features of the private records.
-            Y: ``[N, C]`` in {0, 1}, their labels; or ``[N]``, the class of each.
+            X: ``[N, F]``, the features of the private records; sparse ones are made dense.
+            Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse; or ``[N]``, the class of each.
             X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
                 ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
@@ -143,8 +154,14 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         require_positive(epsilon=self.epsilon)
         if self.n_teachers is not None:
             require_count(2, n_teachers=self.n_teachers)
-        records, targets = validate_data(self, X, Y, multi_output=True, dtype=np.float64)
-        labels = self._labels_of(np.asarray(targets))
+        records, targets = (
+            _dense(values)
+            for values in validate_data(
+                self, X, Y, accept_sparse="csr", multi_output=True, dtype=np.float64
+            )
+        )
+        labels = self._labels_of(targets)
+        names = self._label_names(Y, labels.shape[1])
         random = check_random_state(self.random_state)
         public = self._public_samples(X_public, random)
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
@@ -154,7 +171,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             groups=len(units),
         )
         settings = LabelSettings(
-            delta=self.delta, target_epsilon=self.epsilon, noise_seed=self.noise_seed
+            delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
         )
         self._scaling = PublicScaling().fit(ArrayFeatures(as_float32(public, what="X_public")))
         ids = np.char.mod("public%09d", np.arange(len(public)))
@@ -162,9 +179,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             run = Path(folder) / type(self).__name__
             if self.teacher is None:
                 file = Path(folder) / "records.npz"
-                _save(file, records, labels, public, ids, groups=None if groups is None else units)
+                protected = None if groups is None else units
+                _save(file, records, labels, public, ids, names, groups=protected)
                 plan = ClosedFormPlan(
-                    num_teachers=self.n_teachers, unit="record" if groups is None else "group"
+                    num_teachers=None if self.n_teachers is None else int(self.n_teachers),
+                    unit="record" if groups is None else "group",
                 )
                 pipeline = Pipeline(
                     run,
@@ -180,10 +199,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     settings, VoteShape(self._num_teachers(), labels.shape[1]), len(public)
                 )
                 ballots = self._ballots(records, labels, public, units, random)
-                names = [f"label_{j}" for j in range(labels.shape[1])]
                 votes = NamedVotes(
                     ids=ids,
-                    label_names=tuple(names),
+                    label_names=names,
                     ballots=ballots,
                     features=self._features(public),
                 )
@@ -192,6 +210,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.released_, self.statement_ = released, released.statement
         self.X_public_ = public[rows_of(released.ids, ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
+        if not self._student.departs.any():
+            warnings.warn(_UNDECIDED, stacklevel=2)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -204,9 +224,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes of ``[N, F]``."""
         check_is_fitted(self)
-        probabilities = self._student.predict(
-            self._features(validate_data(self, X, reset=False, dtype=np.float64))
-        )
+        samples = validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64)
+        probabilities = self._student.predict(self._features(_dense(samples)))
         if self._multi_label:
             return probabilities
         if len(self.classes_) == 2:
@@ -220,7 +239,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         check_classification_targets(Y)
         self._multi_label = Y.ndim == 2 and (Y.shape[1] > 1 or self.classes is None)
         if self._multi_label or self.classes is None:
-            self.classes_: NDArray[Any] = np.array([0, 1])
+            self.classes_: NDArray[Any] = np.arange(Y.shape[1] if self._multi_label else 2)
             if len(np.unique(Y)) > 2 and Y.ndim == 1:
                 raise ValueError(
                     "Only binary classification is supported without classes, the public values"
@@ -247,22 +266,56 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         shown = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return np.asarray(y[:, None] == shown, dtype=np.uint8)
 
+    def _label_names(self, Y: Any, num_labels: int) -> tuple[str, ...]:
+        """Return the names of the labels: columns of a table, classes, or numbers."""
+        if not self._multi_label:
+            named = self.classes is not None
+            names = [str(name) for name in self.classes_[-num_labels:]] if named else ["label_0"]
+        elif hasattr(Y, "columns"):
+            names = [str(name) for name in Y.columns]
+        else:
+            names = [f"label_{j}" for j in range(num_labels)]
+        require_label_names("label names", names)
+        return tuple(names)
+
     def _features(self, X: FloatArray) -> FloatArray:
         return self._scaling.transform(ArrayFeatures(as_float32(X, what="X"))).astype(np.float64)
 
     def _public_samples(
         self, X_public: ArrayLike | None, random: np.random.RandomState
     ) -> FloatArray:
+        bounds = self._checked_bounds()
         if X_public is not None:
-            public: FloatArray = validate_data(
-                self, X_public, reset=False, dtype=np.float64, ensure_min_samples=2
+            public = _dense(
+                validate_data(
+                    self,
+                    X_public,
+                    accept_sparse="csr",
+                    reset=False,
+                    dtype=np.float64,
+                    ensure_min_samples=2,
+                )
             )
+            if bounds is not None:
+                outside = ((public < bounds[0]) | (public > bounds[1])).any(axis=0)
+                require(
+                    not outside.any(),
+                    "X_public within bounds (a step of a pipeline transforms X, and X_public only"
+                    " if transform_input names it)",
+                    features=np.flatnonzero(outside)[:5].tolist(),
+                )
             return public
-        require(
-            self.bounds is not None,
-            "X_public, samples that anybody may see, or bounds between which to draw them",
-        )
-        assert self.bounds is not None
+        if bounds is None:
+            raise ValueError(
+                "Expected X_public, samples that anybody may see, or bounds between which to draw"
+                " them"
+            )
+        return np.asarray(random.uniform(*bounds, size=(_DRAWN, self.n_features_in_)))
+
+    def _checked_bounds(self) -> tuple[FloatArray, FloatArray] | None:
+        """Return the bounds ``[F]`` of each feature."""
+        if self.bounds is None:
+            return None
         size = self.n_features_in_
         wanted = f"bounds (low, high), finite and low < high, each a number or {size} of them"
         try:
@@ -274,7 +327,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         except (TypeError, ValueError):
             ordered = False
         require(ordered, wanted, bounds=self.bounds)
-        return np.asarray(random.uniform(low, high, size=(_DRAWN, size)))
+        return low, high
 
     def _ballots(
         self,
@@ -318,6 +371,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = self.classes is not None
@@ -335,12 +389,18 @@ class _OneFit(Arrays):
         return None
 
 
+def _dense(values: Any) -> NDArray[Any]:
+    """Return an array, dense or sparse, as a dense one."""
+    return np.asarray(values.toarray() if issparse(values) else values)
+
+
 def _save(
     file: Path,
     X: FloatArray,
     labels: UInt8Array,
     public: FloatArray,
     ids: StrArray,
+    names: tuple[str, ...],
     *,
     groups: StrArray | None,
 ) -> None:
@@ -355,6 +415,7 @@ def _save(
         "Y": np.concatenate((labels, np.zeros((len(public) + 1, labels.shape[1]), dtype=np.uint8))),
         "ids": np.concatenate((np.char.mod("private%09d", np.arange(len(X))), ids, ["test"])),
         "split": np.repeat([0, 1, 2], sizes),
+        "label_names": np.array(names),
     }
     if groups is not None:
         arrays["group"] = np.concatenate((groups, np.full(len(public) + 1, "")))

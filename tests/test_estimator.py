@@ -1,14 +1,22 @@
 """The estimator for scikit-learn."""
 
 import secrets
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, csr_matrix
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pate import PateClassifier, read_ledger
@@ -34,6 +42,7 @@ def expected_failures(estimator: PateClassifier) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the release shows no label")  # checks fit few records
 @parametrize_with_checks(  # type: ignore[untyped-decorator, unused-ignore]
     [
         PateClassifier(bounds=(-10, 10), noise_seed=0, classes=classes)
@@ -73,7 +82,8 @@ def test_it_learns_what_the_statement_pays_for(
     assert "public: nothing protects them" in classifier.statement_.text
     assert len(classifier.X_public_) == len(classifier.released_.ids)
     # noise that hides everything: what is learnt comes from the records through the release alone
-    hidden = clone(classifier).set_params(epsilon=1e-3).fit(X[:1800], Y[:1800], **public)
+    with pytest.warns(UserWarning, match="the release shows no label to be better"):
+        hidden = clone(classifier).set_params(epsilon=1e-3).fit(X[:1800], Y[:1800], **public)
     assert (hidden.predict(X[1800:]) == Y[1800:]).mean() < 0.75
 
 
@@ -85,6 +95,7 @@ def test_the_noise_has_no_seed_unless_it_is_given(arrays: tuple[FloatArray, UInt
     assert (first.released_.noisy_counts != second.released_.noisy_counts).all()
 
 
+@pytest.mark.filterwarnings("ignore:the release shows no label")  # of few records
 def test_a_named_ledger_adds_fits_up(arrays: tuple[FloatArray, UInt8Array], tmp_path: Path) -> None:
     X, Y = arrays
     classifier = PateClassifier(ledger=tmp_path / "ledger.sqlite", n_teachers=20)
@@ -124,6 +135,100 @@ def test_a_record_reaches_one_teacher(
         ballots(X, np.vstack((Y[:-1], 1 - Y[-1:]))),
     ):
         assert (neighbor != whole).any(axis=(0, 2)).sum() == 1
+
+
+def test_scorers_of_scikit_learn_take_labels(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays
+    classifier = PateClassifier(epsilon=4.0, noise_seed=0)
+    classifier.fit(X[:1800], Y[:1800], X_public=X[1800:2000])
+    assert classifier.classes_.tolist() == [0, 1, 2]
+    for name in ("average_precision", "roc_auc", "roc_auc_ovr", "f1_macro", "jaccard_micro"):
+        assert get_scorer(name)(classifier, X[2000:], Y[2000:]) > 0.75, name
+
+
+def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
+    arrays: tuple[FloatArray, UInt8Array],
+) -> None:
+    X, Y = 50 + 100 * arrays[0], arrays[1]
+    public = X[1800:2000]
+    scaler = FrozenEstimator(MinMaxScaler(clip=True).fit(public))
+    classifier = PateClassifier(epsilon=4.0, noise_seed=0, bounds=(-1e-9, 1 + 1e-9))
+    with config_context(enable_metadata_routing=True):
+        steps = [("scale", scaler), ("classify", classifier.set_fit_request(X_public=True))]
+        pipeline = Pipeline(steps, transform_input=["X_public"])
+        pipeline.fit(X[:1800], Y[:1800], X_public=public)
+        assert (pipeline.predict(X[2000:]) == Y[2000:]).mean() > 0.85
+        told = "Expected X_public within bounds .* if transform_input names it"
+        with pytest.raises(ValueError, match=told):
+            Pipeline(steps).fit(X[:1800], Y[:1800], X_public=public)
+
+
+def test_five_records_give_a_warning(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays
+    with pytest.warns(UserWarning, match="use more records, a larger epsilon, or X_public"):
+        PateClassifier(noise_seed=0).fit(X[:5], Y[:5], X_public=X[1800:])
+
+
+class Labels(np.ndarray[Any, Any]):
+    """Labels with names of columns, as in a table."""
+
+    columns = ("red", "green", 3)
+
+
+@pytest.mark.parametrize(
+    ("classes", "names"),
+    [(None, ["red", "green", "3"]), ([0, 1], ["1"]), (["a", "b", "c"], ["a", "b", "c"])],
+)
+@pytest.mark.parametrize("teacher", [None, GaussianNB()])
+def test_released_labels_keep_their_names(
+    arrays: tuple[FloatArray, UInt8Array],
+    classes: list[Any] | None,
+    names: list[str],
+    teacher: BaseEstimator | None,
+) -> None:
+    X, Y = arrays[0][:300], arrays[1][:300]
+    target = (
+        Y.view(Labels) if classes is None else np.asarray(classes)[Y.sum(axis=1) % len(classes)]
+    )
+    classifier = PateClassifier(
+        epsilon=100.0, teacher=teacher, n_teachers=30, classes=classes, noise_seed=0
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the release shows no label")
+        classifier.fit(X[:200], target[:200], X_public=X[200:])
+    assert list(classifier.released_.label_names) == names
+
+
+@pytest.mark.parametrize("kind", [csr_array, csr_matrix])
+def test_sparse_arrays_give_what_dense_ones_give(
+    arrays: tuple[FloatArray, UInt8Array], kind: type[Any]
+) -> None:
+    X, Y = np.where(arrays[0] > 0.5, arrays[0], 0), arrays[1]
+    classifier = PateClassifier(epsilon=4.0, noise_seed=0)
+    dense = clone(classifier).fit(X[:1800], Y[:1800], X_public=X[1800:])
+    sparse = clone(classifier).fit(kind(X[:1800]), kind(Y[:1800]), X_public=kind(X[1800:]))
+    assert (dense.predict(X[:50]) == sparse.predict(kind(X[:50]))).all()
+    assert (dense.X_public_ == sparse.X_public_).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", np.float32(2)),
+        ("epsilon", np.int64(2)),
+        ("delta", np.float32(1e-6)),
+        ("n_teachers", np.int64(90)),
+        ("noise_seed", np.int64(3)),
+        ("random_state", np.int64(3)),
+    ],
+)
+def test_settings_may_be_numbers_of_numpy(
+    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, name: str, value: Any
+) -> None:
+    X, Y = arrays
+    settings = {"ledger": tmp_path / "ledger.sqlite", "epsilon": 4.0, "noise_seed": 0, name: value}
+    classifier = PateClassifier(**settings).fit(X[:1800], Y[:1800], X_public=X[1800:])
+    assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
 
 
 def test_bad_input_is_one_line_and_spends_nothing(
