@@ -26,8 +26,8 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument(
         "source",
         type=Path,
-        help="a folder of pictures, an .npz with X [N, ...] and, if any, ids, or a .csv with the"
-        " columns of training",
+        help="a folder of pictures, an .npz with X [N, ...] and, if any, ids, or a .csv or .parquet"
+        " with the columns of training",
     )
     parser.add_argument(
         "--output",

@@ -1,16 +1,18 @@
-"""A CSV file with a line for each record: its id, its role, its group and its labels."""
+"""A CSV or parquet file with a line for each record: its id, its role, its group and its labels."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
-from pate._validation import BoolArray, Faults, require
+from pate._validation import BoolArray, Faults, require, require_distinct, require_known
 from pate.data._checks import select_labels
 from pate.data._records import Features, Role
 from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
@@ -20,20 +22,46 @@ _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
 _ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
-_LABEL = {"0": 0, "1": 1, "-1": 0}
+_LABEL = {"0": 0, "1": 1, "-1": 0, "0.0": 0, "1.0": 1, "-1.0": 0} | {
+    text: value
+    for value, word in enumerate(("false", "true"))
+    for text in (word, word.title(), word.upper())
+}
+_SEPARATORS = ";|,"
+"""Separators of label names in one value."""
+_LIST_SEPARATOR = "\x1f"
+"""The separator of label names that were a list, which no name holds."""
+
+LabelColumns: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
+"""Columns of 0 and 1; or columns of lists, and the names that each may hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReading:
+    """The settings by which a source reads its table.
+
+    Attributes:
+        labels: the labels to learn; None for all columns that are left.
+        fractions: shares of public and of test records, where the file has no ``split``.
+        names: the file's own names of special columns, such as ``{"id": "patient"}``.
+    """
+
+    labels: LabelColumns | None
+    fractions: tuple[float | None, float]
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a CSV file, as text.
+    """Columns of a table, as text.
 
     Attributes:
-        path: the file.
+        path: the file, or another name of the table.
         values: the values of each column, by its name.
         lines: the number of the line of each record.
     """
 
-    path: Path
+    path: Path | str
     values: dict[str, list[str]]
     lines: list[int]
 
@@ -59,8 +87,7 @@ class Columns:
 
 def read_label_table(
     path: Path,
-    wanted: Sequence[str] | None,
-    fractions: tuple[float | None, float],
+    reading: TableReading,
     features: Callable[[Columns, BoolArray], Features],
     *,
     identity: str,
@@ -71,8 +98,7 @@ def read_label_table(
 
     Args:
         path: the file.
-        wanted: names of the labels to learn; None for all.
-        fractions: shares of public and of test records, where the file has no ``split``.
+        reading: the settings of the source.
         features: makes the features of all records from the columns that are neither labels nor
             roles nor groups, and ``[N]``, which records are public.
         identity: the column of the ids.
@@ -83,8 +109,10 @@ def read_label_table(
         ValueError: if the file is not such a table, with a line for each fault.
     """
     required = tuple(dict.fromkeys((identity, *content)))
-    table, faults = read_columns(path, required), Faults()
-    head, columns = table.names, table.values
+    known = (*required, "split", *_GROUPS)
+    require_known("`names` of columns", reading.names, known)
+    table, faults = read_columns(path, required, reading.names), Faults()
+    head, columns, wanted = table.names, table.values, reading.labels
     with faults.gather():
         columns[identity] = [name and normal(name) for name in columns[identity]]
         _require_unique(table, identity)
@@ -102,11 +130,15 @@ def read_label_table(
     chosen: list[str] = []
     with faults.gather():
         require(others, f"a column of labels in {path}", columns=head)
-        chosen = [others[place] for place in select_labels(others, wanted, source=path.name)]
-    labels = np.zeros((len(chosen), len(table.lines)), dtype=np.uint8)
-    for row, name in zip(labels, chosen, strict=True):
+        names = None if wanted is None else list(wanted)
+        chosen = [others[place] for place in select_labels(others, names, source=path.name)]
+    labels: dict[str, list[int]] = {}
+    for name in chosen:
         with faults.gather():
-            row[:] = _coded(table, name, _LABEL, "0 or 1")
+            if isinstance(wanted, Mapping):
+                labels |= _listed(table, name, wanted[name], labels)
+            else:
+                labels[name] = _coded(table, name, _LABEL, "0 or 1")
     ids, groups = np.array(columns[identity]), None
     if group is not None:
         with faults.gather():
@@ -118,7 +150,7 @@ def read_label_table(
             split[:] = _coded(table, "split", _SPLIT, "private, public or test")
         else:
             keys = ids if groups is None else groups
-            split[:] = split_by_hash(keys, *fractions, source=str(path))
+            split[:] = split_by_hash(keys, *reading.fractions, source=str(path))
     used = {"split", group, *misspelt, *chosen, *(wanted or ())}
     rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
     made: list[Features] = []
@@ -127,8 +159,8 @@ def read_label_table(
     faults.refuse()
     return Table(
         features=made[0],
-        names=chosen,
-        labels=np.ascontiguousarray(labels.T),
+        names=[*labels],
+        labels=np.array([*labels.values()], dtype=np.uint8).T.copy(),
         ids=ids,
         split=split,
         groups=groups,
@@ -142,25 +174,80 @@ def _coded(table: Columns, name: str, codes: Mapping[str, int], what: str) -> li
     return [codes[value] for value in values]
 
 
-def read_columns(path: Path, required: Sequence[str]) -> Columns:
-    """Return the columns of a CSV file.
+def _listed(
+    table: Columns, column: str, names: Sequence[str], others: Collection[str]
+) -> dict[str, list[int]]:
+    """Return 0 and 1 for each label that the values of a column may list."""
+    require(names, f"names of labels that column `{column}` of {table.path} lists")
+    require_distinct("label names", [*others, *names])
+    # a name may hold a comma, or any other of them
+    separators = "".join(sign for sign in _SEPARATORS if not any(sign in name for name in names))
+    values = [
+        {
+            part.strip(" '\"")
+            for part in re.split(f"[{separators}{_LIST_SEPARATOR}]", text.strip("[](){}"))
+        }
+        for text in table.values[column]
+    ]
+    return {name: [int(name in listed) for listed in values] for name in names}
 
-    Raises ``ValueError`` if one that is required is missing, with a line for each fault.
-    """
-    require(path.is_file(), "a CSV file of labels", missing=str(path))
+
+def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the numbers and values of the lines of a CSV file, first of the headings."""
     try:
         # some programs begin their files with a byte order mark
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
-            numbered = [
-                (reader.line_num, [value.strip() for value in row]) for row in reader if row
-            ]
+            return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"Expected a CSV file in UTF-8, got {path} ({error})") from None
-    head, faults = numbered[0][1] if numbered else [], Faults()
-    for name in required:
+
+
+def _parquet_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the rows of a parquet file as texts, numbered from 1, after the headings."""
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError:
+        needed = "Expected pyarrow, which reads parquet: pip install 'pate[parquet]'"
+        raise ValueError(needed) from None
+    try:
+        table = parquet.read_table(path)
+    except (ArrowInvalid, OSError) as error:
+        raise ValueError(f"Expected a parquet file, got {path} ({error})") from None
+    columns = [[as_cell(value) for value in column.to_pylist()] for column in table.columns]
+    rows = map(list, zip(*columns, strict=True))
+    return [(0, table.column_names), *enumerate(rows, 1)]
+
+
+def as_cell(value: object) -> str:
+    """Return a value as a text of a CSV file: an empty one for None, a list with separators."""
+    if isinstance(value, list | tuple | set | np.ndarray):
+        return _LIST_SEPARATOR.join(map(str, value))
+    return "" if value is None else str(value).strip()
+
+
+def read_columns(
+    path: Path, required: Sequence[str], names: Mapping[str, str] | None = None
+) -> Columns:
+    """Return the columns of a CSV file.
+
+    Args:
+        path: the file.
+        required: the columns that must be there.
+        names: the file's own names of columns.
+
+    Raises:
+        ValueError: if a column is missing or a line is malformed, with a line for each fault.
+    """
+    require(path.is_file(), "a CSV file of labels", missing=str(path))
+    numbered = _parquet_lines(path) if path.suffix == ".parquet" else _csv_lines(path)
+    written, faults, theirs = numbered[0][1] if numbered else [], Faults(), names or {}
+    ours = {name: special for special, name in theirs.items()}
+    head = [ours.get(name, name) for name in written]
+    for name in dict.fromkeys((*required, *theirs)):
         with faults.gather():
-            require(name in head, f"a column `{name}` in {path}, between commas", columns=head)
+            called = f"a column `{theirs.get(name, name)}` in {path}, between commas"
+            require(name in head, called, columns=written)
     with faults.gather():
         require(
             len(set(head)) == len(head) and all(head),

@@ -1,28 +1,28 @@
-"""A table, comma-separated, of numbers, categories and labels."""
+"""A CSV or parquet file of numbers, categories and labels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
 from pate._validation import BoolArray, Faults, Float32Array, IntArray, require, require_distinct
-from pate.data._label_table import Columns, read_label_table
+from pate.data._label_table import Columns, TableReading, as_cell, read_label_table
 from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data._table import Table, TableSource, require_fractions
 
-GAPS = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+GAPS = frozenset(("", "na", "n/a", "<na>", "nan", "null", "none", "?"))
 """Texts, in lower case, in place of a value that is missing."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 class NumberTable(TableSource):
-    """A CSV file of numbers, categories and labels.
+    """A CSV or parquet file of numbers, categories and labels.
 
     The file has a line of headings and a line for each record. The column ``id`` holds the record's
     id, given once and kept for good. ``split`` gives its role (``private``, ``public``, ``test``,
@@ -33,7 +33,8 @@ class NumberTable(TableSource):
 
     Args:
         path: the file.
-        labels: names of the columns to learn.
+        labels: names of the columns to learn; or a column that lists names of labels, such as
+            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``.
         columns: names of the features; None for all columns that are left.
         categories: the levels of each column of categories, or ``public`` for those that public
             records have: levels that only private records have would reveal them. A level becomes a
@@ -48,13 +49,14 @@ class NumberTable(TableSource):
         features: a public map of the features.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
+        names: the file's own names of `id`, `split` and `group`, such as ``{id: patient_no}``.
     """
 
     def __init__(
         self,
         path: Path,
         *,
-        labels: list[str],
+        labels: list[str] | dict[str, list[str]],
         columns: list[str] | None = None,
         categories: dict[str, list[str | int] | Literal["public"]] | None = None,
         fill: dict[str, float] | Literal["public"] | None = None,
@@ -62,20 +64,22 @@ class NumberTable(TableSource):
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
+        names: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(path, labels, features, permanent_ids=permanent_ids)
+        super().__init__(path, None, features, permanent_ids=permanent_ids)
         require_fractions(public_fraction, test_fraction)
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns
         self._categories, self._fill = categories or {}, fill or {}
-        self._fractions = public_fraction, test_fraction
+        self._reading = TableReading(
+            labels=labels, fractions=(public_fraction, test_fraction), names=names or {}
+        )
 
     def _read_table(self) -> Table:
         return read_label_table(
             self.path,
-            self._wanted,
-            self._fractions,
+            self._reading,
             self._features,
             identity="id",
             content=self._columns or (),
@@ -92,8 +96,11 @@ class NumberTable(TableSource):
             given = getattr(self, f"_{what}")
             unknown = [] if given == "public" else sorted(set(given) - set(names))
             require(not unknown, f"`{what}` of features in {self.path}", unknown=unknown)
-        encoding = ColumnEncoding.of(columns, names, self._categories, self._fill, public)
-        return NumberColumns(encoding.encode(columns), encoding)
+        encoding = replace(
+            fit_encoding(columns, names, self._categories, self._fill, public),
+            identity=self._reading.names.get("id", "id"),
+        )
+        return NumberColumns(encode_table(encoding, columns), encoding)
 
 
 @dataclass(frozen=True)
@@ -108,40 +115,13 @@ class ColumnEncoding:
         names: the columns.
         levels: the levels of each column of categories, each a column of 0 and 1.
         fills: the numbers in place of missing ones.
+        identity: the column of the ids.
     """
 
     names: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fills: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        table: Columns,
-        names: Sequence[str],
-        categories: Mapping[str, Sequence[str | int] | Literal["public"]],
-        fill: Mapping[str, float] | Literal["public"],
-        public: BoolArray,
-    ) -> Self:
-        """Return the encoding of columns by public records, ``[N]``, and by what is declared.
-
-        Raises ``ValueError`` if a level occurs twice.
-        """
-        rows = np.flatnonzero(public).tolist()
-        levels: dict[str, tuple[str, ...]] = {}
-        for name, given in categories.items():
-            texts = [table.values[name][row] for row in rows]
-            found = sorted({_level(text) for text in texts if not is_gap(text)})
-            levels[name] = tuple(found if given == "public" else map(_level, map(str, given)))
-            require_distinct(f"levels of `{name}`", levels[name])
-        if fill != "public":
-            return cls(tuple(names), levels, dict(fill))
-        medians = {}
-        for name in (name for name in names if name not in categories):
-            numbers = [as_number(table.values[name][row]) for row in rows]
-            if known := [number for number in numbers if number is not None]:
-                medians[name] = float(np.median(known))
-        return cls(tuple(names), levels, medians)
+    identity: str = "id"
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -156,36 +136,24 @@ class ColumnEncoding:
             )
         )
 
-    def encode(self, table: Columns) -> Float32Array:
-        """Return the numbers ``[N, F]`` of a table.
+    def encode(self, columns: Any) -> Float32Array:
+        """Return the numbers ``[N, F]`` of columns.
 
-        Raises ``ValueError`` if a value is no finite number, with a line for each such column.
+        >>> ColumnEncoding(("age", "sex"), {"sex": ("f", "m")}).encode({"age": [3], "sex": ["m"]})
+        array([[3., 0., 1.]], dtype=float32)
+
+        Args:
+            columns: a DataFrame of pandas or polars, or a mapping of columns by name.
+
+        Raises:
+            ValueError: if a column is missing or holds no numbers, with a line for each.
         """
-        faults, parts = Faults(), [np.empty((len(table.lines), 0), dtype=np.float32)]
-        for name in self.names:
-            with faults.gather():
-                parts.append(self._encode(table, name))
-        faults.refuse()
-        return np.concatenate(parts, axis=1)
-
-    def _encode(self, table: Columns, name: str) -> Float32Array:
-        texts = table.values[name]
-        if name in self.levels:
-            known = {level: place for place, level in enumerate(self.levels[name])}
-            codes = np.array([known.get(_level(text), -1) for text in texts], dtype=np.int64)
-            one_hot: Float32Array = (codes[:, None] == np.arange(len(known))).astype(np.float32)
-            return one_hot
-        fill = self.fills.get(name)
-        numbers = [fill if is_gap(text) else as_number(text) for text in texts]
-        wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]
-        hint = ""
-        if wrong and is_gap(wrong[0]):
-            hint = " (gaps need `fill`)"
-        elif wrong and _is_word(wrong[0]):
-            hint = " (words need `categories`)"
-        fits = [number is not None for number in numbers]
-        table.require(name, fits, f"a finite number{hint}")
-        return np.array(numbers, dtype=np.float32)[:, None]
+        missing = [name for name in self.names if name not in columns]
+        require(not missing, "a table with the columns of training", missing=missing)
+        values = {name: [as_cell(value) for value in columns[name]] for name in self.names}
+        sizes = {name: len(column) for name, column in values.items()}
+        require(len(set(sizes.values())) == 1, "columns of one length", **sizes)
+        return encode_table(self, Columns("the table", values, [*range(sizes[self.names[0]])]))
 
 
 class NumberColumns(ArrayFeatures):
@@ -202,6 +170,67 @@ class NumberColumns(ArrayFeatures):
 
     def select(self, rows: IntArray) -> NumberColumns:
         return NumberColumns(self.values[rows], self.encoding)
+
+
+def fit_encoding(
+    table: Columns,
+    names: Sequence[str],
+    categories: Mapping[str, Sequence[str | int] | Literal["public"]],
+    fill: Mapping[str, float] | Literal["public"],
+    public: BoolArray,
+) -> ColumnEncoding:
+    """Return the encoding of columns by public records, ``[N]``, and by what is declared.
+
+    Raises ``ValueError`` if a level occurs twice.
+    """
+    rows = np.flatnonzero(public).tolist()
+    levels: dict[str, tuple[str, ...]] = {}
+    for name, given in categories.items():
+        texts = [table.values[name][row] for row in rows]
+        found = sorted({_level(text) for text in texts if not is_gap(text)})
+        levels[name] = tuple(found if given == "public" else map(_level, map(str, given)))
+        require_distinct(f"levels of `{name}`", levels[name])
+    if fill != "public":
+        return ColumnEncoding(tuple(names), levels, dict(fill))
+    medians = {}
+    for name in (name for name in names if name not in categories):
+        numbers = [as_number(table.values[name][row]) for row in rows]
+        if known := [number for number in numbers if number is not None]:
+            medians[name] = float(np.median(known))
+    return ColumnEncoding(tuple(names), levels, medians)
+
+
+def encode_table(encoding: ColumnEncoding, table: Columns) -> Float32Array:
+    """Return the numbers ``[N, F]`` of a table.
+
+    Raises ``ValueError`` if a value is no finite number, with a line for each such column.
+    """
+    faults, parts = Faults(), [np.empty((len(table.lines), 0), dtype=np.float32)]
+    for name in encoding.names:
+        with faults.gather():
+            parts.append(_numbers(encoding, table, name))
+    faults.refuse()
+    return np.concatenate(parts, axis=1)
+
+
+def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Array:
+    texts = table.values[name]
+    if name in encoding.levels:
+        known = {level: place for place, level in enumerate(encoding.levels[name])}
+        codes = np.array([known.get(_level(text), -1) for text in texts], dtype=np.int64)
+        one_hot: Float32Array = (codes[:, None] == np.arange(len(known))).astype(np.float32)
+        return one_hot
+    fill = encoding.fills.get(name)
+    numbers = [fill if is_gap(text) else as_number(text) for text in texts]
+    wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]
+    hint = ""
+    if wrong and is_gap(wrong[0]):
+        hint = " (gaps need `fill`)"
+    elif wrong and _is_word(wrong[0]):
+        hint = " (words need `categories`)"
+    fits = [number is not None for number in numbers]
+    table.require(name, fits, f"a finite number{hint}")
+    return np.array(numbers, dtype=np.float32)[:, None]
 
 
 def is_gap(text: str) -> bool:

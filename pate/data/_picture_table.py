@@ -6,7 +6,7 @@ from pathlib import Path
 from posixpath import normpath
 
 from pate.data._images import ImageFiles
-from pate.data._label_table import read_label_table
+from pate.data._label_table import TableReading, read_label_table
 from pate.data._source import expand_path
 from pate.data._table import PictureFolder, Table, require_fractions
 from pate.data.features import FeatureMap
@@ -25,13 +25,15 @@ class PictureTable(PictureFolder):
         root: the folder.
         table: the CSV file, in the folder unless its path is absolute.
         size: pictures are cut to their central square and resized to this many pixels.
-        labels: names of the columns to learn; None for all labels. Columns that are not named may
-            hold anything.
+        labels: names of the columns to learn; or a column that lists names of labels, such as
+            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``; None for all
+            columns that are left. Columns that are not named may hold anything.
         public_fraction: share of public pictures, if there is no ``split`` and a hash of the group,
             or else of the file's name, is to decide. There is no default: public pictures are seen
             by anybody.
         test_fraction: share of test pictures, likewise.
         features: a public map of the pictures.
+        names: the file's own names of `file`, `split` and `group`, such as ``{file: picture}``.
     """
 
     def __init__(
@@ -40,21 +42,23 @@ class PictureTable(PictureFolder):
         *,
         table: str = "labels.csv",
         size: int = 64,
-        labels: list[str] | None = None,
+        labels: list[str] | dict[str, list[str]] | None = None,
         public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
+        names: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(root, size, labels, features)
+        super().__init__(root, size, None, features)
         require_fractions(public_fraction, test_fraction)
         self.path = self.root / expand_path(table)
-        self._fractions = public_fraction, test_fraction
+        self._reading = TableReading(
+            labels=labels, fractions=(public_fraction, test_fraction), names=names or {}
+        )
 
     def _read_table(self) -> Table:
         return read_label_table(
             self.path,
-            self._wanted,
-            self._fractions,
+            self._reading,
             lambda columns, _: ImageFiles(
                 [self.root / name for name in columns.values["file"]], self.size, keep=False
             ),

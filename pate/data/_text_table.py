@@ -1,4 +1,4 @@
-"""A table, comma-separated, of texts and their labels."""
+"""A CSV or parquet file of texts and their labels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from pate._validation import Float32Array, IntArray, require_count
-from pate.data._label_table import read_label_table
+from pate.data._label_table import TableReading, read_label_table
 from pate.data._records import FeatureMap, Features
 from pate.data._table import Table, TableSource, require_fractions
 
 
 class TextTable(TableSource):
-    """A CSV file of texts and their labels.
+    """A CSV or parquet file of texts and their labels.
 
     The file has a line of headings and a line for each text. The column ``text`` holds the text, in
     quotes where it has commas or line breaks, and ``id`` its id, given once and kept for good.
@@ -30,14 +30,16 @@ class TextTable(TableSource):
     Args:
         path: the file.
         num_features: number of columns, at least 2. Words share one where there are many more.
-        labels: names of the columns to learn; None for all labels. Columns that are not named may
-            hold anything.
+        labels: names of the columns to learn; or a column that lists names of labels, such as
+            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``; None for all
+            columns that are left. Columns that are not named may hold anything.
         public_fraction: share of public texts, if there is no ``split`` and a hash of the group, or
             else of the id, is to decide. There is no default: public texts are seen by anybody.
         test_fraction: share of test texts, likewise.
         features: a public map of the features; None for the counts themselves.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
+        names: the file's own names of `id`, `text`, `split` and `group`, such as ``{text: message}``.
     """
 
     def __init__(
@@ -45,23 +47,25 @@ class TextTable(TableSource):
         path: Path,
         *,
         num_features: int = 2048,
-        labels: list[str] | None = None,
+        labels: list[str] | dict[str, list[str]] | None = None,
         public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
+        names: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(path, labels, features, permanent_ids=permanent_ids)
+        super().__init__(path, None, features, permanent_ids=permanent_ids)
         require_fractions(public_fraction, test_fraction)
         require_count(2, num_features=num_features)
         self.num_features = num_features
-        self._fractions = public_fraction, test_fraction
+        self._reading = TableReading(
+            labels=labels, fractions=(public_fraction, test_fraction), names=names or {}
+        )
 
     def _read_table(self) -> Table:
         return read_label_table(
             self.path,
-            self._wanted,
-            self._fractions,
+            self._reading,
             lambda columns, _: HashedTexts(hashed(columns.values["text"], self.num_features)),
             identity="id",
             content=("text",),

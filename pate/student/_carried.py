@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -78,17 +78,22 @@ class ExportedStudent:
             return _module(self.folder, self.settings, device=self.device, trust=False)
         return self.predictor.module  # type: ignore[attr-defined, no-any-return]
 
-    def predict(self, samples: Samples, *, batch_size: int = _BATCH) -> UInt8Array:
+    def predict(
+        self, samples: Samples | Mapping[str, Any], *, batch_size: int = _BATCH
+    ) -> UInt8Array:
         """Return labels ``[N, C]`` in {0, 1} of samples as in `predict_proba`."""
         return self.answer(samples, batch_size=batch_size)[1]
 
-    def predict_proba(self, samples: Samples, *, batch_size: int = _BATCH) -> Float32Array:
+    def predict_proba(
+        self, samples: Samples | Mapping[str, Any], *, batch_size: int = _BATCH
+    ) -> Float32Array:
         """Return probabilities ``[N, C]``.
 
         Args:
             samples: an array ``[N, ...]`` as the student was trained on. Of pictures uint8 ``[N, 3,
                 size, size]``, floats in [0, 1], or uint8 ``[N, height, width, 3]`` of any size; or
-                a list of PIL pictures or of paths. Of texts, a list of them.
+                a list of PIL pictures or of paths. Of texts, a list of them. Of a table, a
+                DataFrame of pandas or polars, or a mapping of its columns.
             batch_size: samples at a time.
 
         Raises:
@@ -97,22 +102,23 @@ class ExportedStudent:
         return self.answer(samples, batch_size=batch_size)[0]
 
     def answer(
-        self, samples: Samples, *, batch_size: int = _BATCH
+        self, samples: Samples | Mapping[str, Any], *, batch_size: int = _BATCH
     ) -> tuple[Float32Array, UInt8Array]:
         """Return probabilities and labels ``[N, C]`` of the same samples; see `predict_proba`."""
         require_count(1, batch_size=batch_size)
-        array = getattr(samples, "ndim", 0) > 0  # of numpy or torch
+        rows = self.input.encoded(samples)
+        array = getattr(rows, "ndim", 0) > 0  # of numpy or torch
         require(
-            array or (isinstance(samples, Sequence) and not isinstance(samples, str)),
+            array or (isinstance(rows, Sequence) and not isinstance(rows, str)),
             "samples in a list or an array",
-            samples=type(samples).__name__,
+            samples=type(rows).__name__,
         )
-        num = len(samples)
+        num = len(rows)
         probabilities = np.empty((num, len(self.label_names)), dtype=np.float32)
         labels = np.empty(probabilities.shape, dtype=np.uint8)
         for start in range(0, num, batch_size):
-            rows = slice(start, start + batch_size)
-            probabilities[rows], labels[rows] = self.predictor(self.input.batch(samples[rows]))
+            part = slice(start, start + batch_size)
+            probabilities[part], labels[part] = self.predictor(self.input.batch(rows[part]))
         return probabilities, labels
 
     def describe(self) -> str:

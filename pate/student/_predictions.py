@@ -21,7 +21,7 @@ from pate.data._arrays import OPTIONAL
 from pate.data._checks import as_text
 from pate.data._images import FORMATS
 from pate.data._label_table import read_columns
-from pate.data._number_table import ColumnEncoding
+from pate.data._number_table import ColumnEncoding, encode_table
 from pate.student._carried import ExportedStudent
 from pate.student._samples import InputFormat
 
@@ -61,8 +61,8 @@ def predict_files(
     Args:
         student: the student.
         source: a folder of pictures, searched recursively; or an ``.npz`` with ``X`` ``[N, ...]``
-            and optionally ``ids`` ``[N]``; or a ``.csv`` with a column ``text``, or one for each
-            feature, and optionally ``id``.
+            and optionally ``ids`` ``[N]``; or a ``.csv`` or ``.parquet`` with a column ``text``,
+            or one for each feature, and optionally ``id``.
         output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz``
             with ``ids``, ``label_names``, ``probabilities`` and ``labels``.
         unreadable: whether a picture that cannot be read is an error or is skipped.
@@ -90,7 +90,8 @@ def predict_files(
         batches = _read_pictures(paths, source, student.input, batch_size, unreadable, skipped)
     else:
         columns = student.input.columns
-        table = source.suffix == ".csv" and (student.input.kind == "texts" or columns is not None)
+        written = source.suffix in (".csv", ".parquet")
+        table = written and (student.input.kind == "texts" or columns is not None)
         samples, ids = _read_table(source, columns) if table else _read_archive(source)
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
@@ -179,8 +180,9 @@ def _read_table(
     path: Path, columns: ColumnEncoding | None
 ) -> tuple[NDArray[Any] | list[str], list[str]]:
     table = read_columns(path, ("text",) if columns is None else columns.names)
-    samples = table.values["text"] if columns is None else columns.encode(table)
-    return samples, table.values.get("id", [str(row) for row in range(len(table.lines))])
+    samples = table.values["text"] if columns is None else encode_table(columns, table)
+    identity = "id" if columns is None else columns.identity
+    return samples, table.values.get(identity, [str(row) for row in range(len(table.lines))])
 
 
 def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) -> Iterator[Batch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -53,8 +53,9 @@ class InputFormat:
         """Return the format that `to_dict` described."""
         names = tuple(content.get("columns", ()))
         levels = {name: tuple(each) for name, each in content.get("levels", {}).items()}
-        columns = ColumnEncoding(names, levels, content.get("fills", {})) if names else None
-        return cls(content["kind"], tuple(content["shape"]), columns)
+        identity = content.get("identity", "id")
+        columns = ColumnEncoding(names, levels, content.get("fills", {}), identity)
+        return cls(content["kind"], tuple(content["shape"]), columns if names else None)
 
     def to_dict(self) -> Json:
         """Return the format as plain data, with the meaning of the numbers."""
@@ -79,7 +80,7 @@ class InputFormat:
         if self.columns is not None:
             levels = {name: list(each) for name, each in self.columns.levels.items()}
             columns = {"columns": list(self.columns.names), "levels": levels}
-            columns["fills"] = dict(self.columns.fills)
+            columns |= {"fills": dict(self.columns.fills), "identity": self.columns.identity}
         numbers = {
             "kind": self.kind,
             "shape": list(self.shape),
@@ -100,6 +101,18 @@ class InputFormat:
         Raises ``ValueError`` if it is not readable.
         """
         return read_image(path, self.size)
+
+    def encoded(self, samples: Any) -> Samples:
+        """Return the columns of a DataFrame or a mapping as an array ``[N, F]``; others as they are.
+
+        Raises ``ValueError`` if a column is missing or malformed, or the student takes no columns.
+        """
+        if not isinstance(samples, Mapping) and not hasattr(samples, "columns"):
+            same: Samples = samples
+            return same
+        require(self.columns is not None, f"{self.kind} in a list or an array", samples="columns")
+        assert self.columns is not None
+        return self.columns.encode(samples)
 
     def batch(self, samples: Samples) -> NDArray[Any]:
         """Return samples as the student takes them: uint8 pictures, or float32, ``[N, *shape]``.

@@ -11,8 +11,7 @@ import pytest
 import models
 import pate
 from pate import cli
-from pate.data import CelebA, Role, TextTable
-from pate.data._number_table import ColumnEncoding
+from pate.data import CelebA, ColumnEncoding, Role, TextTable
 from pate.student import InputFormat, _predictions as predictions
 from pate.student._predictions import _read_table
 from tests.conftest import make_arrays
@@ -246,6 +245,16 @@ def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:
     samples, ids = _read_table(tmp_path / "new.csv", taken.columns)
     assert np.asarray(samples).tolist() == [[0, 1, 40.5], [0, 0, 1], [0, 0, 2]]
     assert ids == ["kim", "lee", "mia"]
+    frame = {"age": [np.nan, 1, 2], "city": np.array(["Rome", "Oslo", None], dtype=object)}
+    assert np.asarray(taken.encoded(frame)).tolist() == np.asarray(samples).tolist()
+    with pytest.raises(ValueError, match=r"with the columns of training, got missing=\['city'\]"):
+        taken.encoded({"age": [1]})
+    with pytest.raises(ValueError, match=r"^Expected columns of one length, got city=1, age=2"):
+        taken.encoded({"age": [1, 2], "city": ["Rome"]})
+    with pytest.raises(
+        ValueError, match=r"^Expected texts in a list or an array, got samples='columns'"
+    ):
+        InputFormat("texts", (3,)).encoded(frame)
     (tmp_path / "new.csv").write_text("age\n1\n")
     with pytest.raises(ValueError, match=r"^Expected a column `city` in"):
         _read_table(tmp_path / "new.csv", encoding)

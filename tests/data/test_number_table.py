@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,83 @@ def test_all_faults_of_a_file_are_said_at_once(
         "pate teachers fit: Expected a column `id`",
         "pate teachers fit: Expected 2 values",
     ]
+
+
+def test_a_column_lists_names_of_labels(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "id,age,topics,split\n"
+        "a,1,sports;news,private\nb,2,,public\nc,3,\"['news', 'local, odd']\",test\n"
+        "d,4,sport|news,test\n"
+    )
+    source = NumberTable(path, labels={"topics": ["news", "sports"]})
+    assert source.label_names == ("news", "sports")
+    labels = [source.load(role).labels.tolist() for role in Role]
+    assert labels == [[[1, 1]], [[0, 0]], [[1, 0], [1, 0]]]
+    assert source.load(Role.TEST).features[:].tolist() == [[3], [4]]
+    comma = NumberTable(path, labels={"topics": ["local, odd"]})
+    assert comma.load(Role.TEST).labels.tolist() == [[0], [0]]
+    faults: list[tuple[dict[str, list[str]], str]] = [
+        ({"topic": ["news"]}, r"names of labels among age, topics .*unknown=\['topic'\]"),
+        ({"topics": []}, r"names of labels that column `topics` of .* lists"),
+        ({"topics": ["news", "news"]}, r"label names that occur once"),
+    ]
+    for wrong, message in faults:
+        with pytest.raises(ValueError, match=message):
+            NumberTable(path, labels=wrong).load(Role.TEST)
+
+
+def test_columns_may_have_names_of_their_own(table: Path) -> None:
+    text = table.read_text()
+    for name, theirs in (("id,", "patient,"), ("split", "fold"), ("group", "ward")):
+        text = text.replace(name, theirs)
+    names = {"id": "patient", "split": "fold", "group": "ward"}
+    before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE)
+    table.write_text(text)
+    after = NumberTable(table, labels=["gout"], names=names).load(Role.PRIVATE)
+    assert after.ids.tolist() == before.ids.tolist() and after.groups is not None
+    assert after.groups.tolist() == ["ann", "bob"]
+    assert after.features[:].tolist() == before.features[:].tolist()
+    with pytest.raises(ValueError, match=r"`names` of columns among id, split, .*got idd"):
+        NumberTable(table, labels=["gout"], names={"idd": "patient"}).load(Role.TEST)
+    with pytest.raises(ValueError, match=r"^Expected a column `number` in .*mine.csv"):
+        NumberTable(table, labels=["gout"], names=names | {"id": "number"}).load(Role.TEST)
+
+
+def test_labels_as_other_programs_write_them(table: Path) -> None:
+    before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE).labels.tolist()
+    text = table.read_text().replace("54,1,", "54,True,").replace("-0.5,0,", "-0.5,0.0,")
+    table.write_text(text)
+    assert NumberTable(table, labels=["gout"]).load(Role.PRIVATE).labels.tolist() == before
+
+
+def test_parquet_is_read_as_csv(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "id": ["a", "b", "c"],
+        "age": [1.5, None, 3.0],
+        "stage": [1, 2, None],
+        "topics": [["sports", "news"], [], ["news"]],
+        "split": ["private", "public", "test"],
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "mine.parquet")
+    source = NumberTable(
+        tmp_path / "mine.parquet",
+        labels={"topics": ["news", "sports"]},
+        categories={"stage": [1, 2]},
+        fill={"age": 0},
+    )
+    features = [source.load(role).features[:].tolist() for role in Role]
+    assert features == [[[1.5, 1, 0]], [[0, 0, 1]], [[3, 0, 0]]]
+    assert source.load(Role.PRIVATE).labels.tolist() == [[1, 1]]
+    (tmp_path / "mine.parquet").write_text("id,age\n")
+    with pytest.raises(ValueError, match=r"^Expected a parquet file, got .*mine.parquet"):
+        NumberTable(tmp_path / "mine.parquet", labels=["gout"]).load(Role.TEST)
+
+
+def test_parquet_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "mine.parquet").touch()
+    with pytest.raises(ValueError, match=r"^Expected pyarrow, .* pip install 'pate\[parquet\]'$"):
+        NumberTable(tmp_path / "mine.parquet", labels=["gout"]).load(Role.TEST)
