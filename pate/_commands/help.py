@@ -39,7 +39,7 @@ EXAMPLES: dict[str, str] = {
     "frontier": "pate frontier --simulate.num_labels 20 --simulate.num_teachers 400"
     " --simulate.label_density 0.2 --simulate.teacher_accuracy 0.85 --student true",
     "completion": "pate completion bash > ~/.local/share/bash-completion/completions/pate",
-    "init": "pate init recipes/mine --kind folder --data pictures",
+    "init": "pate init recipes/mine --data mine.csv --kind csv",
     "predict": "pate predict runs/mine/public/student/model pictures --output predictions.csv",
     "export": "pate export runs/mine/public/student/model --format onnx --output student.onnx",
     "report": "pate report runs/mine",

@@ -25,6 +25,7 @@ class LabelSettings:
             ``ClippedVotes``, which need ballots and features, or ``ScoreVotes`` for ballots that
             are scores or moments.
         delta: the delta of the statement, at most 1e-3 and below one over the number of teachers.
+            A tenth of one over the number of private records, or less, is usual: 1e-6 for 80,000.
             It must exceed the cost of the mechanism's tests.
         num_queries: number of public samples to label; None for all samples with votes.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation,
@@ -43,7 +44,8 @@ class LabelSettings:
             None for noise from the operating system's entropy.
         target_epsilon: the largest epsilon of this release, at this delta and under the
             aggregator's relation: one factor scales all noise to meet it. None to use the noise as
-            given.
+            given. Whoever sees all that is published guesses right at most 73.2% of the time at
+            epsilon 1, 88.1% at 2 and 98.3% at 4 whether any one record is there.
         max_teachers_per_unit: the largest number of teachers that one unit (a record, a patient)
             reaches, such as a patient in several silos. The target and the budget are for such
             units, and so are the figures of this and all later statements of the ledger, unless

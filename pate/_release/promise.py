@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 from pate._validation import MOST_VOTERS, require, require_in_open_unit_interval
 
 LARGEST_DELTA = 1e-3
+
+
+def suited_delta(num_units: int) -> float:
+    """Return the power of ten at or below a tenth of one over the number of private units.
+
+    >>> suited_delta(80_000)
+    1e-06
+    """
+    return min(LARGEST_DELTA, 10.0 ** math.floor(-math.log10(10 * num_units)))
 
 
 def require_promise(delta: float, *, num_units: int | None = None) -> None:

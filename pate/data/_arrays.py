@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._files.arrays import read_arrays
-from pate._validation import Float32Array, IntArray, as_float32, require, require_distinct
+from pate._validation import (
+    Faults,
+    Float32Array,
+    IntArray,
+    StrArray,
+    as_float32,
+    require,
+    require_distinct,
+)
 from pate.data._checks import as_text, check_labels, select_labels
 from pate.data._records import ArrayFeatures, Features, blocks_of
 from pate.data._table import Table, TableSource, require_fractions, split_by_hash
@@ -21,6 +30,8 @@ OPTIONAL = ("ids", "split", "group", "label_names")
 """Arrays that a file may have besides ``X`` and ``Y``; ``ids`` are required of a source."""
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
+_ROWS_OF = ("X", "Y", "ids", "split", "group")
+"""Arrays with a row for each record."""
 _ROWS = 64
 """Rows read from a file at once. The system maps much around each, which counts as memory."""
 _GIVE_IDS = "given once, when they are collected, such as uuid.uuid4().hex"
@@ -63,35 +74,28 @@ class Arrays(TableSource):
 
     def _read_table(self) -> Table:
         arrays, source = read_arrays(self.path, ("X", "Y"), OPTIONAL, mapped=("X",)), self.path.name
-        features, labels = (
-            _finite_features(arrays["X"], source=source),
-            check_labels(arrays["Y"], source=source),
-        )
-        num, num_labels = labels.shape
-        default_names = np.array([f"label_{j}" for j in range(num_labels)])
-        names = as_text(arrays.get("label_names", default_names), name="label_names")
-        require(
-            len(names) == num_labels,
-            f"{num_labels} label_names in {source}",
-            label_names=len(names),
-        )
-        require("ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
-        ids = as_text(arrays["ids"])
-        groups = as_text(arrays["group"], name="group") if "group" in arrays else None
-        require_distinct(f"ids of {source}", ids.tolist())
-        split = arrays.get("split")
-        if split is None:
-            split = split_by_hash(
-                ids if groups is None else groups, *self._fractions, source=source
-            )
-        unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
-        require(
-            not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown
-        )
-        rows = {"ids": ids, "split": split} | ({} if groups is None else {"group": groups})
-        require(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
-        sizes = {"X": features.shape[0]} | {name: len(column) for name, column in rows.items()}
-        require(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
+        faults = Faults()
+        with faults.gather():
+            features = _finite_features(arrays["X"], source=source)
+        with faults.gather():
+            labels = check_labels(arrays["Y"], source=source)
+        with faults.gather():
+            names = _label_names(arrays, source=source)
+        with faults.gather():
+            given = "ids" in arrays
+            require(given, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
+            ids = as_text(arrays["ids"])
+            require_distinct(f"ids of {source}", ids.tolist())
+        with faults.gather():
+            groups = as_text(arrays["group"], name="group") if "group" in arrays else None
+        with faults.gather():
+            split = self._split(arrays, source=source)
+        with faults.gather():
+            rows = {name: arrays[name].shape[:1] for name in _ROWS_OF if name in arrays}
+            sizes = {name: shape[0] if shape else 0 for name, shape in rows.items()}
+            num = sizes.pop("Y")
+            require(set(sizes.values()) <= {num}, f"{num} rows in every array of {source}", **sizes)
+        faults.refuse()
         columns = select_labels(names.tolist(), self._wanted, source=source)
         return Table(
             features=features,
@@ -101,6 +105,27 @@ class Arrays(TableSource):
             split=split,
             groups=groups,
         )
+
+    def _split(self, arrays: Mapping[str, NDArray[Any]], *, source: str) -> IntArray:
+        """Return the role of each record."""
+        if "split" not in arrays:
+            keys = as_text(arrays.get("group", arrays.get("ids", np.empty(0, dtype=np.str_))))
+            return split_by_hash(keys, *self._fractions, source=source)
+        split = arrays["split"]
+        require(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
+        unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
+        roles = f"split in 0 (private), 1 (public), 2 (test) in {source}"
+        require(not unknown, roles, others=unknown)
+        return split
+
+
+def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray:
+    num_labels = arrays["Y"].shape[-1] if arrays["Y"].ndim else 0
+    default = np.array([f"label_{j}" for j in range(num_labels)])
+    names = as_text(arrays.get("label_names", default), name="label_names")
+    wanted = f"{num_labels} label_names in {source}"
+    require(len(names) == num_labels, wanted, label_names=len(names))
+    return names
 
 
 class _StoredFeatures(Features):

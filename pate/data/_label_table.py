@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,7 +22,7 @@ _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
 _ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
-_LABEL = {"0": 0, "1": 1, "-1": 0, "0.0": 0, "1.0": 1, "-1.0": 0} | {
+LABELS = {"0": 0, "1": 1, "-1": 0, "0.0": 0, "1.0": 1, "-1.0": 0} | {
     text: value
     for value, word in enumerate(("false", "true"))
     for text in (word, word.title(), word.upper())
@@ -138,13 +138,13 @@ def read_label_table(
             if isinstance(wanted, Mapping):
                 labels |= _listed(table, name, wanted[name], labels)
             else:
-                labels[name] = _coded(table, name, _LABEL, "0 or 1")
+                labels[name] = _coded(table, name, LABELS, "0 or 1")
     ids, groups = np.array(columns[identity]), None
     if group is not None:
         with faults.gather():
             table.require(group, columns[group], "a value")
         groups = np.array(columns[group])
-    split = np.zeros(len(ids), dtype=np.int64)
+    split = np.full(len(ids), SPLIT_OF_ROLE[Role.PUBLIC], dtype=np.int64)
     with faults.gather():
         if "split" in head:
             split[:] = _coded(table, "split", _SPLIT, "private, public or test")
@@ -180,16 +180,18 @@ def _listed(
     """Return 0 and 1 for each label that the values of a column may list."""
     require(names, f"names of labels that column `{column}` of {table.path} lists")
     require_distinct("label names", [*others, *names])
-    # a name may hold a comma, or any other of them
-    separators = "".join(sign for sign in _SEPARATORS if not any(sign in name for name in names))
-    values = [
-        {
-            part.strip(" '\"")
-            for part in re.split(f"[{separators}{_LIST_SEPARATOR}]", text.strip("[](){}"))
-        }
-        for text in table.values[column]
-    ]
+    values = [as_list(text, names) for text in table.values[column]]
     return {name: [int(name in listed) for listed in values] for name in names}
+
+
+def as_list(text: str, names: Iterable[str] = ()) -> list[str]:
+    """Return the names that a text such as ``sports;news`` or ``['sports', 'news']`` lists.
+
+    A separator that occurs in one of ``names`` is none.
+    """
+    signs = "".join(sign for sign in _SEPARATORS if not any(sign in name for name in names))
+    parts = re.split(f"[{signs}{_LIST_SEPARATOR}]", text.strip("[](){}"))
+    return [part.strip(" '\"") for part in parts]
 
 
 def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +17,12 @@ from pate import cli, load_student
 from pate._commands.init import _KINDS, recipe_files
 from pate._commands.recipes import find_recipe, shipped_recipes, with_shipped_files
 from pate._data_file import describe_data, read_data
+from pate._release.promise import suited_delta
+from pate.accounting._formatting import format_guess
 from pate.data import CelebA, DataSource, Role
 from tests.conftest import make_arrays
 from tests.data.test_datasets import Columns
+from tests.data.test_picture_table import write_pictures
 
 SMALL = ["--label.target_epsilon=1e5"]
 
@@ -163,6 +168,197 @@ def test_a_file_of_numbers_is_enough(tmp_path: Path) -> None:
     new.write_text("pressure,age\n3,-3\n-3,3\n")
     assert cli.main(["predict", str(model), str(new), "--output", str(answers)]) == 0
     assert answers.read_text() == "id,diabetes,gout\n0,0,1\n1,1,0\n"
+
+
+PATIENTS = """patient_no,age,sex,city,bmi,note,diabetes,gout
+{rows}
+"""
+
+
+def write_patients(path: Path, num: int = 5956, *, split: bool = False) -> None:
+    """Write a table as it comes: ids by another name, words, gaps, a column of notes."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for i in range(num):
+        age, city = generator.integers(20, 90), ["Bern", "Rome", "Oslo"][generator.integers(3)]
+        gap = generator.random() < 0.1
+        row = [f"p{i}x", "" if gap else age, "fm"[i % 2], city, "NA" if gap else i % 20 + 18]
+        labels = [int(age > 55), int(city == "Rome")]
+        roles = [[*Role][i % 3].value] if split else []
+        rows.append(",".join(map(str, [*row, f"seen by doctor {i * 17}", *labels, *roles])))
+    text = PATIENTS.format(rows="\n".join(rows))
+    path.write_text(text.replace("gout\n", "gout,part\n", 1) if split else text)
+
+
+def test_a_table_is_read_for_its_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path / "my.csv", 2000)
+    assert cli.main(["init", "my", "--data", "my.csv"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    public = "of YOUR records would be published: name a column `split`, or say so"
+    assert re.search(rf"1,\d\d\d private, \d\d\d {public}: --public_fraction 0\.2\.", said)
+    assert "2 labels: diabetes, gout." in said
+    assert "Left out, because of too many different words: note." in said
+    assert "epsilon 2 lets whoever sees all that is published guess right 88.1% of the time" in said
+    assert re.search(
+        r"delta 1e-06 suits them, well below 1/1,\d\d\d, .* up to 1e-05 is usual", said
+    )
+    text = (tmp_path / "my" / "data.yaml").read_text()
+    assert yaml.safe_load(text)["data"]["init_args"] == {
+        "path": str(tmp_path / "my.csv"),
+        "names": {"id": "patient_no"},
+        "labels": ["diabetes", "gout"],
+        "columns": ["age", "sex", "city", "bmi"],
+        "categories": {"sex": "public", "city": "public"},
+        "fill": "public",
+        "features": "PublicScaling",
+    }
+    assert text.count("# Guessed: ") == 4 and max(map(len, text.splitlines())) <= 100
+    # nothing is published until somebody says so
+    assert cli.main(["run", "my"]) == 2
+    assert "Expected split in" in capsys.readouterr().err and not Path("runs").exists()
+    assert cli.main(["init", "other", "--data", "my.csv", "--public_fraction", "0.25"]) == 0
+    assert "of YOUR records will be published." in " ".join(capsys.readouterr().out.split())
+    source = read_data(tmp_path / "other" / "data.yaml")
+    assert len(source.load(Role.PUBLIC)) > 400
+
+
+def test_roles_of_another_name_are_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_patients(tmp_path / "my.csv", 30, split=True)
+    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
+    said = capsys.readouterr().out
+    assert "10 test, 10 private, and 10 public records" in said
+    source = read_data(tmp_path / "my" / "data.yaml")
+    assert len(source.load(Role.PUBLIC)) == 10
+
+
+@pytest.mark.slow
+def test_a_table_as_it_comes_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three commands in an empty folder, from a CSV file of words and gaps to answers for it."""
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path / "my.csv")
+    assert cli.main(["init", "my", "--data", "my.csv", "--public_fraction", "0.2"]) == 0
+    assert cli.main(["run", "my"]) == 0
+    assert cli.main(["predict", "runs/my/public/student/model", "my.csv"]) == 0
+    with (tmp_path / "predictions.csv").open(newline="") as file:
+        answers = list(csv.DictReader(file))
+    with (tmp_path / "my.csv").open(newline="") as file:
+        truth = list(csv.DictReader(file))
+    assert [row["id"] for row in answers] == [row["patient_no"] for row in truth]
+    for label in ("diabetes", "gout"):
+        right = [a[label] == b[label] for a, b in zip(answers, truth, strict=True)]
+        assert np.mean(right) > 0.9
+
+
+def test_all_faults_of_data_are_said_before_a_recipe_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.csv").write_text("age,city,gout\n1,Bern,1\n1,Rome,0\n")
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]
+    assert cli.main(words) == 2
+    assert "pate init: Expected a column of ids in" in capsys.readouterr().err
+    np.savez(tmp_path / "my.npz", X=np.full((3, 2), np.nan), Y=np.full((3, 1), 2), split=[0, 1, 3])
+    assert cli.main([*words[:3], str(tmp_path / "my.npz")]) == 2
+    said = [line.split(" in ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == [
+        "pate init: Expected finite features",
+        "pate init: Expected labels among (0, 1)",
+        "pate init: Expected the records' own ids",
+        "pate init: Expected split",
+    ]
+    assert not (tmp_path / "my").exists()
+
+
+def test_faults_are_said_before_torch_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "my.csv").write_text("id,age,gout,split\na,x,1,private\nb,1,1,public\nc,1,1,test\n")
+    script = (
+        "import sys; from pate.cli import main; status = main(sys.argv[1:]);"
+        " assert not {'torch', 'pytorch_lightning'} & sys.modules.keys(); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", script, "init", "my", "--data", "my.csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "Expected a finite number (words need `categories`) in column `age`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("head", "values", "labels"),
+    [
+        ("topics", ["sports;news", "news", ""], {"topics": ["news", "sports"]}),
+        ("tags", ["sports, news", "news", "news"], {"tags": ["news", "sports"]}),
+        ("class", ["cat", "dog", "cat"], {"class": ["cat", "dog"]}),
+        ("y_cat", ["True", "False", "True"], ["y_cat"]),
+    ],
+)
+def test_labels_are_guessed(head: str, values: list[str], labels: object, tmp_path: Path) -> None:
+    rows = [f'r{i},{i},"{values[i % 3]}",{[*Role][i // 12].value}' for i in range(36)]
+    (tmp_path / "my.csv").write_text("\n".join([f"id,age,{head},split", *rows]))
+    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
+    settings = yaml.safe_load((tmp_path / "my" / "data.yaml").read_text())["data"]["init_args"]
+    assert (settings["labels"] == labels and "columns" not in settings) or settings[
+        "columns"
+    ] is None
+
+
+def test_what_cannot_be_guessed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i},{i % 7},g{i % 2},{[*Role][i // 4].value}" for i in range(12)]
+    (tmp_path / "my.csv").write_text("\n".join(["id,age,person,split", *rows]))
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]
+    assert cli.main(words) == 0
+    assert "write `labels` in data.yaml" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "my.csv").write_text("\n".join(["id,age,gout,split", *rows]).replace(",g", ","))
+    words[1] = str(tmp_path / "numbered")
+    assert cli.main(words) == 0
+    assert "ids look like numbers of rows" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["init", str(tmp_path / "none")]) == 2
+    assert "Expected --kind, one of npz, csv," in capsys.readouterr().err
+    (tmp_path / "nothing").mkdir()
+    assert cli.main(["init", str(tmp_path / "none"), "--data", str(tmp_path / "nothing")]) == 2
+    assert "or data that tell theirs, got data=" in capsys.readouterr().err
+    words = ["init", str(tmp_path / "none"), "--kind", "csv", "--data", str(tmp_path / "later.csv")]
+    assert cli.main(words) == 0
+    assert "Nothing is at" in capsys.readouterr().out
+
+
+def test_kinds_are_told_by_their_files(tmp_path: Path, faces: Path) -> None:
+    write_pictures(tmp_path / "pictures")
+    (tmp_path / "pictures" / "labels.csv").rename(tmp_path / "pictures" / "mine.csv")
+    texts = [f"t{i},so many words of it {i},{i % 2},{[*Role][i // 4].value}" for i in range(12)]
+    (tmp_path / "texts.csv").write_text("\n".join(["id,text,angry,split", *texts]))
+    np.savez(tmp_path / "arrays.npz", **make_arrays())  # type: ignore[arg-type]
+    for place, kind in (
+        (tmp_path / "pictures", "PictureTable"),
+        (tmp_path / "texts.csv", "TextTable"),
+        (tmp_path / "arrays.npz", "Arrays"),
+        (faces, "CelebA"),
+    ):
+        assert cli.main(["init", str(tmp_path / kind), "--data", str(place)]) == 0
+        source = read_data(tmp_path / kind / "data.yaml")
+        assert type(source).__name__ == kind and source.label_names
+
+
+def test_what_epsilon_lets_guess_is_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    label = recipe_files(Path("my"), "csv")["label.yaml"]
+    with pytest.raises(SystemExit):
+        cli.main(["label", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for epsilon in (1.0, 2.0, 4.0):
+        most = format_guess({"epsilon": epsilon, "delta": 1e-6})
+        assert f"{most}" in label and f"{most}" in shown
+    assert (
+        suited_delta(80_000) == 1e-6 and "1e-6 suits 80,000" in label and "1e-6 for 80,000" in shown
+    )
+    with pytest.raises(SystemExit):
+        cli.main(["init", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert format_guess({"epsilon": 2.0, "delta": 1e-6}) in shown
+    assert suited_delta(100_000) == 1e-6 and "up to 100,000 private records" in shown
 
 
 def test_splits_of_hugging_face_are_read_as_the_recipe_says(
