@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import mmap
+import zlib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import load_npz
 
 from pate._files.arrays import read_arrays
 from pate._validation import (
@@ -22,7 +25,8 @@ from pate._validation import (
     require_distinct,
 )
 from pate.data._checks import as_text, check_labels, select_labels
-from pate.data._records import ArrayFeatures, Features, blocks_of
+from pate.data._records import ArrayFeatures, Features, SparseFeatures, blocks_of
+from pate.data._source import expand_path
 from pate.data._table import Table, TableSource, require_fractions, split_by_hash
 from pate.data.features import FeatureMap
 
@@ -49,6 +53,8 @@ class Arrays(TableSource):
 
     Args:
         path: the file.
+        sparse: a file that `scipy.sparse.save_npz` wrote, with ``X`` in place of an array. Its rows
+            become dense block by block, as they are needed.
         labels: names of the labels to learn; None for all.
         public_fraction: share of public records, if the file has no ``split`` and a hash of the id
             decides. There is no default, because the features of public records are published.
@@ -62,6 +68,7 @@ class Arrays(TableSource):
         self,
         path: Path,
         *,
+        sparse: Path | None = None,
         labels: list[str] | None = None,
         public_fraction: float | None = None,
         test_fraction: float = 0.1,
@@ -71,12 +78,18 @@ class Arrays(TableSource):
         super().__init__(path, labels, features, permanent_ids=permanent_ids)
         require_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction
+        self._sparse = None if sparse is None else expand_path(sparse)
 
     def _read_table(self) -> Table:
-        arrays, source = read_arrays(self.path, ("X", "Y"), OPTIONAL, mapped=("X",)), self.path.name
-        faults = Faults()
+        required = ("X", "Y") if self._sparse is None else ("Y",)
+        arrays: dict[str, Any] = read_arrays(self.path, required, OPTIONAL, mapped=("X",))
+        source, faults = self.path.name, Faults()
         with faults.gather():
-            features = _finite_features(arrays["X"], source=source)
+            if self._sparse is None:
+                features = _finite_features(arrays["X"], source=source)
+            else:
+                arrays["X"] = read_sparse(self._sparse)
+                features = SparseFeatures(arrays["X"])
         with faults.gather():
             labels = check_labels(arrays["Y"], source=source)
         with faults.gather():
@@ -126,6 +139,30 @@ def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray
     wanted = f"{num_labels} label_names in {source}"
     require(len(names) == num_labels, wanted, label_names=len(names))
     return names
+
+
+def is_sparse(path: Path) -> bool:
+    """Return whether `scipy.sparse.save_npz` wrote a file."""
+    return is_zipfile(path) and {"format.npy", "shape.npy"} <= set(ZipFile(path).namelist())
+
+
+def read_sparse(path: Path) -> Any:
+    """Return the matrix that `scipy.sparse.save_npz` wrote, float32 in rows.
+
+    Raises ``ValueError`` if the file is missing, damaged, or holds no finite numbers.
+    """
+    what = "a file of scipy.sparse.save_npz"
+    require(path.is_file(), what, missing=str(path))
+    try:
+        matrix = load_npz(path).tocsr()
+        matrix.check_format(full_check=True)
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as error:
+        raise ValueError(f"Expected {what}, got {path} ({error})") from None
+    matrix.sum_duplicates()
+    matrix.data = as_float32(matrix.data, what=f"features in {path.name}")
+    bad = int((~np.isfinite(matrix.data)).sum())
+    require(bad == 0, f"finite features in {path.name}", numbers_that_are_not=bad)
+    return matrix
 
 
 class _StoredFeatures(Features):

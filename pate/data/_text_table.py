@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pate._validation import Float32Array, IntArray, require_count
+from pate._validation import require_count
 from pate.data._label_table import TableReading, read_label_table
-from pate.data._records import FeatureMap, Features
+from pate.data._records import FeatureMap, SparseFeatures
 from pate.data._table import Table, TableSource, require_fractions
 
 
@@ -72,27 +72,8 @@ class TextTable(TableSource):
         )
 
 
-class HashedTexts(Features):
-    """Counts of hashed words, of which each text has few: zeros are not stored.
-
-    Args:
-        counts: ``[N, F]``, a sparse matrix of scipy in rows.
-    """
-
-    def __init__(self, counts: Any) -> None:
-        self._counts = counts
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self._counts.shape)
-
-    def __getitem__(self, index: Any, /) -> Float32Array:
-        rows = np.asarray(index)
-        dense: Float32Array = self._counts[rows.ravel()].toarray()
-        return dense.reshape(*rows.shape, -1)
-
-    def select(self, rows: IntArray) -> HashedTexts:
-        return HashedTexts(self._counts[rows])
+class HashedTexts(SparseFeatures):
+    """Counts of hashed words, of which each text has few."""
 
 
 def hashed(texts: Sequence[str], num_features: int) -> Any:

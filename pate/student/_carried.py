@@ -113,7 +113,7 @@ class ExportedStudent:
             "samples in a list or an array",
             samples=type(rows).__name__,
         )
-        num = len(rows)
+        num = rows.shape[0] if array else len(rows)  # type: ignore[union-attr]
         probabilities = np.empty((num, len(self.label_names)), dtype=np.float32)
         labels = np.empty(probabilities.shape, dtype=np.uint8)
         for start in range(0, num, batch_size):

@@ -17,7 +17,7 @@ from pate._files.arrays import read_arrays
 from pate._files.writing import atomic_write, cell, output_errors, write_arrays
 from pate._progress import stage_bar
 from pate._validation import Float32Array, UInt8Array, require, require_count
-from pate.data._arrays import OPTIONAL
+from pate.data._arrays import OPTIONAL, is_sparse, read_sparse
 from pate.data._checks import as_text
 from pate.data._images import FORMATS
 from pate.data._label_table import read_columns
@@ -61,8 +61,8 @@ def predict_files(
     Args:
         student: the student.
         source: a folder of pictures, searched recursively; or an ``.npz`` with ``X`` ``[N, ...]``
-            and optionally ``ids`` ``[N]``; or a ``.csv`` or ``.parquet`` with a column ``text``,
-            or one for each feature, and optionally ``id``.
+            and optionally ``ids`` ``[N]``, or of `scipy.sparse.save_npz`; or a ``.csv`` or
+            ``.parquet`` with a column ``text``, or one for each feature, and optionally ``id``.
         output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz``
             with ``ids``, ``label_names``, ``probabilities`` and ``labels``.
         unreadable: whether a picture that cannot be read is an error or is skipped.
@@ -151,6 +151,9 @@ def _read_pictures(
 
 
 def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
+    if is_sparse(path):
+        matrix = read_sparse(path)
+        return matrix, [str(row) for row in range(matrix.shape[0])]
     arrays = read_arrays(
         path,
         ("X",),

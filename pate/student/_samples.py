@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.sparse import issparse
 
 from pate._files.json import Json
 from pate._validation import Float32Array, UInt8Array, as_float32, require
@@ -125,14 +126,17 @@ class InputFormat:
         Raises:
             ValueError: in one line, if they are of another shape, not finite, or not readable.
         """
-        if hasattr(samples, "detach"):
-            samples = samples.detach().cpu().numpy()
+        rows: Any = samples
+        if hasattr(rows, "detach"):
+            rows = rows.detach().cpu().numpy()
+        elif issparse(rows):
+            rows = rows.toarray()
         if self.kind == "pictures":
-            return self._pictures(samples)
-        if self.kind == "texts" and all(isinstance(sample, str) for sample in samples):
-            counts: Float32Array = hashed([*samples], self.shape[0]).toarray()
+            return self._pictures(rows)
+        if self.kind == "texts" and all(isinstance(sample, str) for sample in rows):
+            counts: Float32Array = hashed([*rows], self.shape[0]).toarray()
             return counts
-        features = _numbers(samples)
+        features = _numbers(rows)
         self._require_shape(features)
         others = int((~np.isfinite(features)).sum())
         require(not others, "finite features", numbers_that_are_not=others)

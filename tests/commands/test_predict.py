@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, save_npz
 
 import models
 import pate
@@ -235,6 +236,22 @@ def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
         ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"
     ):
         _read_table(tmp_path / "new.csv", ColumnEncoding(("age", "weight")))
+
+
+def test_sparse_samples_have_the_answers_of_dense_ones(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, X = finished / "public" / "student" / "model", make_arrays()["X"][:7]
+    X[X < 0] = 0
+    np.savez("dense.npz", X=X)
+    save_npz("sparse.npz", csr_array(X))
+    for name in ("dense", "sparse"):
+        words = ["predict", str(model), f"{name}.npz", "--output", f"{name}.csv", "--batch_size=3"]
+        assert cli.main(words) == 0
+    assert Path("sparse.csv").read_text() == Path("dense.csv").read_text()
+    student = pate.load_student(model)
+    assert np.array_equal(student.predict(csr_array(X)), student.predict(X))
 
 
 def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:
