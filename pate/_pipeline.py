@@ -18,6 +18,7 @@ from pate._registry import find
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
 from pate._release.ledger_file import choose_ledger, require_ledger
+from pate._release.starting import released_first
 from pate._release.statements import StatedLabels
 from pate._runs import (
     LABEL,
@@ -30,7 +31,6 @@ from pate._runs import (
     Run,
     first_stage,
 )
-from pate._stages.starting import released_first
 from pate._stages.votes_import import (
     VotesFrom,
     import_votes,

@@ -9,6 +9,7 @@ from pate._runs.run import (
 )
 from pate._runs.stage import (
     DISCLOSURE as DISCLOSURE,
+    EXPORTED as EXPORTED,
     LABEL as LABEL,
     METRICS as METRICS,
     MODEL as MODEL,

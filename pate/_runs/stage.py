@@ -92,6 +92,9 @@ DISCLOSURE = Path("public/disclosure")
 MODEL = "model"
 """Name of the folder, in the student's folder, that can leave the run."""
 
+EXPORTED = Path("private/student_model.json")
+"""The digests of the student in `MODEL`, relative to the run's folder."""
+
 
 @dataclass(frozen=True)
 class StageInputs:

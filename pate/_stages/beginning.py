@@ -15,9 +15,9 @@ from pate._files.json import read_json
 from pate._files.writing import make_folder
 from pate._registry import find
 from pate._release.ledger_file import ledger_setting, open_ledger
+from pate._release.starting import start_digest
 from pate._runs import TEACHERS_FIT, Run, StageInputs, ensure_key
 from pate._settings import decode_fields, encode_fields
-from pate._stages.starting import start_digest
 from pate._validation import require
 from pate.data import DataSource, Role
 from pate.teachers._jobs import CHUNK_SIZE

@@ -15,9 +15,9 @@ from pate._files.hashing import code_version, digest
 from pate._files.writing import atomic_write, require_disk
 from pate._linear import flat
 from pate._progress import stage_bar
+from pate._release.starting import Start
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import begin_fit, require_same_data
-from pate._stages.starting import Start
 from pate._validation import BoolArray, Float32Array, FloatArray, IntArray, require
 from pate._votes import pack_ballots, rows_of
 from pate._votes.store import VoteStore

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from pate._files.writing import atomic_write
-from pate._stages.starting import Start
+from pate._release.starting import Start
 from pate._validation import Float32Array
 from pate.data import DataSource, Role
 from pate.teachers._chunk import make_networks

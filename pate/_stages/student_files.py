@@ -15,17 +15,14 @@ from pate._data_file import public_digest
 from pate._files.hashing import digest
 from pate._files.json import Json
 from pate._files.writing import write_arrays, write_json
-from pate._runs import LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
+from pate._runs import EXPORTED, LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
 from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, require
 from pate.data import DataSource, Role
-from pate.student._carried import SETTINGS, WEIGHTS
+from pate.student._carried import student_digests
 from pate.student._carry import Trained, Weights, export_student
 from pate.student._decisions import Metric
 from pate.student._metrics import evaluate_constant
 from pate.student._targets import Labels
-
-EXPORTED = Path("private/student_model.json")
-"""The file of `digests_of` the student that a run exported, relative to the run's folder."""
 
 
 def student_folder(run: Run) -> Path:
@@ -98,18 +95,13 @@ def export_or_say_why_not(
         )
         statement, text = (run.root / output for output in LABEL.outputs[1:])
         export_student(folder, trained(), source, statement=statement, text=text, weights=weights)
-        write_json(run.root / EXPORTED, digests_of(folder))
+        write_json(run.root / EXPORTED, student_digests(folder))
     except ValueError as error:
         shutil.rmtree(folder, ignore_errors=True)
         print(
             f"pate student fit: the student stays in its run, there is no {folder}: {error}",
             file=sys.stderr,
         )
-
-
-def digests_of(folder: Path) -> dict[str, str]:
-    """Return the digests of the weights and settings in the folder of an exported student."""
-    return {name: digest(folder / name) for name in (WEIGHTS, SETTINGS)}
 
 
 def write_figures(

@@ -17,9 +17,9 @@ from pate._files.json import Json
 from pate._files.locks import FINISH, lease
 from pate._files.writing import make_once, require_disk, write_text
 from pate._progress import stage_bar
+from pate._release.starting import Start
 from pate._runs import KEY_BYTES, TEACHERS_FIT, Run, read_key
 from pate._stages.beginning import begin_fit, origin_of
-from pate._stages.starting import Start
 from pate._stages.starting_networks import write_start
 from pate._validation import require
 from pate.data import DataSource, Role

@@ -13,6 +13,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from pate._files.hashing import digest
 from pate._files.json import Json, read_json
 from pate._networks import is_linear
 from pate._registry import find
@@ -165,6 +166,11 @@ def load_student(
         device=device,
         folder=root,
     )
+
+
+def student_digests(folder: Path) -> dict[str, str]:
+    """Return the digests of the weights and settings in the folder of a student."""
+    return {name: digest(folder / name) for name in (WEIGHTS, SETTINGS)}
 
 
 def _module(root: Path, settings: Json, *, device: str, trust: bool) -> nn.Module:

@@ -10,16 +10,15 @@ import numpy as np
 from pate._closed_form_plan import FIRST
 from pate._files.hashing import digest
 from pate._files.json import read_json
-from pate._runs import MODEL, STUDENT, TEACHERS_FIT, Run, labels_file
+from pate._runs import EXPORTED, MODEL, STUDENT, TEACHERS_FIT, Run, labels_file
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import decode
-from pate._stages.student_files import EXPORTED, digests_of
 from pate._validation import Float32Array, FloatArray, require
 from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator
 from pate.data._records import Role
 from pate.data._source import DataSource
-from pate.student._carried import ExportedStudent, load_student
+from pate.student._carried import ExportedStudent, load_student, student_digests
 
 _FOLDER = STUDENT.outputs[0] / MODEL
 
@@ -77,7 +76,7 @@ class Start:
             f"a student of the data's labels in {folder}",
             label_names=student.label_names,
         )
-        same = record.is_file() and read_json(record.read_text()) == digests_of(folder)
+        same = record.is_file() and read_json(record.read_text()) == student_digests(folder)
         require(
             same,
             f"the student that `pate student fit` exported to {folder}: run it again, got another",
