@@ -5,10 +5,10 @@
 
 A task is followed by its epsilons; its records and its recipe are those of `measure_runs.py`, but
 that teachers start from the run's own first release (``start_from: first``), and so many queries
-are asked. The number of teachers is that which `pate run` finds for StableTopK; the other
-aggregators have the votes of the same teachers. Beside them stand the student of the first release,
-and 500 linear networks that start afresh. Figures are medians over seeds, each with teachers of its
-own, and are kept in ``starts.jsonl``.
+are asked, drawn by a seed or chosen (``query_choice``). The number of teachers is that which `pate
+run` finds for StableTopK; the other aggregators have the votes of the same teachers. Beside them
+stand the student of the first release, and 500 linear networks that start afresh. Figures are
+medians over seeds, each with teachers of its own, and are kept in ``starts.jsonl``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import yaml
 
 from pate import ReleasedLabels
+from pate._release.label_settings import QueryChoice
 from scripts.measure_runs import NETWORKS, Task, call
 
 STABLE, FIRST, AFRESH = (
@@ -40,6 +41,8 @@ AGGREGATORS = {
     "peeling": "PeeledVotes",
     "two rounds of bits": "Rounds",
 }
+CHOICES = {f"StableTopK, {choice}": choice for choice in get_args(QueryChoice)}
+WAYS = (*AGGREGATORS, *CHOICES)
 QUERIES = {"faces": 180}  # that are asked; elsewhere 300
 SIZES = {"faces": 6}  # of sets that Canonical and peeling release, as of public samples; else 2
 PLANS = {"started": "fit: closed_form\nstart_from: first\n", "afresh": NETWORKS}
@@ -111,12 +114,17 @@ def measure(task: Starts, epsilon: float, seed: int, ways: Sequence[str]) -> Non
     """Add the rows of one seed: all aggregators on the votes of the same teachers."""
     done = {row.way for row in task.starts if (row.epsilon, row.seed) == (epsilon, seed)}
     words: list[str] = []
-    for way, aggregator in AGGREGATORS.items():
+    ledger, spent = Path(f"{task.place('started', epsilon, seed)}.sqlite"), b""
+    for way in WAYS:
         if (way in done or way not in ways) and way != STABLE:
             continue
-        more = [f"--label.aggregator={aggregator}", *words]
+        more = [f"--label.aggregator={AGGREGATORS.get(way, STABLE)}", *words]
+        if way in CHOICES:
+            more.append(f"--label.query_choice={CHOICES[way]}")
         if way in ("Canonical", "peeling"):
             more.append(f"--label.aggregator.k={SIZES.get(task.name, 2)}")
+        if spent:
+            ledger.write_bytes(spent)  # each way is to be the only one after the first two releases
         try:
             figures = task.run("started", epsilon, seed, *more)
         except SystemExit as refused:
@@ -129,6 +137,7 @@ def measure(task: Starts, epsilon: float, seed: int, ways: Sequence[str]) -> Non
             add(task, epsilon, FIRST, seed, [math.nan, len(first.ids), *figures_of(root / "first")])
             planned = json.loads((root / "private" / "votes" / "manifest.json").read_text())
             words = [f"--teachers.num_teachers={planned['num_teachers']}"]
+            spent = ledger.read_bytes()
         add(task, epsilon, way, seed, figures)
     if AFRESH in ways and AFRESH not in done:
         plain = ["--label.aggregator=StableTopK", "--teachers.num_teachers=500"]
@@ -154,7 +163,7 @@ def table(rows: Sequence[Row]) -> str:
         "| task | epsilon | | teachers | answered | accuracy | mAP |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
-    ways = [FIRST, *AGGREGATORS, AFRESH]
+    ways = [FIRST, *WAYS, AFRESH]
     keys = sorted({row[:3] for row in rows}, key=lambda key: (*key[:2], ways.index(key[2])))
     for key in keys:
         teachers, answered, *figures = np.median([row[4:] for row in rows if row[:3] == key], 0)
@@ -174,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tasks", nargs="+", metavar="TASK:EPSILON[:EPSILON...]")
-    ways = [*AGGREGATORS, AFRESH]
+    ways = [*WAYS, AFRESH]
     parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(

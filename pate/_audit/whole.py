@@ -22,6 +22,7 @@ from pate._pipeline import Pipeline
 from pate._progress import stage_bar
 from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
+from pate._release.query_choice import chosen_rows
 from pate._runs import LABEL, TEACHERS_FIT, Run
 from pate._runs.key import read_key
 from pate._runs.released import ReleasedLabels
@@ -205,7 +206,8 @@ def canary_votes(run: Run, data: CanaryRecords, settings: LabelSettings) -> Cana
     """Return the votes of a run with its canaries in them; None if they cannot be turned there."""
     store = finished_votes(run)
     manifest, private = store.manifest(), data.records(Role.PRIVATE)
-    queries = queries_on(manifest, settings)
+    chosen = settings.query_choice is not None
+    queries = queries_on(manifest, settings, chosen_rows(run, store, settings) if chosen else None)
     needs = settings.mechanism.needs
     if manifest.kind is Ballots:
         needs |= {Ballots}

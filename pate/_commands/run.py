@@ -28,6 +28,7 @@ from pate._registry import find
 from pate._release.foresight import require_possible
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import choose_ledger
+from pate._release.query_choice import require_student_for
 from pate._runs import STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
@@ -83,6 +84,7 @@ def main(args: Sequence[str]) -> None:
     if voting is None and not isinstance(fit.plan, ClosedFormPlan):
         voting = Run(root).inputs_of(TEACHERS_VOTE).settings.get("votes")
     asked, plan = label.settings_for(label_words, label_preset), fit.plan
+    require_student_for(asked.query_choice, plan.start_from)
     first = _first_release(plan, data, asked)
     earlier = [] if first is None else [first[0].charge(first[1])]
     if plan.start_from is not None and plan.num_teachers is None:

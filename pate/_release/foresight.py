@@ -57,7 +57,9 @@ def require_possible(
     )
     predictions = None
     if settings.predictions is not None:
-        queries = np.array(ids)[drawn_rows(len(ids), count, seed=settings.query_seed)]
+        # chosen queries are not known yet, and may be any
+        number = count if settings.query_choice is None else len(ids)
+        queries = np.array(ids)[drawn_rows(len(ids), number, seed=settings.query_seed)]
         predictions = read_predictions(settings.predictions, queries, data.label_names)
     if "features" in aggregator.needs:
         require_answers(aggregator, shape)  # the stage rehearses the rest with its votes

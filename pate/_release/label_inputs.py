@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
@@ -15,7 +16,7 @@ from pate._release.label_settings import LabelSettings
 from pate._runs import Run, StageInputs, first_stage
 from pate._runs.released import Queries
 from pate._settings import encode, encode_fields
-from pate._validation import require
+from pate._validation import IntArray, require
 from pate._votes import MaskedTotal, Moments, Votes, drawn_rows
 from pate._votes.loading import require_features, require_predictions
 from pate._votes.store import VoteManifest, VoteStore
@@ -23,7 +24,9 @@ from pate._votes.voter_store import fingerprint_of_voters
 from pate.aggregators._base import Aggregator
 
 
-def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> StageInputs:
+def label_inputs(
+    run: Run, settings: LabelSettings, store: VoteStore, queries: Queries
+) -> StageInputs:
     """Return everything that determines labels, except the noise. PRIVATE.
 
     The manifest holds the digests of all votes, which were compared with their files. Raises
@@ -35,6 +38,8 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> StageIn
         again = "`pate teachers vote` with `overwrite` takes those that are there"
         require(same, f"the teachers of {run.root} that have voted: {again}")
     digests = {"votes": digest(store.manifest_file)}
+    if settings.query_choice is not None:
+        digests["queries"] = digest(json.dumps(queries.ids.tolist()))
     if settings.predictions is not None:
         require_predictions(settings.predictions)
         digests["predictions"] = digest(settings.predictions)
@@ -47,11 +52,22 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> StageIn
     return StageInputs(encode_fields(settings), digests)
 
 
-def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
-    """Return the queries of a release: samples in their public order, and the aggregator."""
+def queries_on(
+    manifest: VoteManifest, settings: LabelSettings, rows: IntArray | None = None
+) -> Queries:
+    """Return the queries of a release: samples in their public order, and the aggregator.
+
+    Args:
+        manifest: of the votes.
+        settings: the settings of the release.
+        rows: ``[Q]``, the rows of `chosen_rows`; None for those that are first in a seeded order.
+    """
     ids = np.array(manifest.ids)
+    if rows is None:
+        number = settings.num_queries or len(ids)
+        rows = drawn_rows(len(ids), number, seed=settings.query_seed)
     return Queries(
-        ids=ids[drawn_rows(len(ids), settings.num_queries or len(ids), seed=settings.query_seed)],
+        ids=ids[rows],
         label_names=tuple(manifest.label_names),
         num_teachers=manifest.num_teachers,
         delta=float(settings.delta),

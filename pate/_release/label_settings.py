@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from pate._release.promise import require_promise
 from pate._settings import require_made
@@ -13,6 +14,9 @@ from pate.accounting import NeighboringRelation
 from pate.accounting._budget import Budget, FilterName
 from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator, AnyAggregator, made_for
+
+QueryChoice = Literal["entropy", "margin", "k_center"]
+"""A choice of the samples that are asked about."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,10 @@ class LabelSettings:
             filter admits a third fewer choices and tests, a Renyi filter a tenth fewer Gaussian
             ones, and a mixed filter 1% fewer of narrow cost and a third fewer of the rest.
         query_seed: seed of the public order in which samples are queried.
+        query_choice: the choice of the num_queries samples, at no cost. None for the first in that
+            order; ``entropy`` or ``margin`` for those on which the student that teachers start from
+            is least certain, over all labels or on one; ``k_center`` for samples far from each
+            other in public features.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
             None for noise from the operating system's entropy.
         target_epsilon: the largest epsilon of this release, at this delta and under the
@@ -64,6 +72,7 @@ class LabelSettings:
     num_queries: int | None = None
     max_epsilon: float | None = None
     query_seed: int = 0
+    query_choice: QueryChoice | None = None
     noise_seed: int | None = None
     target_epsilon: float | None = None
     predictions: Path | None = None
@@ -75,6 +84,11 @@ class LabelSettings:
         if self.num_queries is not None:
             require_count(1, num_queries=self.num_queries)
         require_count(0, query_seed=self.query_seed)
+        if self.query_choice is not None:
+            choices, choice = get_args(QueryChoice), self.query_choice
+            require(choice in choices, f"query_choice in {', '.join(choices)}", query_choice=choice)
+            some = f"`num_queries`, which {choice} chooses among the samples"
+            require(self.num_queries is not None, some, num_queries=None)
         if self.noise_seed is not None:
             require_count(0, noise_seed=self.noise_seed)
         require_promise(self.delta)

@@ -13,6 +13,7 @@ from pate._release.label_inputs import digest_of, label_inputs, queries_on
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import ledger_scope, open_ledger
 from pate._release.pending import PendingRelease
+from pate._release.query_choice import chosen_rows
 from pate._release.rehearsal import rehearse
 from pate._release.room import preallocate_labels
 from pate._release.statements import StatedLabels
@@ -117,8 +118,10 @@ class _Labels(Releasable):
         self._run, self._store, self._settings, self._total = run, votes, settings, total
         # labels that could not be sealed would be paid for and lost
         self._key = sealing_key(run)
-        self.queries = queries_on(votes.manifest(), settings)
-        self.inputs = label_inputs(run, settings, votes)
+        chosen = settings.query_choice is not None
+        rows = chosen_rows(run, votes, settings) if chosen else None
+        self.queries = queries_on(votes.manifest(), settings, rows)
+        self.inputs = label_inputs(run, settings, votes, self.queries)
         self.noise_seed = settings.noise_seed
         self.file, self.statement_file = labels_file(run), run.root / LABEL.outputs[1]
         self.seeds = run.private / "label"
@@ -178,6 +181,8 @@ class _Labels(Releasable):
         packages = {name: version(name) for name in ("numpy", "scipy", "torch")}
         facts = dict(released.facts)
         del facts["release"], facts["num_queries"]  # the ledger holds these
+        if self._settings.query_choice is not None:
+            facts["query_choice"] = self._settings.query_choice
         unit = self._run.inputs_of(first_stage(self._run)).settings.get("unit", "record")
         published = {
             "neighboring_relation": aggregator.neighboring_relation.value,

@@ -44,7 +44,7 @@ def start_digest(run: Run, start_from: str | None) -> dict[str, str]:
     return {"student": digest(*files)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Start:
     """A student that was released from the private records that teachers are about to see.
 
@@ -95,7 +95,7 @@ class Start:
                 f"Expected a student whose release is in {run.ledger_path}, the ledger of these"
                 f" records, got that of {folder}: {error}"
             ) from None
-        return cls(student)
+        return cls(student=student)
 
     def answers(self, samples: Float32Array) -> FloatArray:
         """Return the probabilities ``[n, C]`` of raw samples ``[n, ...]``."""

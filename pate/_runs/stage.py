@@ -73,6 +73,7 @@ _INPUTS = {
     "partition": "assignment of records to teachers",
     "code": "code of pate",
     "labels": "released labels",
+    "queries": "chosen samples",
     "student": "released student",
 }
 """The names of the inputs of stages in errors."""

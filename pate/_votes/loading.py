@@ -34,6 +34,7 @@ from pate._votes.voter_store import load_voters
 from pate._votes.voters import ScoreVoters
 from pate.data._checks import as_text
 from pate.data._records import Role
+from pate.data._source import DataSource
 
 MOST_SAMPLES = 4_096
 """For scores without features: the time to find directions grows with its third power."""
@@ -65,26 +66,23 @@ def load_votes(
     manifest = store.manifest()
     kind, samples = manifest.kind, np.array(manifest.ids)
     rows = rows_of(ids, samples)
-
-    def features(of: IntArray) -> FloatArray:
-        brought = store.features(of)
-        return read_features(run, manifest, samples[of]) if brought is None else brought
-
     votes: Votes
     if issubclass(kind, Counts):
         # read before features, which do not help an aggregator that lacks ballots
         votes, _ = store.load(Counts if serves(Counts, needs) else Ballots, rows=rows)
         if "features" in needs:
-            votes = votes.with_public(features=features(rows))
+            votes = votes.with_public(features=public_features(run, store, rows))
     elif kind is Moments:
-        votes = Votes.from_voters(load_voters(run), features(rows))
+        votes = Votes.from_voters(load_voters(run), public_features(run, store, rows))
     elif kind is Scores:  # of all samples, from which voters learn
         bare = (
             not store.has_features()
             and run.inputs_of(first_stage(run)).settings.get("data") is None
         )
         # without features each sample is a direction of its own
-        public = np.eye(len(samples)) if bare else features(np.arange(len(samples)))
+        public = (
+            np.eye(len(samples)) if bare else public_features(run, store, np.arange(len(samples)))
+        )
         votes = Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     else:
         require(total is not None, "`silos`, the folder through which the silos of this run send")
@@ -95,10 +93,26 @@ def load_votes(
     return votes.with_public(predictions=read_predictions(predictions, ids, manifest.label_names))
 
 
-def read_features(run: Run, manifest: VoteManifest, wanted: StrArray) -> FloatArray:
-    """Return the public features ``[Q, F]`` of the samples with ids ``wanted`` ``[Q]``, flattened.
+def public_features(run: Run, store: VoteStore, rows: IntArray) -> FloatArray:
+    """Return the public features ``[Q, F]`` of ``rows`` ``[Q]`` of the votes, flattened.
 
-    Raises ``ValueError`` if the public records of the run are not those that were voted on.
+    They come with the votes, or from the public records of the run.
+
+    Raises ``ValueError`` as `voted_data` does.
+    """
+    brought = store.features(rows)
+    if brought is not None:
+        return brought
+    manifest = store.manifest()
+    public = voted_data(run, manifest).records(Role.PUBLIC)
+    samples = public.features[rows_of(np.array(manifest.ids)[rows], public.ids)]
+    return np.asarray(samples, dtype=np.float64).reshape(len(rows), -1)
+
+
+def voted_data(run: Run, manifest: VoteManifest) -> DataSource:
+    """Return the data of a run.
+
+    Raises ``ValueError`` if its public records are not those that were voted on.
     """
     data = load_data(run)
     # the ids of imported votes were compared with the ids of the records
@@ -107,9 +121,7 @@ def read_features(run: Run, manifest: VoteManifest, wanted: StrArray) -> FloatAr
             data.fingerprint(Role.PUBLIC) == manifest.made_by.get("data"),
             f"the public records that the teachers of {run.root} voted on",
         )
-    public = data.records(Role.PUBLIC)
-    rows = public.features[rows_of(wanted, public.ids)]
-    return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)
+    return data
 
 
 def require_features(data: Json | None, name: str, kind: type[Votes], num_samples: int) -> None:

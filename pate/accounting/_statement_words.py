@@ -404,13 +404,13 @@ def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, 
 
 
 def _published_labels(statement: Mapping[str, Any]) -> list[str]:
-    number = statement["num_teachers"]
+    number, by = statement["num_teachers"], statement.get("query_choice")
     teachers = f"a teacher for each {statement['unit']}" if number is None else f"{number} teachers"
     return [
         f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
         f" {statement['num_labels']} labels voted by {teachers}, through",
         *(f"    {line}" for line in f"{_call(statement['aggregator'])}.".splitlines()),
-        "The samples that were asked about are public: nothing protects them.",
+        f"The samples that were asked about are public{f', chosen by {by}' if by else ''}: nothing protects them.",
     ]
 
 
