@@ -42,6 +42,7 @@ SUMMARY = {
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
     "mAP": "mAP",
+    "roc_auc": "ROC AUC",
     "balanced_accuracy": "balanced accuracy",
     "accuracy": "accuracy",
 }
@@ -55,6 +56,7 @@ _TITLES = {
 _PER_LABEL = {
     "f1": "F1",
     "average_precision": "AP",
+    "roc_auc": "ROC AUC",
     "recall": "recall",
     "specificity": "specificity",
 }

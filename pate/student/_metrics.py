@@ -31,7 +31,8 @@ def evaluate(
     Returns:
         ``macro_f1``, ``micro_f1``, ``mAP``, ``balanced_accuracy`` and ``accuracy`` over all labels;
         under ``at_cut``, for each of `DECISION_METRICS`, the figures of the decisions that serve
-        it; under ``per_label`` the figures of each label.
+        it; under ``per_label`` the figures of each label. ``roc_auc`` is the mean over labels that
+        some samples have and others lack, and absent without such labels.
     """
     scores, right = np.asarray(probabilities), np.asarray(truth) > 0
     at_cut = {
@@ -46,16 +47,23 @@ def evaluate(
         "specificity": (~decisions & ~right).sum(axis=0) / np.maximum((~right).sum(axis=0), 1),
         "average_precision": average_precision(scores, right),
     }
-    chosen = at_cut[optimize]
+    chosen, areas = at_cut[optimize], roc_auc(scores, right)
+    ranked = np.isfinite(areas)
+    per_label["roc_auc"] = areas
     return {
         "macro_f1": chosen["macro_f1"],
         "micro_f1": chosen["micro_f1"],
         "mAP": float(per_label["average_precision"].mean()),
+        **({"roc_auc": float(areas[ranked].mean())} if ranked.any() else {}),
         "balanced_accuracy": float((per_label["recall"] + per_label["specificity"]).mean() / 2),
         "accuracy": chosen["accuracy"],
         "at_cut": at_cut,
         "per_label": {
-            name: {figure: float(values[j]) for figure, values in per_label.items()}
+            name: {
+                figure: float(values[j])
+                for figure, values in per_label.items()
+                if np.isfinite(values[j])
+            }
             for j, name in enumerate(label_names)
         },
     }
@@ -93,3 +101,27 @@ def average_precision(scores: NDArray[np.floating], truth: BoolArray) -> FloatAr
         gained = np.diff(hits[last], prepend=0)
         precisions[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
     return precisions
+
+
+def roc_auc(scores: NDArray[np.floating], truth: BoolArray) -> FloatArray:
+    """Return the area under the ROC curve of each label.
+
+    It is the probability that a sample with the label has a higher score than one without it, where
+    equal scores count one half (Mann & Whitney (1947)).
+
+    Args:
+        scores: ``[N, C]``, higher if more certain.
+        truth: ``[N, C]``, whether each sample has each label.
+
+    Returns:
+        ``[C]`` in [0, 1]; NaN for a label that all samples have, or none.
+    """
+    areas = np.full(truth.shape[1], np.nan)
+    for j in np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0)):
+        with_label, without = scores[truth[:, j], j], np.sort(scores[~truth[:, j], j])
+        below, up_to = (
+            np.searchsorted(without, with_label),
+            np.searchsorted(without, with_label, "right"),
+        )
+        areas[j] = (below + up_to).mean() / (2 * without.size)
+    return areas

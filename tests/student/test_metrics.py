@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torchmetrics.functional.classification import multilabel_average_precision
 
 from pate.student import evaluate, evaluate_constant
 from pate.student._decisions import DECISION_METRICS
-from pate.student._metrics import average_precision
+from pate.student._metrics import average_precision, roc_auc
 
 NAMES = ("a", "b", "c")
 
@@ -101,3 +102,25 @@ def test_a_label_without_samples_has_average_precision_0() -> None:
         0,
         0,
     ]
+
+
+@pytest.mark.parametrize("digits", [1, 12])
+def test_roc_auc_equals_that_of_scikit_learn(digits: int) -> None:
+    """With scores that tie, and without."""
+    generator = np.random.default_rng(1)
+    truth = generator.random((200, 4)) < [0.02, 0.3, 0.5, 0.9]
+    scores = np.round(generator.random(truth.shape) + 0.2 * truth, digits)
+    expected = roc_auc_score(truth, scores, average=None)
+    np.testing.assert_allclose(roc_auc(scores, truth), expected, rtol=1e-12)
+
+
+def test_labels_without_two_classes_are_left_out_of_roc_auc() -> None:
+    truth = np.array([[1, 1, 0]] * 5 + [[0, 1, 0]] * 5, dtype=np.uint8)
+    scores = np.linspace(1, 0, 10)[:, None] * [1, 1, 1]
+    found = evaluate(scores, truth, NAMES, cuts=np.full((3, 3), 0.5), optimize="accuracy")
+    assert found["roc_auc"] == found["per_label"]["a"]["roc_auc"] == 1
+    assert not {"roc_auc"} & (found["per_label"]["b"].keys() | found["per_label"]["c"].keys())
+    none = evaluate_constant(np.full(2, 0.3), truth[:, 1:], ("b", "c"), optimize="accuracy")
+    assert "roc_auc" not in none
+    blind = evaluate_constant(np.full(3, 0.3), truth, NAMES, optimize="accuracy")
+    assert blind["roc_auc"] == 0.5
