@@ -461,7 +461,7 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     ]
     if gap is not None:
         size = "k" if tested and "k" not in mechanism else f"{k}"
-        ahead = f"{gap['counts']:.4g} ahead of the next one" + ", the only gap" * (size == "k")
+        ahead = f"{gap['counts']:.4g} ahead of the next one" + ", the only gap" * tested
         lines.append(
             f"Where the k-th count is {ahead}, these are the true top {size} with probability"
             f" {gap['probability']:g} or more."

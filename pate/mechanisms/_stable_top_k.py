@@ -140,6 +140,32 @@ class _TestedGap(ScoreMechanism[Released_co]):
         """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11)."""
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
 
+    def accuracy(self, *, gap: float, num_items: int = 1, widest_other: float = 0.0) -> float:
+        """Return a probability, at least, with which the set above a gap is released.
+
+        Args:
+            gap: the gap below the chosen rank, in votes, at least 0; for a given k, below the k-th
+                count.
+            num_items: does not matter.
+            widest_other: the largest of all other gaps, and majorities for none or all of the
+                labels, in votes.
+
+        Raises:
+            ValueError: on gaps that are negative or not finite.
+            NotStatedError: with a regularizer.
+        """
+        require(0 <= gap < math.inf, "a finite gap >= 0", gap=gap)
+        require(
+            0 <= widest_other < math.inf, "a finite widest_other >= 0", widest_other=widest_other
+        )
+        test = float(self.test.probability(gap))
+        return self.choice.probability(gap - widest_other + self._least_preference) * test
+
+    @property
+    def _least_preference(self) -> float:
+        """The least preference, in votes, of the rank of that gap over any other."""
+        return 0.0
+
     def _rows(self, counts: ArrayLike) -> tuple[Rows, bool]:
         rows, single = as_counts(counts, self.num_teachers, integer_scores=self.integer_scores)
         require(
@@ -242,6 +268,12 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     def _largest_rank(self) -> int | None:
         return self.kbar
 
+    @property
+    def _least_preference(self) -> float:
+        if self.regularizer is not None:
+            raise NotStatedError("Expected no regularizer, with which no accuracy is known")
+        return 0.0
+
     def __call__(
         self, scores: ArrayLike, *, generator: np.random.Generator
     ) -> tuple[BoolArray, BoolArray]:
@@ -294,28 +326,6 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         places = np.argsort(ranked.order, axis=1)
         nothing = (chances * self.test.failure(gaps)).sum(axis=1)
         return Law(chances * self.test.probability(gaps), places[:, None] < ranks[:, None], nothing)
-
-    def accuracy(self, *, gap: float, num_items: int = 1, widest_other: float = 0.0) -> float:
-        """Return a probability with which the set above a gap is released.
-
-        Args:
-            gap: the gap below the chosen rank, in votes, at least 0.
-            num_items: does not matter.
-            widest_other: the largest of all other gaps, and majorities for none or all of the
-                labels, in votes.
-
-        Raises:
-            ValueError: on gaps that are negative or not finite.
-            NotStatedError: with a regularizer.
-        """
-        require(0 <= gap < math.inf, "a finite gap >= 0", gap=gap)
-        require(
-            0 <= widest_other < math.inf, "a finite widest_other >= 0", widest_other=widest_other
-        )
-        if self.regularizer is not None:
-            raise NotStatedError("Expected no regularizer, with which no accuracy is known")
-        test = float(self.test.probability(gap))
-        return self.choice.probability(gap - widest_other) * test
 
 
 def _require_penalty(**penalties: float) -> None:
@@ -401,6 +411,11 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     @property
     def _preference(self) -> tuple[float, ...]:
         return tuple(-self.rank_penalty * abs(j - self.k) for j in range(self.num_labels + 1))
+
+    @property
+    def _least_preference(self) -> float:
+        """The penalty of the ranks next to k, of which the gap is meant."""
+        return self.rank_penalty
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
         """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``.

@@ -264,6 +264,31 @@ def test_stable_top_k_answers_by_choice_and_test() -> None:
     assert gap > mechanism.test.gap_to_answer(probability=0.9)
 
 
+@pytest.mark.parametrize("penalty", [0.0, 10.0])
+def test_fixed_stable_top_k_answers_no_less_than_is_promised(penalty: float) -> None:
+    mechanism = m.FixedTopKMechanism(
+        num_teachers=200,
+        num_labels=4,
+        k=2,
+        rank_penalty=penalty,
+        scale_gap=10.0,
+        sigma_test=8.0,
+        scale_peel=1.0,
+        delta_test=1e-3,
+        shift=2,
+        allow_empty=False,
+    )
+    # gaps 25, 60, 25
+    counts = np.tile([150, 125, 65, 40], (40_000, 1))
+    members, released, rounds = mechanism(counts, generator=m.seeded_generator(0))
+    right = (released & (rounds == 0) & (members == [True, True, False, False]).all(axis=1)).mean()
+    # two other ranks, each behind by 35 and the penalty
+    expected = 1 / (1 + 2 * math.exp(-(35 + penalty) / 10)) * mechanism.test.accuracy(gap=60)
+    assert expected - 0.01 < right < expected + 0.01
+    assert mechanism.accuracy(gap=60, widest_other=25) == pytest.approx(expected)
+    assert mechanism.accuracy(gap=mechanism.gap_to_answer(probability=0.9)) == pytest.approx(0.9)
+
+
 def test_what_cannot_be_predicted_is_refused() -> None:
     peeling = m.GumbelPeeling(k=2, scale=1.0)
     for gap in (-1.0, math.nan, math.inf):

@@ -163,6 +163,7 @@ def test_stable_sets_are_released_whole_or_not_at_all(mechanism: str, neighbors:
     equal = np.full(8, 500)
     assert not any(made.choose(equal, generator=seeded_generator(seed)).size for seed in range(20))
     facts = top_k_statement_fields(settings, made, far)
-    assert (facts["gap"] is None) == (mechanism == "stable_fixed") and not facts["ordered"]
+    assert facts["gap"]["probability"] == 0.9 and not facts["ordered"]
+    assert made.accuracy(gap=facts["gap"]["counts"], num_items=8) == pytest.approx(0.9)
     with pytest.raises(ValueError, match=r"^Expected `items` with `pairs`"):
         settings.mechanism_for(HIDDEN)
