@@ -25,4 +25,5 @@ from pate.data.features import (
     PictureTransforms as PictureTransforms,
     PublicPCA as PublicPCA,
     PublicScaling as PublicScaling,
+    RandomFeatures as RandomFeatures,
 )

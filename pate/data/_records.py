@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pate._files.hashing import Stream
 from pate._settings import RecordsInitArgs
@@ -169,6 +170,29 @@ def blocks_of(
     row_bytes = 4 * prod(features.shape[1:])
     step = max(1, (_BLOCK_BYTES if block_bytes is None else block_bytes) // max(row_bytes, 1))
     yield from (np.arange(start, min(start + step, rows.stop)) for start in rows[::step])
+
+
+def map_by_rows(
+    features: Features, width: int, change: Callable[[NDArray[Any]], NDArray[Any]]
+) -> Float32Array:
+    """Return features ``[N, ...]``, flattened and changed row by row, as ``[N, width]``.
+
+    In a product of many rows, rounding depends on a row's position and on their number, so that a
+    record that comes or goes would affect its neighbors. A row by itself always comes from the same
+    place in memory, and may be overwritten.
+
+    Args:
+        features: the features.
+        width: the number of entries of a changed row.
+        change: returns the changed row.
+    """
+    mapped = np.empty((features.shape[0], width), dtype=np.float32)
+    row = np.empty(prod(features.shape[1:]), dtype=np.float32)
+    for index in blocks_of(features, range(len(mapped))):
+        for place, values in zip(index, features[index].reshape(len(index), -1), strict=True):
+            row[:] = values
+            mapped[place] = change(row)
+    return mapped
 
 
 @dataclass(frozen=True, kw_only=True)

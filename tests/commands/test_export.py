@@ -17,7 +17,15 @@ from torch import Tensor, nn
 import models
 import pate
 from pate import cli
-from pate.data import Arrays, CelebA, DataSource, PublicPCA, PublicScaling
+from pate.data import (
+    Arrays,
+    CelebA,
+    DataSource,
+    FeatureMap,
+    PublicPCA,
+    PublicScaling,
+    RandomFeatures,
+)
 from pate.student import _export as export
 from tests.conftest import make_arrays
 from tests.student.test_carried import carried, student_on
@@ -117,11 +125,12 @@ def table(tmp_path: Path) -> Arrays:
 
 
 @pytest.mark.slow
-def test_raw_rows_are_scaled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("feature_map", [PublicScaling(), RandomFeatures(20)])
+def test_raw_rows_are_scaled(feature_map: FeatureMap, tmp_path: Path) -> None:
     arrays = make_arrays()
     arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6)).astype(np.float32)
     np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
-    source = Arrays(tmp_path / "data.npz", features=PublicScaling())
+    source = Arrays(tmp_path / "data.npz", features=feature_map)
     carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
     require_same(*exported(tmp_path, "scaled"), arrays["X"])
 

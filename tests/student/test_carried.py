@@ -25,6 +25,7 @@ from pate._files.writing import atomic_folder
 from pate._network_settings import restored_network, without_weights
 from pate._votes import rows_of
 from pate.data import (
+    ArrayFeatures,
     Arrays,
     CelebA,
     DataSource,
@@ -34,6 +35,7 @@ from pate.data import (
     PictureTransforms,
     PublicPCA,
     PublicScaling,
+    RandomFeatures,
     Role,
 )
 from pate.student import MapModule, Student, agreement, as_module, choose_thresholds, load_student
@@ -344,6 +346,21 @@ def test_raw_rows_in_units_of_their_own(tmp_path: Path) -> None:
         np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6
         and np.ptp(expected[:, 2:], axis=0).min() > 0.05
     )
+
+
+@pytest.mark.parametrize("feature_map", [RandomFeatures(50), RandomFeatures(seed=3)])
+def test_random_features_leave_with_their_student(
+    feature_map: RandomFeatures, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    source = Arrays(tmp_path / "data.npz", features=feature_map)
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path, student, "pate.models.Linear", source)
+    expected = answers_in_run(student, source)
+    assert np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6
+    module = as_module(feature_map, (6,)).module
+    mapped = module(torch.from_numpy(raw(source))).numpy()
+    assert np.abs(mapped - feature_map.transform(ArrayFeatures(raw(source)))).max() < 1e-6
 
 
 def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import singledispatch
-from math import prod
+from math import prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,8 @@ from pate.data.features._backbone import FrozenBackbone
 from pate.data.features._picture_transforms import PictureTransforms
 from pate.data.features._public_pca import PublicPCA
 from pate.data.features._public_scaling import PublicScaling
-from pate.data.features._saved import save_map
+from pate.data.features._random_features import RandomFeatures
+from pate.data.features._saved import MapInNumpy, save_map
 
 
 class MapModule(NamedTuple):
@@ -83,7 +84,7 @@ class Projection(nn.Module):
 
 @as_module.register
 def _of_pca(features: PublicPCA, shape: tuple[int, ...]) -> MapModule:
-    return _with_state(features, Projection(shape, features.num_components), shape)
+    return _with_state(features, Projection(shape, **features.module_arguments), shape)
 
 
 class Scaling(nn.Module):
@@ -118,9 +119,36 @@ def _of_scaling(features: PublicScaling, shape: tuple[int, ...]) -> MapModule:
     return _with_state(features, Scaling(shape), shape)
 
 
-def _with_state(
-    features: PublicScaling | PublicPCA, module: nn.Module, shape: tuple[int, ...]
-) -> MapModule:
+class Waves(nn.Module):
+    """The map of `RandomFeatures`, in double precision as there.
+
+    Args:
+        input_shape: shape of a raw record.
+        num_features: number of features.
+    """
+
+    frequencies: Tensor
+    phases: Tensor
+
+    def __init__(self, input_shape: Sequence[int], num_features: int) -> None:
+        super().__init__()
+        self.scaling = Scaling(input_shape)
+        self.register_buffer("frequencies", torch.zeros(prod(input_shape), num_features))
+        self.register_buffer("phases", torch.zeros(num_features, dtype=torch.float64))
+
+    def forward(self, records: Tensor) -> Tensor:
+        """Return features ``[B, num_features]`` of records ``[B, ...]``."""
+        angles = self.scaling(records).flatten(1).double() @ self.frequencies.double() + self.phases
+        waves: Tensor = sqrt(2 / len(self.phases)) * angles.cos()
+        return waves.float()
+
+
+@as_module.register
+def _of_waves(features: RandomFeatures, shape: tuple[int, ...]) -> MapModule:
+    return _with_state(features, Waves(shape, **features.module_arguments), shape)
+
+
+def _with_state(features: MapInNumpy, module: nn.Module, shape: tuple[int, ...]) -> MapModule:
     settings, state = save_map(features, shape)
     module.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
     return MapModule(settings, module)

@@ -13,9 +13,8 @@ from scipy.sparse.linalg import eigsh
 
 from pate._progress import stage_bar
 from pate._validation import Float32Array, FloatArray, require, require_count
-from pate.data._records import FeatureMap, Features, blocks_of
+from pate.data._records import FeatureMap, Features, blocks_of, map_by_rows
 
-_ROWS = 4096
 _DIRECT = 4096  # larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
 _fitted: dict[tuple[bytes, int], Float32Array] = {}  # the last components, by digest and number
 # public samples that take less are held in memory while the map is fitted
@@ -68,19 +67,15 @@ class PublicPCA(FeatureMap):
     def transform(self, features: Features) -> Float32Array:
         """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
         assert self._mean is not None, "fit comes before transform"
-        mapped = np.empty((features.shape[0], self.num_components), dtype=np.float32)
-        # in a product of many rows, rounding depends on a row's position and on their number, so
-        # that a record that comes or goes would affect its neighbors: one row at a time, always
-        # from the same place in memory
-        row = np.empty_like(self._mean)
-        row_bytes = 4 * len(self._mean)
-        for index in blocks_of(
-            features, range(len(mapped)), block_bytes=min(_ROWS * row_bytes, _HELD_BYTES)
-        ):
-            for place, values in zip(index, features[index].reshape(len(index), -1), strict=True):
-                np.subtract(values, self._mean, out=row)
-                mapped[place] = row @ self._weights
-        return mapped
+        mean, weights = self._mean, self._weights
+        return map_by_rows(
+            features, len(weights.T), lambda row: np.subtract(row, mean, out=row) @ weights
+        )
+
+    @property
+    def module_arguments(self) -> dict[str, int]:
+        """The arguments of the torch module that maps as this map does."""
+        return {"num_components": self._weights.shape[1]}
 
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""

@@ -79,6 +79,11 @@ class PublicScaling(FeatureMap):
             mapped[index] = scaled.reshape(len(index), *features.shape[1:])
         return mapped
 
+    @property
+    def module_arguments(self) -> dict[str, int]:
+        """The arguments of the torch module that maps as this map does."""
+        return {}
+
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
         assert self._centre is not None, "fit comes before state"

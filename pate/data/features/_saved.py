@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -13,13 +13,16 @@ from pate._validation import require
 from pate.data._records import FeatureMap
 from pate.data.features._public_pca import PublicPCA
 from pate.data.features._public_scaling import PublicScaling
+from pate.data.features._random_features import RandomFeatures
 
 _MODULES = "pate.data.features._modules"
 """The room of the torch modules that map as feature maps do."""
 
-_IN_NUMPY: dict[str, type[PublicScaling | PublicPCA]] = {
+MapInNumpy: TypeAlias = PublicScaling | PublicPCA | RandomFeatures
+_IN_NUMPY: dict[str, type[MapInNumpy]] = {
     f"{_MODULES}.Scaling": PublicScaling,
     f"{_MODULES}.Projection": PublicPCA,
+    f"{_MODULES}.Waves": RandomFeatures,
 }
 """The maps that need no torch, by the modules that map as they do."""
 
@@ -50,9 +53,8 @@ def save_map(features: FeatureMap, shape: tuple[int, ...]) -> SavedMap:
     if path is None:
         made = find("as_module")(features, shape)
         return SavedMap(made.settings, made.module.state_dict())
-    assert isinstance(features, PublicScaling | PublicPCA)
-    components = features.num_components if isinstance(features, PublicPCA) else None
-    arguments = {} if components is None else {"num_components": components}
+    assert isinstance(features, MapInNumpy)
+    arguments = features.module_arguments
     settings = {"class_path": path, "init_args": arguments} if arguments else path
     return SavedMap(settings, features.state(shape))
 
@@ -64,7 +66,7 @@ def needs_torch(settings: Json | str | None) -> bool:
 
 def restore_map(
     settings: Json | str, state: Mapping[str, NDArray[Any]], shape: tuple[int, ...]
-) -> PublicScaling | PublicPCA:
+) -> MapInNumpy:
     """Return the map that `save_map` described and that needs no torch.
 
     Args:
