@@ -19,6 +19,8 @@ from pate._pipeline import Pipeline, label
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._validation import (
+    UNKNOWN,
+    BoolArray,
     FloatArray,
     IntArray,
     StrArray,
@@ -32,7 +34,7 @@ from pate._validation import (
 from pate._votes import VoteShape, highest, rows_of
 from pate._votes.named import NamedVotes
 from pate.data import ArrayFeatures, Arrays
-from pate.data._checks import as_text
+from pate.data._checks import UnknownLabels, as_text, check_labels, known_truth
 from pate.data._partition import assign_teachers
 from pate.data.features import PublicScaling
 
@@ -88,6 +90,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
             known without a look at the records. `fit` without ``X_public`` draws its samples
             uniformly from this range, and refuses ``X_public`` outside of it.
+        unknown_labels: ``nan`` if labels ``[N, C]`` may be NaN, unknown; -1 if -1 is unknown, too.
+            None if all must be known.
         classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
             None for 0 and 1; ``"from_y"`` takes the values in ``y``, which are then not protected.
         ledger: a file that counts all releases of the same records, created if it is missing. None
@@ -114,6 +118,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         n_teachers: int | None = None,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         classes: ArrayLike | Literal["from_y"] | None = None,
+        unknown_labels: UnknownLabels | None = None,
         ledger: Path | str | None = None,
         random_state: Any = None,
         noise_seed: int | None = None,
@@ -124,6 +129,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.n_teachers = n_teachers
         self.bounds = bounds
         self.classes = classes
+        self.unknown_labels = unknown_labels
         self.ledger = ledger
         self.random_state = random_state
         self.noise_seed = noise_seed
@@ -142,7 +148,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
 
         Args:
             X: ``[N, F]``, the features of the private records; sparse ones are made dense.
-            Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse; or ``[N]``, the class of each.
+            Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
+                says; or ``[N]``, the class of each.
             X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
                 ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
@@ -154,13 +161,20 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         require_positive(epsilon=self.epsilon)
         if self.n_teachers is not None:
             require_count(2, n_teachers=self.n_teachers)
+        known: BoolArray | bool = True
+        given = Y
+        if self.unknown_labels is not None:
+            right, known = known_truth(
+                check_labels(np.asarray(Y), source="Y", unknown=self.unknown_labels, hint="")
+            )
+            given = right.astype(np.uint8)
         records, targets = (
             _dense(values)
             for values in validate_data(
-                self, X, Y, accept_sparse="csr", multi_output=True, dtype=np.float64
+                self, X, given, accept_sparse="csr", multi_output=True, dtype=np.float64
             )
         )
-        labels = self._labels_of(targets)
+        labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         names = self._label_names(Y, labels.shape[1])
         random = check_random_state(self.random_state)
         public = self._public_samples(X_public, random)
@@ -187,7 +201,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 )
                 pipeline = Pipeline(
                     run,
-                    _OneFit(file, features=PublicScaling(), permanent_ids=True),
+                    _OneFit(
+                        file,
+                        features=PublicScaling(),
+                        permanent_ids=True,
+                        unknown_labels=self.unknown_labels,
+                    ),
                     ledger=self.ledger,
                 )
                 pipeline.fit_teachers(plan)
@@ -355,10 +374,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         ballots = np.zeros((len(public), num_teachers, labels.shape[1]), dtype=np.uint8)
         for teacher, seed in enumerate(seeds):
             rows = np.flatnonzero(teachers == teacher)
-            for column in range(labels.shape[1]) if rows.size else ():
-                ballots[:, teacher, column] = _ballot(
-                    self.teacher, X[rows], labels[rows, column], public, seed
-                )
+            for column in range(labels.shape[1]):
+                own = rows[labels[rows, column] != UNKNOWN]
+                if own.size:
+                    ballots[:, teacher, column] = _ballot(
+                        self.teacher, X[own], labels[own, column], public, seed
+                    )
         return ballots
 
     def _num_teachers(self) -> int:
@@ -410,9 +431,10 @@ def _save(
     for this fit only, so that row numbers suffice as ids.
     """
     sizes = [len(X), len(public), 1]
+    private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
     arrays = {
         "X": np.concatenate((X, public, public[:1])),
-        "Y": np.concatenate((labels, np.zeros((len(public) + 1, labels.shape[1]), dtype=np.uint8))),
+        "Y": np.concatenate((private, np.zeros((len(public) + 1, labels.shape[1]), np.float32))),
         "ids": np.concatenate((np.char.mod("private%09d", np.arange(len(X))), ids, ["test"])),
         "split": np.repeat([0, 1, 2], sizes),
         "label_names": np.array(names),

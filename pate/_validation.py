@@ -20,6 +20,8 @@ Float32Array: TypeAlias = NDArray[np.float32]
 FloatArray: TypeAlias = NDArray[np.float64]
 StrArray: TypeAlias = NDArray[np.str_]
 
+UNKNOWN = 255
+"""The entry of labels in {0, 1} where a label is unknown."""
 MOST_VOTERS = 1 << 23
 """The largest number of voters with exact sums, and the nominal one if their number is private."""
 

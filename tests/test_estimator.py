@@ -87,6 +87,28 @@ def test_it_learns_what_the_statement_pays_for(
     assert (hidden.predict(X[1800:]) == Y[1800:]).mean() < 0.75
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"n_teachers": 20, "teacher": LogisticRegression(), "epsilon": 30.0}]
+)
+def test_unknown_labels_are_left_out(
+    arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
+) -> None:
+    X, Y = arrays
+    lost = np.random.default_rng(1).random(Y.shape) < [0.3, 0.8, 0.0]
+    some = np.where(lost, np.nan, Y)
+    classifier = PateClassifier(epsilon=4.0, random_state=0, noise_seed=1).set_params(**settings)
+    classifier.set_params(unknown_labels="nan").fit(X[:1800], some[:1800], X_public=X[1800:])
+    rights = [(classifier.predict(X[1800:]) == Y[1800:]).mean(axis=0)]
+    as_zero = np.where(lost, 0, Y)
+    classifier.set_params(unknown_labels=None).fit(X[:1800], as_zero[:1800], X_public=X[1800:])
+    rights.append((classifier.predict(X[1800:]) == Y[1800:]).mean(axis=0))
+    assert rights[0].min() > 0.75 and rights[0][1] > rights[1][1] + 0.15
+    with pytest.raises(ValueError, match=r"labels among \(0, 1\) in Y, got values=\[5"):
+        classifier.set_params(unknown_labels="nan").fit(X, np.where(lost, 5, Y), X_public=X)
+    with pytest.raises(ValueError, match="NaN"):
+        classifier.set_params(unknown_labels=None).fit(X, some, X_public=X)
+
+
 def test_the_noise_has_no_seed_unless_it_is_given(arrays: tuple[FloatArray, UInt8Array]) -> None:
     X, Y = arrays
     classifier = PateClassifier(random_state=0)

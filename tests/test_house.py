@@ -25,6 +25,8 @@ MOST_PARAMETERS = 8
 MANY_PARAMETERS = {
     "pate/_estimator.py:PateClassifier.__init__",
     "pate/data/_number_table.py:NumberTable.__init__",
+    "pate/data/_picture_table.py:PictureTable.__init__",
+    "pate/data/_text_table.py:TextTable.__init__",
     "pate/student/_data.py:StudentData.__init__",
     "pate/student/_module.py:Student.__init__",
 }

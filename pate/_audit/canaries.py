@@ -99,6 +99,11 @@ class CanaryRecords(DataSource):
         private = self._source.records(Role.PRIVATE)
         rows_of = "features that are rows of numbers: a feature map, such as PublicPCA, makes them of pictures"
         require(len(private.features.shape) == 2, rows_of, shape=private.features.shape)
+        require(
+            not self._source.unknown_labels,
+            "labels that are all known, for an audit",
+            unknown_labels=True,
+        )
         present = np.tile(private.labels.mean(axis=0) <= 0.5, (self._num, 1)).astype(np.uint8)
         if self._kind == "mislabelled":
             require(

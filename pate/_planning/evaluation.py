@@ -14,13 +14,14 @@ from pate._planning.candidates import candidates
 from pate._planning.comparison import Comparison, Frontier, Point
 from pate._planning.task import Task
 from pate._progress import stage_bar
-from pate._validation import BoolArray, FloatArray, require
+from pate._validation import BoolArray, FloatArray, UInt8Array, require
 from pate._votes import Counts, Votes, VoteShape
 from pate.accounting._accountant import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.aggregators import Aggregator, Outlook, Release
 from pate.aggregators._base import features_of
+from pate.data._checks import known_truth
 from pate.student._decisions import agreement
 from pate.student._metrics import average_precision
 
@@ -91,15 +92,16 @@ def _figures_of(
 
 def score_student(student: LinearStudent, task: Task[Votes], *, cutoff: float) -> dict[str, float]:
     """Return the metrics of a student on the test set."""
-    return _metrics(student.predict(task.test_features), task.test_labels > 0, cutoff=cutoff)
+    return _metrics(student.predict(task.test_features), task.test_labels, cutoff=cutoff)
 
 
-def _metrics(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) -> dict[str, float]:
-    figures = agreement(probabilities > cutoff, truth)
+def _metrics(probabilities: FloatArray, truth: UInt8Array, *, cutoff: float) -> dict[str, float]:
+    right, known = known_truth(truth)
+    figures = agreement(probabilities > cutoff, right, known)
     return {
         "student_accuracy": figures["accuracy"],
         "student_macro_f1": figures["macro_f1"],
-        "student_mAP": float(average_precision(probabilities, truth).mean()),
+        "student_mAP": float(average_precision(probabilities, right, known).mean()),
     }
 
 
@@ -141,9 +143,11 @@ def references(task: Task[Counts], *, student: bool, cutoff: float) -> dict[str,
     figures = {"constant answer": constant, "noiseless majority": exact}
     if not student:
         return figures
-    truth, features = task.test_labels > 0, features_of(votes)
-    usual = np.broadcast_to(truth.mean(axis=0) > 0.5, truth.shape).astype(np.float64)
-    figures["constant answer"] |= _metrics(usual, truth, cutoff=cutoff)
+    (right, known), features = known_truth(task.test_labels), features_of(votes)
+    usual = np.broadcast_to(2 * right.sum(axis=0) > known.sum(axis=0), right.shape)
+    figures["constant answer"] |= _metrics(
+        usual.astype(np.float64), task.test_labels, cutoff=cutoff
+    )
     figures["noiseless majority"] |= score_student(
         fit_linear(features, majority, all_answered), task, cutoff=cutoff
     )

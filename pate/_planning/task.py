@@ -29,7 +29,7 @@ class Task(Generic[Kind]):
     Attributes:
         votes: votes on ``N`` public samples, with ballots and features where they are needed.
         test_features: features of the test samples, ``[M, ...]``; M = 0 without a student.
-        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}.
+        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}, or `pate.data.UNKNOWN`.
         label_names: names of the labels.
         private: whether the votes are private.
     """

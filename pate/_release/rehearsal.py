@@ -105,6 +105,7 @@ def _synthetic_votes(
             num_labels=shape.num_labels,
             coordinates=np.resize(samples, (len(counts), samples.shape[1])),
             labels=(2 * counts > shape.num_teachers).astype(np.uint8),
+            unknown_labels=like.voters.unknown_labels,
         )
         moments = Moments(voters=voters, **known)
         if serves(Moments, needs):

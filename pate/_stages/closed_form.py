@@ -63,7 +63,8 @@ def fit_closed_form(
     if plan.num_teachers is not None:
         names = (str(unit) for unit in units)
         groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
-    files = VoterStore(beginning.folder).save(private, geometry, groups)
+    store = VoterStore(beginning.folder)
+    files = store.save(private, geometry, groups, unknown_labels=data.unknown_labels)
     run.finish(TEACHERS_FIT, files, ledger_beside=data.ledger_path)
 
 

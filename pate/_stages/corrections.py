@@ -21,6 +21,7 @@ from pate._stages.beginning import begin_fit, require_same_data
 from pate._validation import BoolArray, Float32Array, FloatArray, IntArray, require
 from pate._votes import pack_ballots, rows_of
 from pate._votes.store import VoteStore
+from pate.data._checks import known_truth
 from pate.data._partition import partition_records
 from pate.data._records import Role, as_features
 from pate.data._source import DataSource
@@ -33,7 +34,7 @@ def fit_corrections(
 ) -> None:
     """Let each teacher correct the student that it starts from by the ridge solution on its own records.
 
-    The targets are the differences of its labels from the student's answers. The penalty is public:
+    The targets are the differences of its known labels from the student's answers. The penalty is public:
     the mean square of a public sample, by which one record moves the answer to itself half of the
     way to its labels. A teacher without records leaves the student as it is.
 
@@ -85,8 +86,9 @@ def fit_corrections(
                 seen = feature_map.transform(as_features(samples))[:]
             else:
                 seen = private.features[rows]
-            residuals = (private.labels[rows] > 0) - start.answers(samples)
-            file.write(_correction(flat(seen), residuals, penalty).astype("<f4").tobytes())
+            right, known = known_truth(private.labels[rows])
+            residuals = right - start.answers(samples)
+            file.write(correction(flat(seen), residuals, known, penalty).astype("<f4").tobytes())
             bar.update()
     run.finish(TEACHERS_FIT, {path: digest(path) for path in files}, ledger_beside=data.ledger_path)
 
@@ -142,12 +144,25 @@ def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role
     return counts
 
 
-def _correction(features: FloatArray, residuals: FloatArray, penalty: float) -> FloatArray:
+def correction(
+    features: FloatArray, residuals: FloatArray, known: BoolArray, penalty: float
+) -> FloatArray:
     """Return a teacher's correction ``[F + 1, C]``: the ridge solution on its own records, the intercept last.
 
-    Nothing here fails for any finite records: eigenvalues are at least the penalty.
+    Each label is solved on the records that know it; without any its correction is 0. Nothing here
+    fails for any finite records: eigenvalues are at least the penalty.
     """
     samples = np.column_stack((features, np.ones(len(features))))
+    solution = np.zeros((samples.shape[1], known.shape[1]))
+    if len(samples):
+        patterns, pattern_of = np.unique(known, axis=1, return_inverse=True)
+        for pattern, rows in enumerate(patterns.T):
+            labels = pattern_of == pattern
+            solution[:, labels] = _ridge(samples[rows], residuals[rows][:, labels], penalty)
+    return solution
+
+
+def _ridge(samples: FloatArray, residuals: FloatArray, penalty: float) -> FloatArray:
     if len(samples) > samples.shape[1]:
         return _solved(samples.T @ samples, samples.T @ residuals, penalty)
     return samples.T @ _solved(samples @ samples.T, residuals, penalty)

@@ -20,6 +20,7 @@ from pate._stages.beginning import load_plan, require_same_data
 from pate._validation import BoolArray, IntArray, UInt8Array, require, require_distinct
 from pate.accounting import Statement, read_ledger
 from pate.data import DataSource, Role
+from pate.data._checks import known_truth
 from pate.data._partition import assign_teachers
 from pate.student._carried import ExportedStudent, load_student
 
@@ -195,9 +196,10 @@ def choose_student(
 
 
 def figure_of(answers: UInt8Array, labels: UInt8Array, figure: Figure) -> float:
-    """Return the figure of answers ``[N, C]`` against labels ``[N, C]`` in {0, 1}; 1 is best."""
-    wrong = int((answers != labels).sum())
+    """Return the figure of answers ``[N, C]`` against known labels ``[N, C]``; 1 is best."""
+    right, known = known_truth(labels)
+    wrong = int(((answers > 0) != right).sum(where=known))
     if figure == "accuracy":
-        return 1 - wrong / labels.size
-    positives = 2 * int((answers & labels).sum())
+        return 1 - wrong / max(1, int(known.sum()))
+    positives = 2 * int(((answers > 0) & right).sum())
     return positives / (positives + wrong) if positives + wrong else 1.0

@@ -18,6 +18,7 @@ from pate._files.writing import write_arrays, write_json
 from pate._runs import EXPORTED, LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
 from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, require
 from pate.data import DataSource, Role
+from pate.data._checks import known_truth
 from pate.student._carried import student_digests
 from pate.student._carry import Trained, Weights, export_student
 from pate.student._decisions import Metric
@@ -117,7 +118,9 @@ def write_figures(
         optimize: the figure that decisions serve.
     """
     truth = source.records(Role.TEST).labels
-    shares = {"released_constant": expit(constants), "all_majority": truth.mean(axis=0)}
+    right, known = known_truth(truth)
+    majority = right.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    shares = {"released_constant": expit(constants), "all_majority": majority}
     compared = {
         name: evaluate_constant(share, truth, source.label_names, optimize=optimize)
         for name, share in shares.items()

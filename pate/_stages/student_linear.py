@@ -28,6 +28,7 @@ from pate._stages.student_files import (
 )
 from pate._validation import BoolArray, Float32Array, FloatArray, require
 from pate.data import DataSource, Features, Role
+from pate.data._checks import known_truth
 from pate.student._carry import Trained, weights_of_arrays
 from pate.student._decisions import DECISION_METRICS, Metric, choose_thresholds
 from pate.student._metrics import evaluate
@@ -126,8 +127,8 @@ class Solved:
         public, rows = queried(source, released)
         features = public.features[rows]
         if plan.labels == "truth":
-            truth, answered = public.labels[rows], np.ones(len(rows), dtype=np.bool_)
-            student = fit_linear(features, truth, np.ones(truth.shape, dtype=np.bool_))
+            right, known = known_truth(public.labels[rows])
+            answered, student = known.any(axis=1), fit_linear(features, right, known)
         else:
             answered = released.answered
             if not plan.soft:

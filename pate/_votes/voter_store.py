@@ -22,6 +22,7 @@ from pate._votes.voters import Geometry, GroupVoters, RecordVoters, Voters, bloc
 from pate.data._records import Records
 
 _GEOMETRY = tuple(field.name for field in fields(Geometry))
+_UNKNOWN = "unknown_labels"
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,23 @@ class VoterStore:
 
     ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row
     for each record. With ``groups.npy``, which gives the teacher of each record, the records are
-    sorted by teacher; without it each record is a teacher.
+    sorted by teacher; without it each record is a teacher. ``public.npz`` also says whether labels
+    may be unknown.
     """
 
     folder: Path
 
     def save(
-        self, records: Records, geometry: Geometry, groups: NDArray[Any] | None
+        self,
+        records: Records,
+        geometry: Geometry,
+        groups: NDArray[Any] | None,
+        *,
+        unknown_labels: bool,
     ) -> dict[Path, str]:
         """Write records and their teachers ``groups`` ``[N]``; return digests of the files."""
         order = np.arange(len(records))
-        arrays: dict[str, NDArray[Any]] = {"labels": (records.labels > 0).astype(np.uint8)}
+        arrays: dict[str, NDArray[Any]] = {"labels": np.asarray(records.labels, dtype=np.uint8)}
         if groups is not None:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}
@@ -49,7 +56,8 @@ class VoterStore:
         (self.folder / "groups.npy").unlink(missing_ok=True)
         geometry_file = self.folder / "public.npz"
         coordinates_file = self.folder / "coordinates.npy"
-        write_arrays(geometry_file, **{name: getattr(geometry, name) for name in _GEOMETRY})
+        public = {name: np.asarray(getattr(geometry, name)) for name in _GEOMETRY}
+        write_arrays(geometry_file, **public, **{_UNKNOWN: np.asarray(unknown_labels)})
         shape = (len(records), geometry.num_directions)
         with atomic_write(coordinates_file) as file:
             np.lib.format.write_array_header_1_0(
@@ -68,7 +76,8 @@ class VoterStore:
 
     def load(self, *, num_voters: int) -> Voters:
         """Return the voters, of a nominal number; the facts about each record stay on disk."""
-        arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY)
+        arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY, (_UNKNOWN,))
+        unknown_labels = bool(arrays.pop(_UNKNOWN, False))
         coordinates, labels = (
             np.load(self.folder / f"{name}.npy", mmap_mode="r")
             for name in ("coordinates", "labels")
@@ -79,6 +88,7 @@ class VoterStore:
             ),
             "num_voters": num_voters,
             "num_labels": labels.shape[1],
+            "unknown_labels": unknown_labels,
             "coordinates": coordinates,
             "labels": labels,
         }

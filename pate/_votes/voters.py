@@ -20,7 +20,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate._linear import Directions, flat
-from pate._validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array, require, require_count
+from pate._validation import (
+    MOST_VOTERS,
+    UNKNOWN,
+    FloatArray,
+    IntArray,
+    UInt8Array,
+    require,
+    require_count,
+)
 
 Int32Array = NDArray[np.int32]
 
@@ -177,9 +185,12 @@ class MomentQuery:
     def products(
         self, coordinates: Int32Array, labels: UInt8Array
     ) -> tuple[FloatArray, FloatArray]:
-        """Return bases ``[N, R + 1]`` and residuals ``[N, C]``, the factors of ballots."""
-        rows = np.asarray(coordinates)
-        return self.basis(rows), self.residuals(rows, labels.astype(np.float64))
+        """Return bases ``[N, R + 1]`` and residuals ``[N, C]``, the factors of ballots.
+
+        The residual of an unknown label is 0.
+        """
+        rows, known = np.asarray(coordinates), np.not_equal(labels, UNKNOWN)
+        return self.basis(rows), self.residuals(rows, labels.astype(np.float64)) * known
 
     @cached_property
     def _quantized_slopes(self) -> tuple[float, FloatArray]:
@@ -199,11 +210,13 @@ class Voters(ABC):
         num_voters: the nominal number of voters, a public constant, which may be far from the
             actual number.
         num_labels: the number of labels.
+        unknown_labels: whether labels of records may be unknown, a public fact.
     """
 
     geometry: Geometry
     num_voters: int
     num_labels: int
+    unknown_labels: bool = False
 
     def __post_init__(self) -> None:
         require_count(2, num_voters=self.num_voters)
@@ -217,6 +230,14 @@ class Voters(ABC):
     @abstractmethod
     def num_private(self) -> int | None:
         """The actual number of voters, which is private; None if it is the nominal number."""
+
+    @property
+    def num_knowing(self) -> FloatArray | None:
+        """``[C]``, the exact sum over voters of the share of its records that know each label.
+
+        PRIVATE. A voter moves an entry by 1 at most. None without `unknown_labels`.
+        """
+        return None
 
     def least_norm(self, question: MomentQuery) -> float:
         """Return a public norm below which no clip is worth seeking."""
@@ -241,7 +262,7 @@ class RecordVoters(Voters):
 
     Attributes:
         coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them.
-        labels: ``[N, C]`` in {0, 1}.
+        labels: ``[N, C]`` in {0, 1}, or `pate.data.UNKNOWN`: the record casts zero for this label.
     """
 
     coordinates: Int32Array
@@ -251,6 +272,13 @@ class RecordVoters(Voters):
     def num_private(self) -> int:
         """The number of records."""
         return len(self.labels)
+
+    @property
+    def num_knowing(self) -> FloatArray | None:
+        """``[C]``, the number of records that know each label, if some may be unknown."""
+        if not self.unknown_labels:
+            return None
+        return np.asarray((self.labels != UNKNOWN).sum(axis=0), dtype=np.float64)
 
     def least_norm(self, question: MomentQuery) -> float:
         """Return half the median norm of public samples, if each had an unexpected label."""
@@ -315,7 +343,7 @@ class GroupVoters(GroupedVoters):
 
     Attributes:
         coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, sorted by group.
-        labels: ``[N, C]`` in {0, 1}.
+        labels: ``[N, C]`` in {0, 1}, or `pate.data.UNKNOWN`: the record adds zero for this label.
         groups: ``[N]``, the group of each record, ascending.
     """
 
@@ -331,6 +359,16 @@ class GroupVoters(GroupedVoters):
     def num_private(self) -> int:
         """The number of groups that have records."""
         return len(np.unique(self.groups))
+
+    @property
+    def num_knowing(self) -> FloatArray | None:
+        """``[C]``, the sum of the groups' shares, each rounded down to a multiple of 2^-16."""
+        if not self.unknown_labels:
+            return None
+        _, starts, sizes = np.unique(self.groups, return_index=True, return_counts=True)
+        known = np.add.reduceat(self.labels != UNKNOWN, starts, axis=0, dtype=np.int64)
+        shares: IntArray = (known << _RESIDUAL) // sizes[:, None]
+        return np.asarray(shares.sum(axis=0) / (1 << _RESIDUAL))
 
     def _sums(self, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
         bounds = np.append(np.unique(self.groups, return_index=True)[1], len(self.groups))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import expit
@@ -23,6 +23,7 @@ from pate.mechanisms._exact_normal import add_gaussian
 _DOUBLINGS, _CANDIDATES = 4, 48
 # of the budget, which the number of voters takes: later rounds hardly depend on it
 _COUNT_SHARE = 0.02
+_KNOWN_SHARE = 0.02  # likewise, for the voters that know each label
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
 # of a slope's prior variance to the least noise
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
@@ -65,6 +66,12 @@ class ScoreVotes(Aggregator):
     clip; the dearer figure is charged for both. The number of voters, where it is private, is
     counted first, with noise: one voter moves it by one. Sums are divided by this count, and all
     else is computed from noisy sums and public features (Dwork & Roth (2014), Proposition 2.1).
+
+    If labels may be unknown, which is declared and public, a voter casts zero for a label that it
+    does not know, after the centering: the clip bounds its ballot as before. How many voters know
+    each label is private. These ``C`` counts are released with noise: one voter moves them by
+    ``sqrt(C)`` in L2 under both relations, since each moves by one at most. They are shrunk towards
+    their mean, and the sum of a label is divided by its own count.
 
     Args:
         multiplier_scores: noise multiplier of one query; a release of ``n`` queries has one that
@@ -128,20 +135,22 @@ def released(
         aggregator.multiplier_scores / math.sqrt(num_queries),
         float(voters.num_voters),
     )
-    # of models the student learns the mean, whatever number of samples they rest on
-    left, num_independent = 1.0, math.inf
-    if voters.num_private is not None:
-        count = noisy_count(
-            voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator
-        )
-        left, num_independent = 1 - _COUNT_SHARE, count
-    learner = Learner(voters.geometry, voters.num_labels, num_independent)
-    all_shares = math.fsum(aggregator.rounds)
+    left, private, knowing = 1.0, voters.num_private, voters.num_knowing
+    if private is not None:
+        count = noisy_count(private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator)
+        left -= _COUNT_SHARE
+    divisor: float | FloatArray = count
+    if knowing is not None:
+        multiplier = noise_multiplier / math.sqrt(_KNOWN_SHARE)
+        divisor = noisy_knowing(knowing, count, multiplier, generator)
+        left -= _KNOWN_SHARE
+    learner = Learner.of(voters, divisor)
+    known_share, all_shares = float(np.mean(divisor)) / count, math.fsum(aggregator.rounds)
     for share in aggregator.rounds:
         question = learner.question()
         multiplier = noise_multiplier / math.sqrt(left * share / all_shares)
-        moments = noisy_sum(voters, question, count, multiplier, generator)
-        learner.learn(question, moments.total / count, moments.sigma / count)
+        moments = noisy_sum(voters, question, count, multiplier, generator, known_share)
+        learner.learn(question, moments.total / divisor, moments.sigma / divisor)
         yield learner, question, moments
 
 
@@ -150,12 +159,14 @@ def learned_without_noise(voters: Voters) -> Learner:
 
     PRIVATE: only for references.
     """
-    private = voters.num_private
-    count = float(voters.num_voters if private is None else max(1, private))
-    learner = Learner(voters.geometry, voters.num_labels, math.inf if private is None else count)
+    private, knowing = voters.num_private, voters.num_knowing
+    divisor: float | FloatArray = float(voters.num_voters if private is None else max(1, private))
+    if knowing is not None:
+        divisor = np.maximum(knowing, 1)
+    learner = Learner.of(voters, divisor)
     for i in range(_NOISELESS_ROUNDS):
         question = learner.question()
-        mean = voters.clipped_sum(question, question.largest_norm) / count
+        mean = voters.clipped_sum(question, question.largest_norm) / divisor
         # later rounds know better how private records differ from public ones, and count for more
         learner.learn(question, mean, 1e-9 * 3.0**-i)
     return learner
@@ -186,23 +197,40 @@ def noisy_count(num_private: int, noise_multiplier: float, generator: np.random.
     return max(float(noisy[0]), 2 * noise_multiplier)
 
 
+def noisy_knowing(
+    knowing: FloatArray, count: float, noise_multiplier: float, generator: np.random.Generator
+) -> FloatArray:
+    """Return noisy numbers ``[C]`` of the voters that know each label, out of about ``count``.
+
+    One voter moves each of ``knowing`` ``[C]`` by 1 at most, and so all by ``sqrt(C)`` in L2. The
+    noisy numbers are shrunk towards their mean. None is below twice the standard deviation of its
+    noise, as in `noisy_count`, unless that is above ``count``.
+    """
+    sigma = noise_multiplier * math.sqrt(len(knowing))
+    noisy = add_gaussian(knowing, sigma=sigma, generator=generator)
+    shrunk = shrunk_means(noisy, np.full(len(noisy), sigma**2))
+    return np.asarray(np.clip(shrunk, min(2 * sigma, count), count))
+
+
 def noisy_sum(
     voters: Voters,
     question: MomentQuery,
     count: float,
     noise_multiplier: float,
     generator: np.random.Generator,
+    known_share: float = 1.0,
 ) -> NoisySum:
     """Return a noisy sum of clipped ballots: a Gaussian mechanism of ``noise_multiplier`` in all.
 
-    The search for the clip is included; it starts at the least norm that is worth it, and expects
-    about ``count`` voters. Comparisons take a twentieth of the budget or, so that their noise stays
-    within a sixth of the voters, up to a quarter; if it is then more than a third of them, nothing
-    is clipped.
+    The search for the clip is included; it starts at the least norm that is worth it, for voters
+    that know a ``known_share`` of their labels, and expects about ``count`` voters. Comparisons
+    take a twentieth of the budget or, so that their noise stays within a sixth of the voters, up to
+    a quarter; if it is then more than a third of them, nothing is clipped.
     """
     largest, paid = question.largest_norm, 0.0
     candidates = largest * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
-    candidates = candidates[np.append(candidates[1:] > voters.least_norm(question), True)]
+    least = voters.least_norm(question) * math.sqrt(known_share)
+    candidates = candidates[np.append(candidates[1:] > least, True)]
     steps, clip = math.ceil(math.log2(len(candidates))), largest
     cheap, dear = (
         noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE)
@@ -223,10 +251,13 @@ class Learner:
     Args:
         geometry: the public directions.
         num_labels: the number of labels.
-        num_independent: about the number of samples on which a mean over all voters rests.
+        num_independent: about the number of samples on which a mean over all voters rests, of each
+            label ``[C]`` or of all.
     """
 
-    def __init__(self, geometry: Geometry, num_labels: int, num_independent: float) -> None:
+    def __init__(
+        self, geometry: Geometry, num_labels: int, num_independent: float | FloatArray
+    ) -> None:
         self._geometry, self._num_independent = geometry, num_independent
         variances = geometry.variances
         shape = (len(variances), num_labels)
@@ -238,9 +269,19 @@ class Learner:
             np.zeros(shape),
             np.zeros(shape),
         )
-        self._precision, self._weighted = np.zeros(shape[0]), np.zeros(shape)
-        self._level_precision, self._level_weighted = 0.0, np.zeros(num_labels)
+        self._precision, self._weighted = np.zeros((shape[0], 1)), np.zeros(shape)
+        self._level_precision: float | FloatArray = 0.0
+        self._level_weighted = np.zeros(num_labels)
         self._evidence = np.zeros(num_labels)
+
+    @classmethod
+    def of(cls, voters: Voters, divisor: float | FloatArray) -> Self:
+        """Return the student of means over about ``divisor`` voters, one number or ``[C]``.
+
+        Of models it learns the mean, whatever number of samples they rest on.
+        """
+        independent = math.inf if voters.num_private is None else divisor
+        return cls(voters.geometry, voters.num_labels, independent)
 
     def question(self) -> MomentQuery:
         """Return the question of the next round."""
@@ -252,21 +293,21 @@ class Learner:
             slopes=self._slopes,
         )
 
-    def learn(self, question: MomentQuery, mean: FloatArray, deviation: float) -> None:
-        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation``."""
+    def learn(self, question: MomentQuery, mean: FloatArray, deviation: float | FloatArray) -> None:
+        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation``, one or ``[C]``."""
         samples, variances = self._geometry.samples, self._geometry.variances
         explained, weights = question.predictions(samples), question.weights
         # the moments of labels: of their residuals, and of the student itself on public samples
         moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
         slopes = (mean[:-1] / weights[:, None] + moments) / variances[:, None]
-        precision = (weights * variances / deviation) ** 2
-        self._weighted += slopes * precision[:, None]
-        self._precision += precision
+        precision = ((weights * variances)[:, None] / deviation) ** 2
+        self._weighted += slopes * precision
+        self._precision = self._precision + precision
         level_precision = (question.constant / deviation) ** 2
         self._level_weighted += (
             mean[-1] / question.constant + explained.mean(axis=0)
         ) * level_precision
-        self._level_precision += level_precision
+        self._level_precision = self._level_precision + level_precision
         self._infer()
 
     def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
@@ -287,8 +328,8 @@ class Learner:
             lowest, 1 - lowest
         )
         drawn = self._levels * (1 - self._levels) / self._num_independent / variances[:, None]
-        noise = 1 / self._precision[:, None] + drawn
-        estimates = self._weighted / self._precision[:, None]
+        noise = 1 / self._precision + drawn
+        estimates = self._weighted / self._precision
         shrinkage, self._evidence = _shrinkage(estimates, noise)
         self._slopes, self._errors = estimates * shrinkage, shrinkage * noise
         # a direction's share follows its shrinkage, in addition to its share in the first round:
@@ -304,7 +345,7 @@ class Learner:
         answers say how uncertain the sum is, by the posterior of slopes and levels.
         """
         level_error = 1 / self._level_precision
-        above = np.asarray(self._levels - _SIGNIFICANT * math.sqrt(level_error) > 0.5)
+        above = np.asarray(self._levels - _SIGNIFICANT * np.sqrt(level_error) > 0.5)
         differ = (logits > 0) != above
         gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
         along = samples.T @ differ

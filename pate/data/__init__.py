@@ -1,5 +1,6 @@
 """Sources of records in three roles, their partition over teachers, and rendered faces."""
 
+from pate._validation import UNKNOWN as UNKNOWN
 from pate.data._arrays import Arrays as Arrays, CelebAAttributes as CelebAAttributes
 from pate.data._celeba import CelebA as CelebA
 from pate.data._datasets import (

@@ -24,7 +24,7 @@ from pate._validation import (
     require,
     require_distinct,
 )
-from pate.data._checks import as_text, check_labels, select_labels
+from pate.data._checks import UnknownLabels, as_text, check_labels, select_labels
 from pate.data._records import ArrayFeatures, Features, SparseFeatures, blocks_of
 from pate.data._source import expand_path
 from pate.data._table import Table, TableSource, require_fractions, split_by_hash
@@ -62,6 +62,8 @@ class Arrays(TableSource):
         features: a public map of the features.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
+        unknown_labels: ``nan`` if labels may be unknown, which are NaN; -1 if -1 is unknown, too.
+            None if all must be known.
     """
 
     def __init__(
@@ -74,8 +76,11 @@ class Arrays(TableSource):
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
+        unknown_labels: UnknownLabels | None = None,
     ) -> None:
-        super().__init__(path, labels, features, permanent_ids=permanent_ids)
+        super().__init__(
+            path, labels, features, permanent_ids=permanent_ids, unknown_labels=unknown_labels
+        )
         require_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction
         self._sparse = None if sparse is None else expand_path(sparse)
@@ -91,7 +96,7 @@ class Arrays(TableSource):
                 arrays["X"] = read_sparse(self._sparse)
                 features = SparseFeatures(arrays["X"])
         with faults.gather():
-            labels = check_labels(arrays["Y"], source=source)
+            labels = check_labels(arrays["Y"], source=source, unknown=self._unknown)
         with faults.gather():
             names = _label_names(arrays, source=source)
         with faults.gather():
@@ -241,7 +246,7 @@ class CelebAAttributes(TableSource):
             labels=len(columns),
             attributes=len(names),
         )
-        attributes = check_labels(table["attr"], source=source)
+        attributes = check_labels(table["attr"], source=source, hint="")
         return Table(
             features=ArrayFeatures(attributes[:, others].astype(np.float32) * 2 - 1),
             names=names[columns].tolist(),

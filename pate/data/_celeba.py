@@ -88,7 +88,7 @@ class CelebA(PictureFolder):
         except ValueError as error:
             raise ValueError(f"Expected whole numbers in {path} ({error})") from None
         require_distinct(f"pictures of {path.name}", (row[0] for row in rows))
-        return names, [row[0] for row in rows], check_labels(values, source=path.name)
+        return names, [row[0] for row in rows], check_labels(values, source=path.name, hint="")
 
     def _roles(self) -> dict[str, int]:
         path = self._file("list_eval_partition")

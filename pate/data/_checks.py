@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._validation import IntArray, StrArray, UInt8Array, require, require_distinct
+from pate._validation import (
+    UNKNOWN,
+    BoolArray,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    require,
+    require_distinct,
+)
 
 
 def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
@@ -51,24 +59,60 @@ def are_row_numbers(ids: Sequence[StrArray]) -> bool:
     )
 
 
-def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
-    """Return labels ``[N, C]`` as uint8 in {0, 1}, from 0/1 or -1/1.
+UnknownLabels = Literal["nan", -1]
+"""The sign of a label that is unknown: NaN or an empty cell; or these and -1."""
+BY_FIELD = "; `unknown_labels` is the sign of unknown ones"
+"""For errors of sources that have this field."""
 
-    Raises ``ValueError`` on any other value.
+
+def check_labels(
+    labels: NDArray[Any], *, source: str, unknown: UnknownLabels | None = None, hint: str = BY_FIELD
+) -> UInt8Array:
+    """Return labels ``[N, C]`` as uint8 in {0, 1}, from 0/1 or -1/1, or `UNKNOWN`.
+
+    Args:
+        labels: ``[N, C]``, numbers.
+        source: where they come from.
+        unknown: the sign of those that are unknown; None if all must be known.
+        hint: the end of the error on another value.
+
+    Raises:
+        ValueError: on any other value.
     """
+    require(
+        unknown in (None, *get_args(UnknownLabels)),
+        "`unknown_labels` among nan, -1, or none",
+        unknown_labels=unknown,
+    )
     labels = np.asarray(labels)
     require(
         labels.ndim == 2 and labels.shape[1] > 0,
         f"labels of shape [N, C] in {source}",
         shape=labels.shape,
     )
-    values = np.unique(labels)
+    lost = np.zeros(labels.shape, dtype=np.bool_)
+    if unknown is not None and labels.dtype.kind == "f":
+        lost = np.isnan(labels)
+    if unknown == -1:
+        lost |= labels == -1
+    values = np.unique(labels[~lost])
     signed = bool((values == -1).any())
     allowed = (-1, 1) if signed else (0, 1)
     wrong = [value.item() for value in values if value not in allowed]
-    require(not wrong, f"labels among {allowed} in {source}", values=wrong[:5])
-    positive: UInt8Array = (labels == 1).astype(np.uint8)
-    return positive
+    require(not wrong, f"labels among {allowed} in {source}{hint}", values=wrong[:5])
+    return np.where(lost, UNKNOWN, labels == 1).astype(np.uint8)
+
+
+def known_truth(truth: ArrayLike) -> tuple[BoolArray, BoolArray]:
+    """Return which labels ``[N, C]`` are there, and which are known.
+
+    Unknown ones are NaN or `UNKNOWN`.
+
+    >>> known_truth([[0, 1, np.nan, UNKNOWN]])
+    (array([[False,  True, False, False]]), array([[ True,  True, False, False]]))
+    """
+    values = np.asarray(truth)
+    return values == 1, values <= 1
 
 
 def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source: str) -> IntArray:

@@ -19,7 +19,7 @@ from pate._validation import (
     require_count,
     require_label_names,
 )
-from pate.data._checks import check_labels
+from pate.data._checks import UnknownLabels, check_labels
 from pate.data._images import Pictures, center_crop
 from pate.data._records import FeatureMap, Features, Records, Role
 from pate.data._source import DataSource, expand_path
@@ -67,6 +67,8 @@ class Keys:
         num_features: texts are hashed to so many columns, as `TextTable` does.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the items, are permanent ids
             after all.
+        unknown_labels: ``nan`` if labels may be unknown, which are NaN or None; -1 if -1 is
+            unknown, too. None if all must be known.
     """
 
     features: Key = 0
@@ -76,6 +78,7 @@ class Keys:
     size: int = 64
     num_features: int = 2048
     permanent_ids: bool = False
+    unknown_labels: UnknownLabels | None = None
 
     def __post_init__(self) -> None:
         require_count(8, size=self.size)
@@ -166,7 +169,11 @@ class _Datasets(DataSource):
         ledger: Path | str | None,
         features: FeatureMap | None,
     ) -> None:
-        super().__init__(features=features, permanent_ids=keys.permanent_ids)
+        super().__init__(
+            features=features,
+            permanent_ids=keys.permanent_ids,
+            unknown_labels=keys.unknown_labels is not None,
+        )
         require(label_names, "names of the labels", label_names=list(label_names))
         require_label_names("label names", label_names)
         self._label_names = tuple(label_names)
@@ -199,7 +206,9 @@ class _Datasets(DataSource):
         columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
         groups = [] if keys.groups is None else [keys.groups]
         values = _values(items, [*columns, keys.ids, *groups])
-        labels = [np.asarray(column) for column in values[: len(columns)]]
+        # as a number, None is NaN
+        kind = None if keys.unknown_labels is None else np.float64
+        labels = [np.asarray(column, dtype=kind) for column in values[: len(columns)]]
         ids, *owners = values[len(columns) :]
         table = np.stack(labels, axis=1) if isinstance(keys.labels, list) else labels[0]
         if table.ndim == 1:  # classes: which of the labels is true
@@ -208,7 +217,9 @@ class _Datasets(DataSource):
                 np.isin(table, classes).all(), f"classes in 0..{len(classes) - 1}", role=role.value
             )
             table = (table[:, None] == classes).astype(np.uint8)
-        checked = check_labels(table, source=f"the {role.value} records")
+        checked = check_labels(
+            table, source=f"the {role.value} records", unknown=keys.unknown_labels
+        )
         require(
             checked.shape[1] == len(self._label_names),
             f"{len(self._label_names)} labels",

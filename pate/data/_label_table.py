@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pate._validation import BoolArray, Faults, require, require_distinct, require_known
-from pate.data._checks import select_labels
+from pate.data._checks import BY_FIELD, UnknownLabels, check_labels, select_labels
 from pate.data._records import Features, Role
 from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
 
@@ -22,11 +23,12 @@ _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
 _ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
-LABELS = {"0": 0, "1": 1, "-1": 0, "0.0": 0, "1.0": 1, "-1.0": 0} | {
-    text: value
+LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0, "0.0": 0.0, "1.0": 1.0, "-1.0": -1.0} | {
+    text: float(value)
     for value, word in enumerate(("false", "true"))
     for text in (word, word.title(), word.upper())
 }
+_NO_LABEL = {"": math.nan, "nan": math.nan, "NaN": math.nan}
 _SEPARATORS = ";|,"
 """Separators of label names in one value."""
 _LIST_SEPARATOR = "\x1f"
@@ -44,11 +46,13 @@ class TableReading:
         labels: the labels to learn; None for all columns that are left.
         fractions: shares of public and of test records, where the file has no ``split``.
         names: the file's own names of special columns, such as ``{"id": "patient"}``.
+        unknown_labels: the sign of a label that is unknown; None if all must be known.
     """
 
     labels: LabelColumns | None
     fractions: tuple[float | None, float]
     names: Mapping[str, str]
+    unknown_labels: UnknownLabels | None
 
 
 @dataclass(frozen=True)
@@ -70,19 +74,20 @@ class Columns:
         """The headings, in their order."""
         return [*self.values]
 
-    def require(self, name: str, fits: Sequence[object], what: str) -> None:
+    def require(self, name: str, fits: Sequence[object], what: str, hint: str = "") -> None:
         """Raise ``ValueError`` at the first value of a column that does not fit.
 
         Args:
             name: the column.
             fits: whether the value of each record fits.
             what: the values that fit.
+            hint: the end of the error.
         """
         rows = [row for row, fit in enumerate(fits) if not fit]
         if rows:
             got = {"line": self.lines[rows[0]], "value": self.values[name][rows[0]]}
             further = {"further_lines": len(rows) - 1} if len(rows) > 1 else {}
-            require(False, f"{what} in column `{name}` of {self.path}", **got, **further)
+            require(False, f"{what} in column `{name}` of {self.path}{hint}", **got, **further)
 
 
 def read_label_table(
@@ -132,13 +137,15 @@ def read_label_table(
         require(others, f"a column of labels in {path}", columns=head)
         names = None if wanted is None else list(wanted)
         chosen = [others[place] for place in select_labels(others, names, source=path.name)]
-    labels: dict[str, list[int]] = {}
+    labels: dict[str, list[float]] = {}
+    unknown = reading.unknown_labels
+    signs = LABELS if unknown is None else LABELS | _NO_LABEL
     for name in chosen:
         with faults.gather():
             if isinstance(wanted, Mapping):
                 labels |= _listed(table, name, wanted[name], labels)
             else:
-                labels[name] = _coded(table, name, LABELS, "0 or 1")
+                labels[name] = _coded(table, name, signs, "0 or 1", BY_FIELD)
     ids, groups = np.array(columns[identity]), None
     if group is not None:
         with faults.gather():
@@ -157,31 +164,34 @@ def read_label_table(
     with faults.gather():
         made.append(features(rest, split == SPLIT_OF_ROLE[Role.PUBLIC]))
     faults.refuse()
+    given = np.array([*labels.values()], dtype=np.float32).T
     return Table(
         features=made[0],
         names=[*labels],
-        labels=np.array([*labels.values()], dtype=np.uint8).T.copy(),
+        labels=check_labels(given, source=str(path), unknown=unknown),
         ids=ids,
         split=split,
         groups=groups,
     )
 
 
-def _coded(table: Columns, name: str, codes: Mapping[str, int], what: str) -> list[int]:
+def _coded(
+    table: Columns, name: str, codes: Mapping[str, float], what: str, hint: str = ""
+) -> list[float]:
     """Return the numbers that the values of a column stand for."""
     values = table.values[name]
-    table.require(name, [value in codes for value in values], what)
+    table.require(name, [value in codes for value in values], what, hint)
     return [codes[value] for value in values]
 
 
 def _listed(
     table: Columns, column: str, names: Sequence[str], others: Collection[str]
-) -> dict[str, list[int]]:
+) -> dict[str, list[float]]:
     """Return 0 and 1 for each label that the values of a column may list."""
     require(names, f"names of labels that column `{column}` of {table.path} lists")
     require_distinct("label names", [*others, *names])
     values = [as_list(text, names) for text in table.values[column]]
-    return {name: [int(name in listed) for listed in values] for name in names}
+    return {name: [float(name in listed) for listed in values] for name in names}
 
 
 def as_list(text: str, names: Iterable[str] = ()) -> list[str]:

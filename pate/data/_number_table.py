@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pate._validation import BoolArray, Faults, Float32Array, IntArray, require, require_distinct
+from pate.data._checks import UnknownLabels
 from pate.data._label_table import Columns, TableReading, as_cell, read_label_table
 from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data._table import Table, TableSource, require_fractions
@@ -50,6 +51,8 @@ class NumberTable(TableSource):
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
         names: the file's own names of `id`, `split` and `group`, such as ``{id: patient_no}``.
+        unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
+            unknown, too. None if all must be known.
     """
 
     def __init__(
@@ -65,15 +68,21 @@ class NumberTable(TableSource):
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         names: dict[str, str] | None = None,
+        unknown_labels: UnknownLabels | None = None,
     ) -> None:
-        super().__init__(path, None, features, permanent_ids=permanent_ids)
+        super().__init__(
+            path, None, features, permanent_ids=permanent_ids, unknown_labels=unknown_labels
+        )
         require_fractions(public_fraction, test_fraction)
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns
         self._categories, self._fill = categories or {}, fill or {}
         self._reading = TableReading(
-            labels=labels, fractions=(public_fraction, test_fraction), names=names or {}
+            labels=labels,
+            fractions=(public_fraction, test_fraction),
+            names=names or {},
+            unknown_labels=unknown_labels,
         )
 
     def _read_table(self) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from posixpath import normpath
 
+from pate.data._checks import UnknownLabels
 from pate.data._images import ImageFiles
 from pate.data._label_table import TableReading, read_label_table
 from pate.data._source import expand_path
@@ -34,6 +35,8 @@ class PictureTable(PictureFolder):
         test_fraction: share of test pictures, likewise.
         features: a public map of the pictures.
         names: the file's own names of `file`, `split` and `group`, such as ``{file: picture}``.
+        unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
+            unknown, too. None if all must be known.
     """
 
     def __init__(
@@ -47,12 +50,16 @@ class PictureTable(PictureFolder):
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
         names: dict[str, str] | None = None,
+        unknown_labels: UnknownLabels | None = None,
     ) -> None:
-        super().__init__(root, size, None, features)
+        super().__init__(root, size, None, features, unknown_labels)
         require_fractions(public_fraction, test_fraction)
         self.path = self.root / expand_path(table)
         self._reading = TableReading(
-            labels=labels, fractions=(public_fraction, test_fraction), names=names or {}
+            labels=labels,
+            fractions=(public_fraction, test_fraction),
+            names=names or {},
+            unknown_labels=unknown_labels,
         )
 
     def _read_table(self) -> Table:

@@ -79,6 +79,10 @@ class PythonFile(DataSource):
     def permanent_ids(self) -> bool:
         return self.source.permanent_ids
 
+    @property
+    def unknown_labels(self) -> bool:
+        return self.source.unknown_labels
+
     def load(self, role: Role) -> Records:
         return self.source.load(role)
 

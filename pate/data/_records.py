@@ -209,7 +209,8 @@ class Records:
 
     Attributes:
         features: ``[N, ...]`` float32, read by index; an array is wrapped.
-        labels: ``[N, C]`` in {0, 1}.
+        labels: ``[N, C]`` in {0, 1}, and `UNKNOWN` where a label is unknown, if the source allows
+            it.
         ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its
             record: it stays when other records come and go, and so is never a row number.
         groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person;

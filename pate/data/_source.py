@@ -34,11 +34,19 @@ class DataSource(RecordsInitArgs, ABC):
         features: a public map of the raw features, applied for teachers and student alike; None for
             the raw features.
         permanent_ids: the value of `permanent_ids`.
+        unknown_labels: the value of `unknown_labels`.
     """
 
-    def __init__(self, *, features: FeatureMap | None = None, permanent_ids: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        features: FeatureMap | None = None,
+        permanent_ids: bool = False,
+        unknown_labels: bool = False,
+    ) -> None:
         self._feature_map = features
         self._permanent_ids = permanent_ids
+        self._unknown_labels = unknown_labels
         self._records: dict[Role, Records] = {}
         self._left_out: Sequence[str] = ()
 
@@ -70,6 +78,14 @@ class DataSource(RecordsInitArgs, ABC):
         refuse them.
         """
         return self._permanent_ids
+
+    @property
+    def unknown_labels(self) -> bool:
+        """Whether labels may be unknown (`UNKNOWN`), a public fact.
+
+        False (the default) if records with such labels are refused.
+        """
+        return self._unknown_labels
 
     @property
     def ledger_path(self) -> Path | None:
@@ -143,6 +159,10 @@ class DataSource(RecordsInitArgs, ABC):
     def _raw(self, role: Role) -> Records:
         """Return the raw records of a role, without private ones that are left out."""
         raw = self.load(role)
+        require(
+            self.unknown_labels or not (raw.labels > 1).any(),
+            "labels 0 or 1, or a source with unknown_labels=True",
+        )
         if not self._left_out or role is not Role.PRIVATE:
             return raw
         rows = np.flatnonzero(~np.isin(raw.ids, list(self._left_out)))

@@ -19,6 +19,7 @@ from pate._validation import (
     require_count,
     require_in_open_unit_interval,
 )
+from pate.data._checks import UnknownLabels
 from pate.data._images import ImageFiles, require_distinct_files
 from pate.data._records import FeatureMap, Features, Records, Role
 from pate.data._source import DataSource, expand_path
@@ -33,7 +34,7 @@ class Table:
     Attributes:
         features: ``[N, ...]``.
         names: names of the labels, ``[C]``.
-        labels: ``[N, C]`` in {0, 1}.
+        labels: ``[N, C]`` in {0, 1}, or `UNKNOWN`.
         ids: ``[N]``.
         split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
         groups: the group of each, ``[N]``; None if the table has none.
@@ -55,6 +56,7 @@ class TableSource(DataSource):
         labels: names of the labels to learn; None for all.
         features: a public map of the features.
         permanent_ids: whether ids that number the rows are permanent.
+        unknown_labels: the sign of a label that is unknown; None if all must be known.
     """
 
     def __init__(
@@ -64,8 +66,14 @@ class TableSource(DataSource):
         features: FeatureMap | None,
         *,
         permanent_ids: bool = False,
+        unknown_labels: UnknownLabels | None = None,
     ) -> None:
-        super().__init__(features=features, permanent_ids=permanent_ids)
+        super().__init__(
+            features=features,
+            permanent_ids=permanent_ids,
+            unknown_labels=unknown_labels is not None,
+        )
+        self._unknown = unknown_labels
         self.path = expand_path(path)
         self._wanted = labels
 
@@ -106,12 +114,18 @@ class PictureFolder(TableSource):
         size: pictures are cut to their central square and resized to this many pixels.
         labels: names of the labels to learn; None for all.
         features: a public map of the pictures.
+        unknown_labels: the sign of a label that is unknown; None if all must be known.
     """
 
     def __init__(
-        self, root: Path, size: int, labels: Sequence[str] | None, features: FeatureMap | None
+        self,
+        root: Path,
+        size: int,
+        labels: Sequence[str] | None,
+        features: FeatureMap | None,
+        unknown_labels: UnknownLabels | None = None,
     ) -> None:
-        super().__init__(root, labels, features)
+        super().__init__(root, labels, features, unknown_labels=unknown_labels)
         require_count(8, size=size)
         self.root, self.size = self.path, size
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pate._validation import require_count
+from pate.data._checks import UnknownLabels
 from pate.data._label_table import TableReading, read_label_table
 from pate.data._records import FeatureMap, SparseFeatures
 from pate.data._table import Table, TableSource, require_fractions
@@ -40,6 +41,8 @@ class TextTable(TableSource):
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
         names: the file's own names of `id`, `text`, `split` and `group`, such as ``{text: message}``.
+        unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
+            unknown, too. None if all must be known.
     """
 
     def __init__(
@@ -53,13 +56,19 @@ class TextTable(TableSource):
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         names: dict[str, str] | None = None,
+        unknown_labels: UnknownLabels | None = None,
     ) -> None:
-        super().__init__(path, None, features, permanent_ids=permanent_ids)
+        super().__init__(
+            path, None, features, permanent_ids=permanent_ids, unknown_labels=unknown_labels
+        )
         require_fractions(public_fraction, test_fraction)
         require_count(2, num_features=num_features)
         self.num_features = num_features
         self._reading = TableReading(
-            labels=labels, fractions=(public_fraction, test_fraction), names=names or {}
+            labels=labels,
+            fractions=(public_fraction, test_fraction),
+            names=names or {},
+            unknown_labels=unknown_labels,
         )
 
     def _read_table(self) -> Table:

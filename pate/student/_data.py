@@ -17,6 +17,7 @@ from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels
 from pate._validation import BoolArray, IntArray, StrArray, require, require_count
 from pate.data import DataSource, Features, Role
+from pate.data._checks import known_truth
 from pate.student._targets import Labels, noise_of, queried, targets_of
 
 
@@ -74,8 +75,8 @@ class StudentData(pl.LightningDataModule):
         self.label_names = self.source.label_names
         public, rows = queried(self.source, released)
         if labels == "truth":
-            targets, noise_std = public.labels[rows].astype(np.float32), None
-            mask = np.ones(released.mask.shape, dtype=np.bool_)
+            right, mask = known_truth(public.labels[rows])
+            targets, noise_std = right.astype(np.float32), None
         else:
             answered, noise_std = released.answered, noise_of(released, soft=soft)
             targets = targets_of(released, soft=soft)[answered]
@@ -130,7 +131,7 @@ class StudentData(pl.LightningDataModule):
 
     def _truth(self, role: Role) -> DataLoader[Any]:
         records = self.source.records(role)
-        mask = np.ones(records.labels.shape, dtype=np.bool_)
+        _, mask = known_truth(records.labels)
         return self._loader(
             _Samples(records.features, np.arange(len(records)), records.labels, mask)
         )

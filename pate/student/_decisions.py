@@ -48,14 +48,19 @@ def _largest_f1(probabilities: FloatArray) -> FloatArray:
     return largest
 
 
-def agreement(given: BoolArray, truth: BoolArray) -> dict[str, float]:
+def agreement(
+    given: BoolArray, truth: BoolArray, known: BoolArray | None = None
+) -> dict[str, float]:
     """Return the figures `DECISION_METRICS` of decisions against the truth, both ``[N, C]``.
 
-    The F1 of a label that is neither given nor true is 0.
+    Entries that are not ``known`` are left out. The F1 of a label that is neither given nor true is
+    0.
     """
+    counted = np.ones(truth.shape, dtype=np.bool_) if known is None else known
+    given, truth = given & counted, truth & counted
     hits, either = (given & truth).sum(axis=0), given.sum(axis=0) + truth.sum(axis=0)
     return {
-        "accuracy": float((given == truth).mean()),
+        "accuracy": float(((given == truth) & counted).sum() / max(counted.sum(), 1)),
         "macro_f1": float((2 * hits / np.maximum(either, 1)).mean()),
         "micro_f1": float(2 * hits.sum() / max(either.sum(), 1)),
     }

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate._validation import BoolArray, FloatArray, UInt8Array
+from pate.data._checks import known_truth
 from pate.student._decisions import DECISION_METRICS, Metric, agreement, choose_thresholds
 
 
@@ -23,7 +24,8 @@ def evaluate(
 
     Args:
         probabilities: ``[N, C]``.
-        truth: ``[N, C]`` in {0, 1}.
+        truth: ``[N, C]`` in {0, 1}; NaN or `pate.data.UNKNOWN` where it is unknown: such entries are
+            left out of all figures.
         label_names: names of the ``C`` labels.
         cuts: ``[3, C]``, from `choose_thresholds`.
         optimize: the metric with the cuts that decide.
@@ -34,20 +36,20 @@ def evaluate(
         it; under ``per_label`` the figures of each label. ``roc_auc`` is the mean over labels that
         some samples have and others lack, and absent without such labels.
     """
-    scores, right = np.asarray(probabilities), np.asarray(truth) > 0
+    scores, (right, known) = np.asarray(probabilities), known_truth(truth)
     at_cut = {
-        purpose: agreement(scores > row, right)
+        purpose: agreement(scores > row, right, known)
         for purpose, row in zip(DECISION_METRICS, cuts, strict=True)
     }
-    decisions = scores > cuts[DECISION_METRICS.index(optimize)]
-    hits, num_right = (decisions & right).sum(axis=0), right.sum(axis=0)
+    decisions = (scores > cuts[DECISION_METRICS.index(optimize)]) & known
+    hits, num_right, wrong = (decisions & right).sum(axis=0), right.sum(axis=0), known & ~right
     per_label = {
         "f1": 2 * hits / np.maximum(decisions.sum(axis=0) + num_right, 1),
         "recall": hits / np.maximum(num_right, 1),
-        "specificity": (~decisions & ~right).sum(axis=0) / np.maximum((~right).sum(axis=0), 1),
-        "average_precision": average_precision(scores, right),
+        "specificity": (~decisions & wrong).sum(axis=0) / np.maximum(wrong.sum(axis=0), 1),
+        "average_precision": average_precision(scores, right, known),
     }
-    chosen, areas = at_cut[optimize], roc_auc(scores, right)
+    chosen, areas = at_cut[optimize], roc_auc(scores, right, known)
     ranked = np.isfinite(areas)
     per_label["roc_auc"] = areas
     return {
@@ -83,12 +85,15 @@ def evaluate_constant(
     )
 
 
-def average_precision(scores: NDArray[np.floating], truth: BoolArray) -> FloatArray:
+def average_precision(
+    scores: NDArray[np.floating], truth: BoolArray, known: BoolArray | None = None
+) -> FloatArray:
     """Return the exact average precision of each label.
 
     Args:
         scores: ``[N, C]``, higher if more certain; equal scores are one step of the ranking.
         truth: ``[N, C]``, whether each sample has each label.
+        known: ``[N, C]``, the entries that count; None for all.
 
     Returns:
         ``[C]`` in [0, 1]; 0 for a label that no sample has.
@@ -96,6 +101,10 @@ def average_precision(scores: NDArray[np.floating], truth: BoolArray) -> FloatAr
     precisions = np.zeros(truth.shape[1])
     for j in range(truth.shape[1]):
         order = np.argsort(-scores[:, j], kind="stable")
+        if known is not None:
+            order = order[known[order, j]]
+        if not order.size:
+            continue
         hits = np.cumsum(truth[order, j])
         last = np.append(np.diff(scores[order, j]) != 0, True)
         gained = np.diff(hits[last], prepend=0)
@@ -103,7 +112,9 @@ def average_precision(scores: NDArray[np.floating], truth: BoolArray) -> FloatAr
     return precisions
 
 
-def roc_auc(scores: NDArray[np.floating], truth: BoolArray) -> FloatArray:
+def roc_auc(
+    scores: NDArray[np.floating], truth: BoolArray, known: BoolArray | None = None
+) -> FloatArray:
     """Return the area under the ROC curve of each label.
 
     It is the probability that a sample with the label has a higher score than one without it, where
@@ -112,13 +123,15 @@ def roc_auc(scores: NDArray[np.floating], truth: BoolArray) -> FloatArray:
     Args:
         scores: ``[N, C]``, higher if more certain.
         truth: ``[N, C]``, whether each sample has each label.
+        known: ``[N, C]``, the entries that count; None for all.
 
     Returns:
         ``[C]`` in [0, 1]; NaN for a label that all samples have, or none.
     """
-    areas = np.full(truth.shape[1], np.nan)
-    for j in np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0)):
-        with_label, without = scores[truth[:, j], j], np.sort(scores[~truth[:, j], j])
+    areas, counted = np.full(truth.shape[1], np.nan), True if known is None else known
+    there, lacking = truth & counted, ~truth & counted
+    for j in np.flatnonzero(there.any(axis=0) & lacking.any(axis=0)):
+        with_label, without = scores[there[:, j], j], np.sort(scores[lacking[:, j], j])
         below, up_to = (
             np.searchsorted(without, with_label),
             np.searchsorted(without, with_label, "right"),

@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pate._networks import make_network
 from pate._validation import Float32Array, FloatArray, UInt8Array, require
+from pate.data._checks import known_truth
 from pate.teachers._losses import BinaryCrossEntropy
 from pate.teachers._plan import TeacherPlan
 
@@ -52,8 +53,8 @@ class TeacherChunk(pl.LightningModule):
         plan: how they are trained: optimizer, loss, schedule, clipping and number of steps.
         positive_weights: ``[chunk, C]`` float32 weights of positive labels in the loss, each from
             its own partition.
-        label_shares: ``[chunk, C]`` float32, of each teacher's own records; NaN for one without
-            records, which is not trained.
+        label_shares: ``[chunk, C]`` float32, among each teacher's own records that know the label;
+            NaN if none does. A teacher that knows no label is not trained.
         seed: seed of random layers, such as dropout.
 
     Attributes:
@@ -87,7 +88,7 @@ class TeacherChunk(pl.LightningModule):
         )
         self.register_buffer("label_shares", torch.from_numpy(label_shares), persistent=False)
         self.register_buffer(
-            "has_records", self.label_shares.isfinite().all(1).float(), persistent=False
+            "has_records", self.label_shares.isfinite().any(1).float(), persistent=False
         )
         if self.chunk == 1:
             self.network = networks[0]
@@ -125,7 +126,7 @@ class TeacherChunk(pl.LightningModule):
 
     @torch.no_grad()
     def is_trained(self) -> Tensor:
-        """Return which teachers had records and have finite weights, ``[chunk]`` booleans."""
+        """Return which teachers know which labels, and have finite weights, ``[chunk, C]``."""
         if self.chunk == 1:
             values = [value[None] for value in self.network.state_dict().values()]
         else:
@@ -134,14 +135,20 @@ class TeacherChunk(pl.LightningModule):
                 *(getattr(self, _buffer_name(name)) for name in self._buffer_names),
             ]
         finite = [torch.isfinite(value).reshape(self.chunk, -1).all(1) for value in values]
-        return torch.stack([self.has_records > 0, *finite]).all(0)
+        return self.label_shares.isfinite() & torch.stack(finite).all(0)[:, None]
 
     def teacher_losses(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Return losses ``[chunk]`` on features ``[chunk, B, ...]``, labels ``[chunk, B, C]``."""
+        """Return losses ``[chunk]`` on features ``[chunk, B, ...]``, labels ``[chunk, B, C]``.
+
+        Each is the mean over known labels, which are not NaN; 0 if none is known.
+        """
         logits = self(features)
         # losses are computed in float32, even from bfloat16 logits
         logits = logits.to(torch.promote_types(logits.dtype, labels.dtype))
-        return self._loss(logits, labels, self.positive_weights).flatten(1).mean(1)
+        known = labels.isfinite()
+        losses = self._loss(logits, labels.nan_to_num(), self.positive_weights)
+        total = torch.where(known, losses, 0).flatten(1).sum(1)
+        return total / known.flatten(1).sum(1).clamp(min=1)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Return the sum over teachers of their mean losses."""
@@ -196,16 +203,20 @@ def clip_gradients(parameters: Iterable[Tensor], norm: float, *, stacked: bool) 
 def positive_weights(labels: UInt8Array, power: float) -> Float32Array:
     """Return weights of positive labels ``[C]`` from one partition's labels ``[n, C]``.
 
-    ``((1 - m) / m)^power`` with ``m`` the smoothed share of positives; all ones at ``power = 0``.
+    ``((1 - m) / m)^power`` with ``m`` the smoothed share of positives among known labels; all ones
+    at ``power = 0``.
     """
-    share = (labels.sum(axis=0, dtype=np.float64) + 1) / (len(labels) + 2)
+    right, known = known_truth(labels)
+    share = (right.sum(axis=0) + 1) / (known.sum(axis=0) + 2)
     weights: FloatArray = ((1 - share) / share) ** power
     return weights.astype(np.float32)
 
 
 def label_shares(labels: UInt8Array) -> Float32Array:
-    """Return the share of each label, ``[C]``, among labels ``[n, C]``; NaN without records."""
-    shares: FloatArray = labels.sum(axis=0, dtype=np.float64) / (len(labels) or np.nan)
+    """Return the share of each label, ``[C]``, among known labels ``[n, C]``; NaN without any."""
+    right, known = known_truth(labels)
+    num_known = known.sum(axis=0)
+    shares: FloatArray = right.sum(axis=0) / np.where(num_known, num_known, np.nan)
     return shares.astype(np.float32)
 
 

@@ -13,6 +13,7 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
 from pate._files.writing import make_folder
 from pate._validation import Float32Array
+from pate.data._checks import known_truth
 from pate.teachers._jobs import CurveFormat
 from pate.teachers._partitions import PartitionedRecords
 from pate.teachers._plan import TeacherPlan
@@ -31,8 +32,8 @@ def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
     for (teacher, rows), loss in zip(data.rows.items(), final_losses, strict=True):
-        labels = data.records.labels[rows]
-        both = int((labels.min(axis=0) != labels.max(axis=0)).sum()) if len(rows) else 0
+        right, known = known_truth(data.records.labels[rows])
+        both = int((right.any(axis=0) & (known & ~right).any(axis=0)).sum())
         votes = "trained" if len(rows) and np.isfinite(loss) else "constant"
         table.writerow([teacher, len(rows), both, f"{loss:.6g}", votes])
     return text.getvalue()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from pate._validation import IntArray
+from pate._validation import UNKNOWN, IntArray
 from pate.data._augmentation import augmented
 from pate.data._partition import partition_records
 from pate.data._records import Records
@@ -82,8 +82,8 @@ def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size
 class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     """Batches of a chunk of teachers for a range of steps.
 
-    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32. A teacher
-    without records sees zeros. Pictures are augmented as the plan says.
+    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32, NaN where
+    a label is unknown. A teacher without records sees zeros. Pictures are augmented as the plan says.
     """
 
     def __init__(
@@ -121,6 +121,7 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
                     torch.from_numpy(features[place]), self._plan.augment, *seeds
                 ).numpy()
         labels = self._records.labels[rows].astype(np.float32)
+        labels[labels == UNKNOWN] = np.nan
         features[self._empty] = 0
         labels[self._empty] = 0
         return torch.from_numpy(features), torch.from_numpy(labels)

@@ -85,11 +85,11 @@ def cast_votes(
     samples of its largest logits, and to such a share of them as has the label among its own
     records; for these, the logits of the chunk are held at once.
 
-    A teacher without records, or with weights that are not finite, gives no label or score at all:
-    a public rule, not an error.
+    A teacher without records, or with weights that are not finite, gives no label or score at all,
+    and none of a label that no record of its own knows: a public rule, not an error.
     """
     chunk.eval()
-    trained = chunk.is_trained()[:, None, None]
+    trained = chunk.is_trained()[:, None]
     parts = []
     for start in range(0, features.shape[0], batch_size):
         index = np.arange(start, min(start + batch_size, features.shape[0]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._validation import Float32Array, IntArray
+from pate._validation import UNKNOWN, Float32Array, IntArray
 from pate.data._records import Features, Records, Role
 from pate.data._source import DataSource
 from pate.testing._contract import Contract
@@ -52,13 +52,14 @@ class SourceContract(Contract):
         return shutil.copytree(folder, tmp_path / "source")
 
     def test_records_have_the_shapes_and_types_of_the_contract(self, folder: Path) -> None:
-        """Features are float32, labels are uint8 in {0, 1}, and all roles are alike."""
+        """Features are float32, labels uint8 in {0, 1} or unknown, and all roles are alike."""
         source = self.open(folder)
         for role in Role:
             records = source.load(role)
             assert len(records) >= 2
             assert records.labels.shape == (len(records), len(source.label_names))
-            assert records.labels.dtype == np.uint8 and set(np.unique(records.labels)) <= {0, 1}
+            values = {0, 1, UNKNOWN} if source.unknown_labels else {0, 1}
+            assert records.labels.dtype == np.uint8 and set(np.unique(records.labels)) <= values
             assert records.ids.dtype.kind == "U" and (
                 records.groups is None or records.groups.dtype.kind == "U"
             )

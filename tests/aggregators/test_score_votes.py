@@ -29,7 +29,14 @@ from pate.aggregators import (
     Voters,
     _score_votes as score_votes,
 )
-from pate.aggregators._score_votes import Learner, learned_without_noise, noisy_count, noisy_sum
+from pate.aggregators._score_votes import (
+    Learner,
+    learned_without_noise,
+    noisy_count,
+    noisy_knowing,
+    noisy_sum,
+)
+from pate.data import UNKNOWN
 from pate.testing import sampled_epsilon
 
 NUM_LABELS = 4
@@ -177,10 +184,11 @@ def test_clips_are_sought_down_to_the_48th_where_none_is_too_small(
     )
 
 
+@pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("queries", [1, 7, 300])
 @pytest.mark.parametrize("rounds", [(1.0,), (0.3, 0.7), (0.1, 0.15, 0.25, 0.5), (0.3, 0.7 + 9e-10)])
 def test_rounds_cost_what_their_queries_cost(
-    queries: int, rounds: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+    queries: int, rounds: tuple[float, ...], unknown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     multipliers, counts = [], []
 
@@ -193,11 +201,19 @@ def test_rounds_cost_what_their_queries_cost(
         multipliers.append(multiplier)
         return noisy_count(num_private, multiplier, noise)
 
+    def count_knowing(
+        knowing: FloatArray, num: float, multiplier: float, noise: np.random.Generator
+    ) -> FloatArray:
+        multipliers.append(multiplier)
+        return noisy_knowing(knowing, num, multiplier, noise)
+
     monkeypatch.setattr(score_votes, "noisy_sum", spend)
     monkeypatch.setattr(score_votes, "noisy_count", count)
+    monkeypatch.setattr(score_votes, "noisy_knowing", count_knowing)
     generator = np.random.default_rng(0)
     voting = ScoreVotes(multiplier_scores=3.0, rounds=rounds)
-    votes = Votes.from_voters(voters_of(200, generator), PUBLIC[:queries])
+    records = replace(voters_of(200, generator), unknown_labels=unknown)
+    votes = Votes.from_voters(records, PUBLIC[:queries])
     release = voting.aggregate(votes, generator=generator)
     assert release.labels.shape == (queries, NUM_LABELS) and release.mask.all()
     event = voting.event(votes.shape)
@@ -205,7 +221,9 @@ def test_rounds_cost_what_their_queries_cost(
     assert sum(m**-2 for m in multipliers) == pytest.approx(
         queries / event.noise_multiplier**2, rel=1e-12
     )
-    shares = [0.02, *(0.98 * share for share in rounds)]  # the first for the number of voters
+    # the first for the numbers of voters, and of those that know each label
+    counted = [0.02, 0.02] if unknown else [0.02]
+    shares = [*counted, *((1 - sum(counted)) * share for share in rounds)]
     assert [m**-2 for m in multipliers] == pytest.approx([queries / 9 * share for share in shares])
     # models that left scores are as many as was agreed upon
     multipliers.clear()
@@ -223,6 +241,46 @@ def test_a_count_has_gaussian_noise_and_is_never_what_noise_alone_may_be() -> No
     assert kstest((counts - 1000) / 5, "norm").pvalue > 1e-4
     assert kstest((counts - 1002) / 5, "norm").pvalue < 1e-6
     assert {noisy_count(3, 50.0, generator) for _ in range(30)} >= {100.0}
+
+
+def test_counts_of_those_that_know_have_gaussian_noise_by_the_number_of_labels() -> None:
+    generator, knowing = np.random.default_rng(0), np.array([300.0, 500.0, 900.0])
+    drawn = [noisy_knowing(knowing, 1e4, 5.0, generator) for _ in range(200)]
+    errors = np.ravel((np.array(drawn) - knowing) / 5)
+    assert kstest(errors / math.sqrt(3), "norm").pvalue > 1e-4
+    assert kstest(errors, "norm").pvalue < 1e-6
+    # of more labels, shrunk to their mean; neither less than noise may be nor more than there are
+    alike = noisy_knowing(np.full(40, 500.0), 1e4, 5.0, generator)
+    assert np.abs(alike - 500).max() < 40 and alike.std() < 5 * math.sqrt(40) / 2
+    assert noisy_knowing(np.array([1.0, 100.0]), 100.0, 5.0, generator).tolist() == [
+        10 * math.sqrt(2),
+        100.0,
+    ]
+    assert noisy_knowing(knowing, 7.0, 5.0, generator).tolist() == [7.0, 7.0, 7.0]
+
+
+@pytest.mark.parametrize("records_each", [1, 5])
+@pytest.mark.parametrize("counted", [True, False])
+def test_levels_are_those_of_known_labels(records_each: int, counted: bool) -> None:
+    """Dividing by all voters would find too few labels, more so the less they know."""
+    generator, num = np.random.default_rng(7), 3000 * records_each
+    voters: RecordVoters | GroupVoters = voters_of(num, generator)
+    right = voters.labels.mean(axis=0)
+    lost = generator.random(voters.labels.shape) < [0.0, 0.3, 0.6, 0.9]
+    labels = np.where(lost, UNKNOWN, voters.labels).astype(np.uint8)
+    voters = replace(voters, labels=labels, unknown_labels=counted)
+    if records_each > 1:
+        groups = np.arange(num) // records_each
+        voters = GroupVoters(**vars(voters), groups=groups)
+        voters = replace(voters, num_voters=3000)
+    released = make(0.3).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
+    assert released.noisy_counts is not None
+    error = np.abs(released.noisy_counts.mean(axis=0) / voters.num_voters - right)
+    assert (error[3] < 0.15) == counted
+    assert error[:3].max() < 0.06 or not counted
+    question = learned_without_noise(voters).question()
+    at_mean = question.predictions(voters.coordinates).mean(axis=0)
+    assert np.abs(at_mean - right).max() < 0.05 or not counted
 
 
 def test_noise_is_gaussian_of_the_stated_deviation(monkeypatch: pytest.MonkeyPatch) -> None:

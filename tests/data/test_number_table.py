@@ -15,7 +15,7 @@ LINES = (
     "id,age,gout,split,group,asthma,pressure",
     "a1,54,1,private,ann,0,131.5",
     "a2,-0.5,0,private,bob,1,1e2",
-    "b1,38,0,public,cem,-1,118",
+    "b1,38,0,public,cem,0,118",
     "c1,41,1,test,dan,1,0",
 )
 

@@ -12,7 +12,7 @@ HEAD = "id,text,split,person,angry\n"
 LINES = (
     'a1,"It is broken, again!",private,ann,1',
     '"a2","two\nlines",private,bob,0',
-    "b1,Thank you,public,cem,-1",
+    "b1,Thank you,public,cem,0",
     "c1,thank YOU,test,dan,0",
 )
 
@@ -77,7 +77,7 @@ def test_a_text_is_hashed_by_itself() -> None:
         ("id,text", "id,txt", r"^Expected a column `text` in .*mine.csv"),
         ("b1", "a1", r"^Expected each `id` once in .*, got id='a1', lines=\(2, 5\)$"),
         (
-            "cem,-1",
+            "cem,0",
             "cem,maybe",
             r"^Expected 0 or 1 in column `angry` of .*, got line=5, value='maybe'$",
         ),

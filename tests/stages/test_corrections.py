@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pate import ReleasedLabels, cli, load_student
+from pate._stages.corrections import correction
 from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
 from pate.accounting._ledger import Ledger
 from pate.data._partition import assign_teachers
@@ -145,6 +146,21 @@ def test_a_record_reaches_the_ballot_of_its_own_teacher_alone(
     assert (one.corrections[mine] != other.corrections[mine]).any()
     if change is not removed:
         assert (ballots[mine] != changed[mine]).any()
+
+
+def test_a_correction_of_a_label_is_solved_on_the_records_that_know_it() -> None:
+    generator = np.random.default_rng(0)
+    for num, features in ((8, 3), (4, 9)):
+        samples, residuals = generator.normal(size=(num, features)), generator.normal(size=(num, 4))
+        known = generator.random((num, 4)) < 0.6
+        known[:, 1], known[:, 2] = False, True
+        found = correction(samples, np.where(known, residuals, np.nan), known, 0.7)
+        for label in range(4):
+            rows = np.column_stack((samples, np.ones(num)))[known[:, label]]
+            normal = rows.T @ rows + 0.7 * np.eye(features + 1)
+            plain = np.linalg.solve(normal, rows.T @ residuals[known[:, label], label])
+            np.testing.assert_allclose(found[:, label], plain, atol=1e-9)
+        assert not correction(samples[:0], residuals[:0], known[:0], 0.7).any()
 
 
 def test_teachers_without_records_repeat_the_student(warm: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torchmetrics.functional.classification import multilabel_average_precision
 
+from pate.data import UNKNOWN
 from pate.student import evaluate, evaluate_constant
 from pate.student._decisions import DECISION_METRICS
 from pate.student._metrics import average_precision, roc_auc
@@ -49,6 +50,32 @@ def test_figures_are_those_computed_by_hand(num_labels: int) -> None:
             assert again["mAP"] == found["mAP"]
     assert set(found["per_label"]) == set(NAMES[:num_labels])
     assert found["per_label"]["a"]["f1"] <= found["per_label"][NAMES[num_labels - 1]]["f1"]
+
+
+@pytest.mark.parametrize("sign", [np.nan, UNKNOWN])
+def test_unknown_labels_are_left_out(sign: float) -> None:
+    """Each label has the figures of the samples that know it."""
+    generator = np.random.default_rng(1)
+    truth = (generator.random((200, 3)) < [0.2, 0.5, 0.8]).astype(np.float64)
+    probabilities = 0.3 * truth + 0.7 * generator.random(truth.shape)
+    lost = generator.random(truth.shape) < [0.5, 0.2, 0.0]
+    cuts = np.full((3, 3), 0.5)
+    some = np.where(lost, sign, truth)
+    found = evaluate(probabilities, some, NAMES, cuts=cuts, optimize="accuracy")
+    for j, name in enumerate(NAMES):
+        rows = ~lost[:, j]
+        only = evaluate(
+            probabilities[rows][:, [j]],
+            truth[rows][:, [j]],
+            (name,),
+            cuts=cuts[:, [j]],
+            optimize="accuracy",
+        )
+        assert found["per_label"][name] == pytest.approx(only["per_label"][name])
+    right = (probabilities > 0.5) == truth
+    assert found["accuracy"] == pytest.approx(right[~lost].mean())
+    nobody = evaluate(probabilities, np.full((200, 3), sign), NAMES, cuts=cuts, optimize="accuracy")
+    assert nobody["mAP"] == nobody["macro_f1"] == 0
 
 
 def test_average_precision_of_a_perfect_and_a_blind_ranking() -> None:

@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate.data import ArrayFeatures, Records
+from pate.data import UNKNOWN, ArrayFeatures, Records
 from pate.teachers import (
     Execution,
+    FocalLoss,
     PartitionedRecords,
     TeacherPlan,
     TrainJob,
@@ -24,6 +25,7 @@ from pate.teachers import (
 )
 from pate.teachers._chunk import positive_weights
 from pate.teachers._saved import SavedChunk, chunk_file
+from pate.teachers._training import make_chunk
 from tests.conftest import make_arrays
 
 State = dict[str, torch.Tensor]
@@ -219,11 +221,78 @@ def test_seeds_matter(tmp_path: Path) -> None:
     ]
 
 
+def masked(labels: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    return np.where(lost, UNKNOWN, labels).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("chunk_size", "loss"),
+    [
+        (4, FocalLoss()),
+        *(pytest.param(1, loss, marks=pytest.mark.slow) for loss in (None, FocalLoss())),
+    ],
+)
+def test_a_teacher_learns_from_known_labels(
+    chunk_size: int, loss: FocalLoss | None, tmp_path: Path
+) -> None:
+    """A loss is the mean over known labels; a teacher that knows none is not trained."""
+    settings = plan(chunk_size=chunk_size, loss=loss, positive_weight_power=0.5, num_steps=30)
+    labels, parts = make_arrays(120)["Y"], partitions([40, 40, 20, 20])
+    lost = np.random.default_rng(0).random(labels.shape) < 0.4
+    lost[:40, 2] = True  # the first teacher knows nothing of a label
+    lost[80:100] = True  # the third knows nothing
+    data = records(Y=masked(labels, lost))
+    state = train(settings, data, parts, tmp_path / "a")
+    assert all(torch.isfinite(values).all() for values in state.values())
+    votes = [
+        np.unpackbits(cast_votes(chunk, data.features), axis=-1, count=4)
+        for chunk in (
+            load_chunk(settings, teachers, (6,), 4, tmp_path / "a")
+            for teachers in settings.chunks()
+        )
+    ]
+    cast = np.concatenate(votes)
+    assert not cast[2].any() and not cast[0, :, 2].any() and cast[[0, 1, 3]].any()
+    right = (cast[:2] == labels).mean(axis=1)
+    assert (right[lost[:80].reshape(2, 40, 4).mean(axis=1) < 1] > 0.7).all()
+    # a label that is unknown may have any value, and a change of what one record knows stays in
+    # its own teacher
+    other = train(settings, records(Y=masked(1 - labels, lost)), parts, tmp_path / "b")
+    assert teachers_that_differ(state, other) == [0, 1, 3]
+    lost[40] = ~lost[40]
+    other = train(settings, records(Y=masked(labels, lost)), parts, tmp_path / "c")
+    assert teachers_that_differ(state, other) == [1]
+
+
+def test_losses_are_those_of_known_labels(tmp_path: Path) -> None:
+    """By hand, with a batch that knows nothing."""
+    settings = plan()
+    chunk = make_chunk(
+        settings, range(4), PartitionedRecords(records(), dict(enumerate(partitions([30] * 4))))
+    )
+    features = torch.randn(4, 8, 6)
+    labels = (torch.rand(4, 8, 4) < 0.5).float()
+    lost = torch.rand(4, 8, 4) < 0.5
+    lost[3] = True
+    logits = chunk(features)
+    entries = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+    found = chunk.teacher_losses(features, labels.masked_fill(lost, torch.nan))
+    for teacher in range(3):
+        assert found[teacher].item() == pytest.approx(
+            entries[teacher][~lost[teacher]].mean().item(), rel=1e-5
+        )
+    assert found[3].item() == 0
+    gradients = torch.autograd.grad(found.sum(), list(chunk.parameters()))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
 def test_positive_weights_balance_a_partition() -> None:
     labels = np.array([[1, 0], [0, 0], [0, 0], [0, 0]], dtype=np.uint8)
     assert positive_weights(labels, 0.0).tolist() == [1, 1]
     assert positive_weights(labels, 1.0) == pytest.approx([2.0, 5.0])
     assert np.isfinite(positive_weights(labels[:0], 1.0)).all()
+    labels[2:, 0] = UNKNOWN
+    assert positive_weights(labels, 1.0) == pytest.approx([1.0, 5.0])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pate._linear import Directions
 from pate._validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
 from pate._votes.voters import blocks, clip_factors, encode_scores
 from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
+from pate.data import UNKNOWN
 
 NUM_LABELS, NUM_FEATURES = 3, 5
 GENERATOR = np.random.default_rng(0)
@@ -181,10 +182,51 @@ def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
         )
 
 
-def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far() -> None:
-    """All sets of three records of twelve kinds, one of them altered or gone, at several clips."""
-    features = PUBLIC[[0, 1, 2]]
-    kinds = [(x, y) for x in features for y in itertools.product((0, 1), repeat=2)]
+@pytest.mark.parametrize("make", [record_voters, group_voters])
+def test_an_unknown_label_adds_nothing_and_moves_counts_by_one_at_most(
+    make: Callable[[Records], RecordVoters | GroupVoters],
+) -> None:
+    """A voter whose features, labels or unknown labels change, or who leaves."""
+    generator = np.random.default_rng(6)
+    records, question = Records.drawn(60, generator), question_of(generator)
+    some = np.where(generator.random((60, NUM_LABELS)) < 0.4, UNKNOWN, records.labels)
+    records = replace(records, labels=some.astype(np.uint8))
+
+    def of(records: Records) -> tuple[FloatArray, FloatArray]:
+        voters = replace(make(records), unknown_labels=True)
+        knowing = voters.num_knowing
+        assert knowing is not None
+        return voters.clipped_sum(question, clip), knowing
+
+    clip = float(np.quantile(make(records).norms(question), 0.6))
+    assert make(records).num_knowing is None, "where no label is declared to be unknown"
+    total, knowing = of(records)
+    units = np.arange(60) if make is record_voters else records.groups
+    for unit in np.unique(units):
+        own = units == unit
+        without, others = of(records.of(~own))
+        alone, known = of(records.of(own))
+        np.testing.assert_array_equal(total - without, alone)
+        np.testing.assert_array_equal(knowing - others, known)
+        shares = (records.labels[own] != UNKNOWN).mean(axis=0)
+        np.testing.assert_allclose(known, shares, atol=2.0**-16)
+        assert not alone[:, shares == 0].any()
+        for labels in (0, 1, UNKNOWN):
+            other = records.labels.copy()
+            other[own] = labels
+            altered, counts = of(replace(records, labels=other))
+            assert np.linalg.norm(altered - total) <= 2 * clip
+            assert np.linalg.norm(counts - knowing) <= math.sqrt(NUM_LABELS)
+
+
+@pytest.mark.parametrize(("num", "labels"), [(3, (0, 1)), (1, (0, 1, UNKNOWN))])
+def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far(
+    num: int, labels: tuple[int, ...]
+) -> None:
+    """All sets of three records of some kinds, one of them altered or gone, at several clips."""
+    lengths = np.linalg.norm(GEOMETRY.linear(PUBLIC) / np.sqrt(GEOMETRY.variances), axis=1)
+    features = PUBLIC[np.argsort(-lengths)[:num]]
+    kinds = [(x, y) for x in features for y in itertools.product(labels, repeat=2)]
     question = MomentQuery(
         geometry=GEOMETRY,
         shares=np.full(NUM_FEATURES, 1 / NUM_FEATURES),
@@ -202,6 +244,7 @@ def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far
                 np.array([kinds[i][0] for i in chosen]).reshape(-1, NUM_FEATURES)
             ),
             labels=np.array([kinds[i][1] for i in chosen], dtype=np.uint8).reshape(-1, 2),
+            unknown_labels=UNKNOWN in labels,
         )
 
     rows = range(len(kinds))
@@ -212,18 +255,22 @@ def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far
         sums = {chosen: voters(chosen).clipped_sum(question, clip) for chosen in sets}
         largest = {"altered": 0.0, "gone": 0.0}
         for chosen in itertools.combinations_with_replacement(rows, 2):
-            grown = [sums[tuple(sorted((*chosen, row)))] for row in rows]
-            gone = [float(np.linalg.norm(each - sums[chosen])) for each in grown]
-            altered = [float(np.linalg.norm(a - b)) for a, b in itertools.combinations(grown, 2)]
+            grown = np.array([sums[tuple(sorted((*chosen, row)))] for row in rows])
+            gone = np.linalg.norm(grown - sums[chosen], axis=(1, 2)).max()
+            altered = np.linalg.norm(grown[:, None] - grown, axis=(2, 3)).max()
             largest = {
-                "altered": max(largest["altered"], *altered),
-                "gone": max(largest["gone"], *gone),
+                "altered": max(largest["altered"], float(altered)),
+                "gone": max(largest["gone"], float(gone)),
             }
         assert largest["gone"] <= clip and largest["altered"] <= 2 * clip, (
             "not even by a rounding error"
         )
         if clip < 1:
             assert largest["gone"] > 0.999 * clip and largest["altered"] > 1.998 * clip
+    if UNKNOWN in labels:
+        counts = np.array([voters((row,)).num_knowing for row in rows])
+        moves = np.linalg.norm(counts[:, None] - counts[None], axis=2)
+        assert moves.max() == np.linalg.norm(counts, axis=1).max() == math.sqrt(2)
 
 
 def unclipped(records: Records) -> Voters:

@@ -1,0 +1,146 @@
+"""Labels that are unknown, as each source reads them, where it may."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pate.data import (
+    UNKNOWN,
+    Arrays,
+    DataSource,
+    Keys,
+    NumberTable,
+    PictureTable,
+    PythonFile,
+    Records,
+    Role,
+    TextTable,
+    TorchDatasets,
+)
+
+ROLES = [role.value for role in Role]
+GIVEN = np.array([[1, np.nan], [0, 1], [np.nan, np.nan], [1, 0], [np.nan, 0], [0, 1]])
+EXPECTED = np.where(np.isnan(GIVEN), UNKNOWN, GIVEN).astype(np.uint8)
+Make = Callable[[Path, np.ndarray, Any], DataSource]
+
+
+def arrays(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
+    np.savez(
+        folder / "mine.npz",
+        X=np.arange(12.0).reshape(6, 2),
+        Y=labels,
+        ids=np.array(list("abcdef")),
+        split=np.arange(6) % 3,
+    )
+    return Arrays(folder / "mine.npz", unknown_labels=unknown)
+
+
+def write_table(folder: Path, labels: np.ndarray, head: str, values: list[str]) -> Path:
+    """Write labels as other programs do: with a decimal point, and NaN as an empty cell."""
+    cells = [["" if np.isnan(value) else str(float(value)) for value in row] for row in labels]
+    lines = [f"{head},split,gout,asthma"] + [
+        f"{values[i]},{ROLES[i % 3]},{','.join(row)}" for i, row in enumerate(cells)
+    ]
+    (folder / "mine.csv").write_text("\n".join(lines))
+    return folder / "mine.csv"
+
+
+def numbers(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
+    path = write_table(folder, labels, "id,age", [f"r{i}x,{i}" for i in range(6)])
+    return NumberTable(path, labels=["gout", "asthma"], unknown_labels=unknown)
+
+
+def texts(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
+    path = write_table(folder, labels, "id,text", [f"r{i}x,word{i}" for i in range(6)])
+    return TextTable(path, num_features=8, unknown_labels=unknown)
+
+
+def pictures(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
+    for i in range(6):
+        Image.new("RGB", (8, 8), (i, 0, 0)).save(folder / f"p{i}.png")
+    write_table(folder, labels, "file", [f"p{i}.png" for i in range(6)])
+    return PictureTable(folder, table="mine.csv", size=8, unknown_labels=unknown)
+
+
+def items(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
+    """Items whose unknown labels are None."""
+    rows = [[None if np.isnan(value) else value for value in row] for row in labels]
+    private, public, test = (
+        cast(Any, [(np.ones(3), rows[i], f"item {i}") for i in range(role, 6, 3)])
+        for role in range(3)
+    )
+    keys = Keys(unknown_labels=unknown)
+    return TorchDatasets(private, public, test, ["gout", "asthma"], keys=keys)
+
+
+SOURCES = (arrays, numbers, texts, pictures, items)
+
+
+@pytest.mark.parametrize("unknown", ["nan", -1])
+@pytest.mark.parametrize("make", SOURCES)
+def test_unknown_labels_are_read(make: Make, unknown: Any, tmp_path: Path) -> None:
+    labels = GIVEN.copy()
+    if unknown == -1:  # as in CheXpert: neither is known
+        labels[0, 1] = -1
+    source = make(tmp_path, labels, unknown)
+    assert source.unknown_labels
+    source.require_distinct()
+    for number, role in enumerate(Role):
+        records = source.records(role)
+        assert records.labels.dtype == np.uint8
+        assert records.labels.tolist() == EXPECTED[number::3].tolist()
+
+
+@pytest.mark.parametrize("unknown", [None, "nan"])
+@pytest.mark.parametrize("make", SOURCES[:4])
+def test_a_sign_that_is_not_declared_is_refused(make: Make, unknown: Any, tmp_path: Path) -> None:
+    """By a line that names the field."""
+    signed = np.where(np.isnan(GIVEN), -1, GIVEN)
+    for labels in (GIVEN, signed) if unknown is None else (signed,):
+        with pytest.raises(ValueError, match="`unknown_labels` is the sign of unknown ones"):
+            make(tmp_path, labels, unknown).records(Role.PRIVATE)
+
+
+def test_a_table_of_minus_one_and_one_may_have_empty_cells(tmp_path: Path) -> None:
+    source = arrays(tmp_path, np.where(GIVEN == 0, -1, GIVEN), "nan")
+    assert source.records(Role.PRIVATE).labels.tolist() == EXPECTED[::3].tolist()
+
+
+def test_an_unknown_sign_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`unknown_labels` among nan, -1, or none"):
+        arrays(tmp_path, GIVEN, "none").records(Role.PRIVATE)
+
+
+OWN = """
+import numpy as np
+from pate.data import UNKNOWN, DataSource, Records
+
+class Mine(DataSource):
+    label_names = ("gout",)
+
+    def __init__(self, declared: bool) -> None:
+        super().__init__(unknown_labels=declared)
+
+    def load(self, role):
+        ids = np.array([f"{role.value} {i}" for i in range(2)])
+        return Records(
+            features=np.ones((2, 3)), labels=np.array([[1], [UNKNOWN]], dtype=np.uint8), ids=ids
+        )
+"""
+
+
+def test_a_source_of_ones_own_declares_them(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+
+    def read(declared: bool) -> Records:
+        source = PythonFile(tmp_path / "mine.py", name="Mine", settings={"declared": declared})
+        assert source.unknown_labels == declared
+        return source.records(Role.PRIVATE)
+
+    assert read(True).labels.tolist() == [[1], [UNKNOWN]]
+    with pytest.raises(ValueError, match="labels 0 or 1, or a source with unknown_labels=True"):
+        read(False)
