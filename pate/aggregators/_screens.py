@@ -103,7 +103,8 @@ class ConfidentScreen(Screen):
     Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of
     sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then ``answers``, if the
     query is passed on (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released
-    bit).
+    bit). Each of the ``num_top`` largest counts moves by 1 at most, whichever labels have them, so
+    the sensitivity is the same for them.
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = ConfidentScreen(
@@ -118,16 +119,25 @@ class ConfidentScreen(Screen):
         sigma_confident: standard deviation of the noise on the screen, in votes.
         threshold_confident: the noisy distance from a tie at which a query is answered, in votes.
         over: ``mean`` over the labels, or ``worst``, the least certain of them.
+        num_top: the number of most voted labels that count; None for all. Of many labels that are
+            rare, most are certain on every sample.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a deviation that is not positive, or ``answers`` for another relation.
+        ValueError: on a deviation that is not positive, ``num_top`` below 1 or above the number of
+            labels, or ``answers`` for another relation.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_confident",)
 
     sigma_confident: float
     threshold_confident: float
+    num_top: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_top is not None:
+            require_count(1, num_top=self.num_top)
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
@@ -135,7 +145,11 @@ class ConfidentScreen(Screen):
         return [{"answers": _noisy_votes(outlook), "threshold_confident": threshold}]
 
     def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
-        distances = np.abs(votes.counts - votes.num_teachers / 2)
+        number, counted = votes.num_labels, votes.counts
+        if self.num_top is not None:
+            require(self.num_top <= number, f"num_top <= {number} labels", num_top=self.num_top)
+            counted = np.sort(counted, axis=1)[:, number - self.num_top :]
+        distances = np.abs(counted - votes.num_teachers / 2)
         # a mean is compared as a sum, which is exact
         mean = self.over == "mean"
         certain, num = (

@@ -32,6 +32,7 @@ _SIGNS = "the labels that answer tell the signs of noisy counts alone"
 class TestConfidentScreen(AggregatorContract):
     loose_because = _SIGNS
     over: Over = "mean"
+    num_top: int | None = None
     threshold = 1.2
 
     def answers(self, relation: Relation) -> Aggregator:
@@ -46,11 +47,13 @@ class TestConfidentScreen(AggregatorContract):
             sigma_confident=0.8,
             threshold_confident=self.threshold,
             over=self.over,
+            num_top=self.num_top,
             neighboring_relation=relation,
         )
 
     def statistic(self, votes: Votes) -> float:
-        margins = [abs(h - votes.num_teachers / 2) for h in counts(votes)]
+        largest = sorted(counts(votes), reverse=True)[: self.num_top]
+        margins = [abs(h - votes.num_teachers / 2) for h in largest]
         return min(margins) if self.over == "worst" else sum(margins) / len(margins)
 
     def law(self, votes: Votes, relation: Relation) -> Law:
@@ -69,6 +72,35 @@ class TestConfidentScreen(AggregatorContract):
             {"over": "median"},
             {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=other)},
         ]
+
+
+class TestConfidentScreenOfTheTop(TestConfidentScreen):
+    """Which label is on top may change with one teacher; the count on top moves by 1."""
+
+    num_top = 1
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"num_top": 0}]
+
+
+class TestConfidentScreenOfTheWorstOfTwo(TestConfidentScreenOfTheTop):
+    over: Over = "worst"
+    num_top = 2
+    num_labels = 3
+    num_teachers = 3
+    grid: Grid = (((1, 1, 0), (1, 1, 0), (1, 1, 0)), ((0, 0, 1), (0, 1, 1), (1, 1, 1)))
+
+
+def test_a_screen_of_more_labels_than_there_are_is_refused() -> None:
+    screen = ConfidentScreen(
+        answers=NoisyVotes(sigma_votes=1.0),
+        sigma_confident=1.0,
+        threshold_confident=1.0,
+        num_top=4,
+    )
+    votes = Votes.from_counts([[9, 5, 1]], num_teachers=9)
+    with pytest.raises(ValueError, match=r"^Expected num_top <= 3 labels, got num_top=4$"):
+        screen.aggregate(votes, generator=np.random.default_rng(0))
 
 
 @pytest.mark.slow
@@ -179,6 +211,7 @@ class TestInteractiveScreenBeforeCheapAnswers(
     "contract",
     [
         TestConfidentScreen,
+        TestConfidentScreenOfTheTop,
         TestConfidentScreenOfTheWorst,
         TestInteractiveScreen,
         TestInteractiveScreenOfTheWorst,
