@@ -41,6 +41,14 @@ is left as it was, or is **not testable here** until it is. Files of counts are 
 | file | content | source |
 | --- | --- | --- |
 {rows}
+
+The six datasets of Gillenwater et al. (2022) are, by their list of references, Books at
+[kaggle.com/jealousleopard/goodreadsbooks](https://www.kaggle.com/jealousleopard/goodreadsbooks), Games at
+[kaggle.com/tamber/steam-video-games](https://www.kaggle.com/tamber/steam-video-games/data), Foods at
+[jmcauley.ucsd.edu/data/amazon](https://jmcauley.ucsd.edu/data/amazon/) (Grocery and Gourmet Food), Movies in
+MovieLens (Harper & Konstan (2015)), News of Fernandes, Vinagre & Cortez (2015) and Tweets at
+[doi.org/10.7910/DVN/JBXKFD](https://doi.org/10.7910/DVN/JBXKFD). No open repository was found with copies of the last
+four; BOOKS and GAMES are other copies of the first two.
 """
 
 _FILES = (
