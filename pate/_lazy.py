@@ -51,6 +51,7 @@ def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), "__all__", *get("__all__"), *homes})
+        get("__all__")
+        return sorted(homes)
 
     return get, names

@@ -268,8 +268,8 @@ def _help(words: list[str]) -> int:
     text = [
         "usage: pate <command> [options]",
         "",
-        "Multi-label classifiers with a differential-privacy guarantee, by private aggregation of"
-        " teacher ensembles.",
+        "Multi-label classifiers with differential privacy, by private aggregation of teacher"
+        " ensembles.",
         "",
     ]
     text += [f"  {name:<17} {entry[-1]}" for name, entry in shown.items()]

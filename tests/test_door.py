@@ -55,6 +55,7 @@ def test_a_lazy_name_is_that_of_its_module(package: ModuleType) -> None:
         value = getattr(package, name)
         assert value is getattr(sys.modules[value.__module__], name)
         assert name in dir(package)
+    assert not [name for name in dir(package) if name.startswith("_") or name.isupper()]
 
 
 def test_help_shows_them() -> None:

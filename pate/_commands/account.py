@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from functools import partial
 from pathlib import Path
 
@@ -42,9 +43,9 @@ def account(
     require_made("aggregator", aggregator)
     events = aggregator.events(shape)
     costs = costs_of(events, num_queries=num_queries, delta=delta)
-    print(
-        f"epsilon of {num_queries} queries at delta = {format_exact(delta)} through {aggregator}:"
-    )
+    name, _, settings = str(aggregator).replace("NeighboringRelation.", "").partition("(")
+    print(f"epsilon of {num_queries} queries at delta = {format_exact(delta)} through {name}:")
+    print(textwrap.fill(settings[:-1], 96, initial_indent="    ", subsequent_indent="    "))
     rows: list[tuple[str, ...]] = [("    relation", *EPSILONS, "delta0")]
     for name, row in costs.items():
         epsilons = (
@@ -60,7 +61,7 @@ def account(
         print(
             f"{shape.num_teachers} teachers who all agree are answered with probability"
             f" {answered:.2g} at most:\n    `pate label` refuses this. Less noise (fewer queries, a"
-            " larger delta) or more teachers are needed."
+            " larger delta) or more teachers\n    are needed."
         )
     if plot is not None:
         draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import textwrap
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from jsonargparse import DefaultHelpFormatter
 
 _GENERAL = ("help", "config", "print_config")
 _MOST_LETTERS = 800  # of the known subclasses of an option
+_WIDEST = 100  # columns
 
 EXAMPLES: dict[str, str] = {
     "run": "pate run configs/faces --run runs/mine --label.num_queries 120",
@@ -70,9 +72,15 @@ class BriefHelp(DefaultHelpFormatter):
     """Help with a brief usage, required options first and general options last."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+        width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
+        super().__init__(*args, **{"width": width} | options)  # type: ignore[no-untyped-call, unused-ignore]
         # jsonargparse's name of a subcommand
         self._prog = self._prog.replace(" [options]", "")
+
+    def start_section(self, heading: str | None) -> None:
+        """Begin a group of options under a title within the width."""
+        title = heading and textwrap.fill(heading, self._width - 1)  # and a colon
+        super().start_section(title)
 
     def add_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], *args: Any, **options: Any
@@ -101,20 +109,24 @@ class BriefHelp(DefaultHelpFormatter):
         )
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wrap each paragraph by itself; indented lines stay as they are."""
+        """Wrap each paragraph by itself, and each line of one with indented lines."""
         filled = []
         for paragraph in re.split(r"\n\s*\n", text.strip()):
-            kept = any(line.startswith(" ") for line in paragraph.splitlines())
-            body = (
-                paragraph
-                if kept
-                else textwrap.fill(" ".join(paragraph.split()), width, break_on_hyphens=False)
-            )
+            lines = paragraph.splitlines()
+            if not any(line.startswith(" ") for line in lines):
+                lines = [" ".join(paragraph.split())]
+            body = "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
             filled.append(textwrap.indent(body.replace("``", ""), indent))
         return "\n\n".join(filled) + "\n"
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        # Path, not <class 'Path'>; REPLACE_RECORD, not NeighboringRelation.REPLACE_RECORD
+        text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
+        return re.sub(r"\b[A-Z]\w+\.([A-Z][A-Z_]+)\b", r"\1", text)
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = (super()._get_help_string(action) or "").replace("``", "")

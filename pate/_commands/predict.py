@@ -21,7 +21,7 @@ def main(args: Sequence[str]) -> None:
     """Run `pate predict`."""
     parser = new_parser("predict", _SUMMARY)
     parser.add_argument(
-        "model", type=Path, help="the folder, such as runs/faces/public/student/model"
+        "model", type=Path, help="the folder, such as runs/faces/public/student/model, or its run"
     )
     parser.add_argument(
         "source",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 import pate
 from pate._validation import require
 
@@ -33,6 +35,24 @@ def find_recipe(word: Path) -> Path:
     requirement = f"a recipe: a folder with data.yaml, such as `pate init` writes, or {known}"
     require(word.is_dir(), requirement, recipe=str(word))
     return word
+
+
+def unpack_recipe(file: Path, folder: Path, names: Sequence[str]) -> None:
+    """Write the YAML documents of a file into a folder, each under the next of ``names``.
+
+    Raises ``ValueError`` if there are not as many, or one is no mapping of settings.
+    """
+    try:
+        documents = list(yaml.safe_load_all(file.read_text()))
+    except yaml.YAMLError as error:
+        raise ValueError(f"Expected YAML in {file}, got {error}") from None
+    whole = (
+        f"{len(names)} YAML documents in {file}, as `pate run RECIPE --print_config` prints them"
+    )
+    require(len(documents) == len(names), whole, documents=len(documents))
+    for name, document in zip(names, documents, strict=True):
+        require(isinstance(document, dict), f"settings of {name} in {file}", document=document)
+        (folder / name).write_text(yaml.safe_dump(document))
 
 
 def with_shipped_files(words: Sequence[str]) -> list[str]:

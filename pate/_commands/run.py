@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, get_args
 
 import yaml
@@ -12,7 +13,7 @@ import yaml
 from pate._closed_form_plan import FIRST, ClosedFormPlan
 from pate._commands import label, references, student, teachers
 from pate._commands.parsing import Preset
-from pate._commands.recipes import find_recipe
+from pate._commands.recipes import find_recipe, unpack_recipe
 from pate._commands.suggestions import CommandParser
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger
@@ -65,12 +66,24 @@ def main(args: Sequence[str]) -> None:
     """Run `pate run`."""
     words, overrides = by_part(args)
     parsed = _parser().parse_args(words)
-    recipe = find_recipe(parsed.recipe)
+    one = "a recipe, or --config with a file that --print_config wrote"
+    require((parsed.recipe is None) != (parsed.config is None), one)
+    if parsed.config is None:
+        recipe = find_recipe(parsed.recipe)
+        _run(recipe, parsed.run or Path("runs") / recipe.resolve().name, parsed, overrides)
+        return
+    with TemporaryDirectory(prefix="pate") as folder:
+        recipe = Path(folder)
+        unpack_recipe(parsed.config, recipe, [f"{part}.yaml" for part in _PARTS])
+        _run(recipe, parsed.run or Path("runs") / parsed.config.stem, parsed, overrides)
+
+
+def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]]) -> None:
+    """Run the stages of a recipe in the folder ``root``."""
     missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
     require(not missing, f"a recipe's files in {recipe}", missing=missing)
     if parsed.ledger:
         overrides["data"].append(f"--ledger={parsed.ledger}")
-    root = parsed.run or Path("runs") / recipe.resolve().name
     # errors in any stage are reported before teachers train for hours and labels are paid for
     fit = teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
     student_settings = student.read_fit(
@@ -244,7 +257,16 @@ def _parser() -> CommandParser:
         print_config=None,
     )
     parser.add_argument(
-        "recipe", type=Path, help="the folder, or the name of a shipped recipe, such as faces"
+        "recipe",
+        type=Path,
+        nargs="?",
+        help="the folder, or the name of a shipped recipe, such as faces",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        help="in place of a recipe: a file with the settings of all stages, as --print_config"
+        " prints them",
     )
     parser.add_argument(
         "--run", type=Path, help="folder of the run; by default runs/ and the recipe's name"
@@ -275,7 +297,27 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--print_config", action="store_true", help="print the settings of all stages"
     )
+    parser.elsewhere = _in_a_part
     return parser
+
+
+def _in_a_part(option: str) -> str | None:
+    """Return the override that an option without the name of its stage lacks, if any."""
+    part = _part_with(option.removeprefix("--"))
+    return None if part is None else f"--{part}.{option.removeprefix('--')} in place of {option}"
+
+
+def _part_with(setting: str) -> str | None:
+    """Return the part of a recipe that has a setting."""
+    for part, names in (
+        ("label", {field.name for field in fields(LabelSettings)}),
+        ("student", {"model", "trainer", "optimize", "seed_everything"}),
+        ("teachers", {"fit", *(field.name for field in fields(ClosedFormPlan))}),
+    ):
+        if setting in names:
+            return part
+    trained = {field.name for field in fields(find("TeacherPlan"))}
+    return "teachers" if setting in trained else None
 
 
 def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
@@ -294,8 +336,13 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
         if not (word.startswith("--") and dot):
             others.append(word)
             continue
-        requirement = f"overrides such as --label.num_queries 100, of {', '.join(_PARTS)}"
-        require(part in overrides and setting, requirement, override=word)
+        if part not in overrides or not setting:
+            home = _part_with(part)
+            meant = f"; did you mean --{home}.{name.removeprefix('--')}?" if home else ""
+            raise ValueError(
+                "Expected overrides such as --label.num_queries 100, of"
+                f" {', '.join(_PARTS)}, got override={word!r}{meant}"
+            )
         if not equals:
             behind = bool(remaining) and not remaining[0].startswith("--")
             require(behind, f"a value behind {name}", value=remaining[0] if remaining else None)

@@ -109,7 +109,7 @@ def _linear_parser(command: str) -> CommandParser:
 
 def _needs_another_network(option: str) -> str | None:
     others = ("--trainer", "--model", "--data", "--seed_everything")
-    needed = f"another network than {LINEAR}, which is solved in closed form,"
+    needed = f"another network than {LINEAR}, which is solved in closed form, with {option}"
     return needed if option in others else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
@@ -22,7 +23,7 @@ class CommandParser(SettingsParser):
     """A parser that refuses abbreviated options and suggests names for unknown ones.
 
     Attributes:
-        elsewhere: returns the other option that an unknown one needs, if any.
+        elsewhere: returns the requirement that an unknown option would meet elsewhere, if any.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -75,7 +76,7 @@ class CommandParser(SettingsParser):
         """Raise ``ValueError`` if an option that is unknown here belongs with another one."""
         name = "--" + option.removeprefix("--").partition(".")[0]
         needed = self.elsewhere(name)
-        require(needed is None, f"{needed} with {name}", option=option)
+        require(needed is None, f"{needed}", option=option)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and the message; without exits on errors, raise ``ArgumentError``."""
@@ -84,8 +85,13 @@ class CommandParser(SettingsParser):
         if unknown := re.fullmatch(r"Option '([\w.]+)' is not accepted", message):
             self._refuse_elsewhere(unknown[1])
         name = self.shown.prog.replace(" [options]", "")
-        sys.stderr.write(f"{name}: {one_line(brief(message))}{_class_meant(message, self._words)}")
-        sys.stderr.write(f" (`{name} --help` lists them)\n")
+        line, listing = brief(message) + _class_meant(message, self._words), "--help"
+        for key, path, setting in _OF_A_CLASS.findall(line)[-1:]:
+            module, _, kind = path.rpartition(".")
+            known = list(signature(getattr(sys.modules[module], kind)).parameters)
+            line = f"Expected a setting of {kind} ({', '.join(known)}), got --{key}.{setting}"
+            line, listing = line + did_you_mean(setting, known), f"--{key}.help {kind}"
+        sys.stderr.write(f"{name}: {one_line(line)} (`{name} {listing}` lists them)\n")
         self.exit(2)
 
 
@@ -95,6 +101,11 @@ _HEADINGS = re.compile(
 )
 """Lines of jsonargparse's errors without information about the fault."""
 
+
+_OF_A_CLASS = re.compile(
+    r'key "([\w.]+)": Problem with given class_path \'([\w.]+)\': Option \'([\w.]+)\' is not accepted'
+)
+"""An option and a class that lacks the setting given of it, in an error of jsonargparse."""
 
 _OPTIONS = re.compile(
     r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"

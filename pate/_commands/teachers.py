@@ -135,7 +135,7 @@ def _fit_parser(in_closed_form: bool) -> CommandParser:
 
 def _needs_training(option: str) -> str | None:
     names = {f"--{field.name}" for field in fields(find("TeacherPlan"))}
-    return "--fit steps" if option in names else None
+    return f"--fit steps with {option}" if option in names else None
 
 
 def _add_training(parser: ArgumentParser) -> None:

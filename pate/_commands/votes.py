@@ -93,5 +93,5 @@ def add_votes(parser: CommandParser, origin: str | None) -> None:
         if origin == HELP or name in _FROM.get(origin or "", ()):
             parser.add_argument(f"--{name}", type=kind, default=None, help=text)
         else:
-            elsewhere[f"--{name}"] = " or ".join(origins)
+            elsewhere[f"--{name}"] = f"{' or '.join(origins)} with --{name}"
     parser.elsewhere = elsewhere.get

@@ -28,6 +28,7 @@ from pate.accounting import DEFAULT_ORDERS, Event, NeighboringRelation, Target, 
 from pate.accounting._charges import Charge, Events
 from pate.aggregators._outlook import Outlook
 from pate.mechanisms._law import Law, NotStatedError
+from pate.mechanisms._noise import require_generator
 from pate.mechanisms._release import Release as Release
 
 LEAST_ANSWERED = 0.1
@@ -398,6 +399,7 @@ def _when_served(aggregate: Callable[..., Release]) -> Callable[..., Release]:
         for name, known in (("predictions", predictions_of), ("features", features_of)):
             if name in aggregator.needs:
                 known(votes)
+        require_generator(arguments.get("generator"))
         return aggregate(aggregator, votes, **arguments)
 
     return checked

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from pate.accounting import (
     RepeatedEvent,
 )
 from pate.mechanisms._law import Law, NotStatedError, smallest_gap
-from pate.mechanisms._noise import Noise, require_noise
+from pate.mechanisms._noise import Noise, require_generator, require_noise
 from pate.mechanisms._ranking import Rows, as_batch, require_within
 from pate.mechanisms._release import Release
 
@@ -62,6 +62,17 @@ class Case(Protocol):
         """The probability of failure that one release may add to delta."""
 
 
+def _with_generator(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``__call__`` that refuses anything but a generator in its place."""
+
+    @wraps(call)
+    def checked(mechanism: Any, scores: ArrayLike, *, generator: Any = None, **others: Any) -> Any:
+        require_generator(generator)
+        return call(mechanism, scores, generator=generator, **others)
+
+    return checked
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC, Generic[Released_co]):
     """A private mechanism: a call selects from scores, `event` describes the cost of a call.
@@ -98,6 +109,8 @@ class Mechanism(ABC, Generic[Released_co]):
             # whoever draws otherwise has another law and another accuracy
             for name in {"law", "_accuracy"} - vars(cls).keys():
                 setattr(cls, name, getattr(Mechanism, name))
+        if "__call__" in vars(cls):
+            cls.__call__ = _with_generator(cls.__call__)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         require_positive(**{name: getattr(self, name) for name in self.noise_parameters})

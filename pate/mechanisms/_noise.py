@@ -43,6 +43,12 @@ def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, release])))
 
 
+def require_generator(generator: object) -> None:
+    """Raise ``ValueError`` unless ``generator`` is one, such as a seed in its place."""
+    known = isinstance(generator, np.random.Generator)
+    require(known, "a generator such as pate.private_generator()", generator=generator)
+
+
 def require_noise(kind: object = Noise, **noises: str) -> None:
     """Raise ``ValueError`` unless each of ``noises`` is one of the names of ``kind``."""
     for name, noise in noises.items():

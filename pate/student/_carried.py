@@ -17,6 +17,7 @@ from pate._files.hashing import digest
 from pate._files.json import Json, read_json
 from pate._networks import is_linear
 from pate._registry import find
+from pate._runs import MODEL, STUDENT
 from pate._validation import (
     Float32Array,
     UInt8Array,
@@ -138,7 +139,7 @@ def load_student(
     not the processor.
 
     Args:
-        folder: the folder, such as ``runs/faces/public/student/model``.
+        folder: the folder, such as ``runs/faces/public/student/model``, or the folder of its run.
         device: torch's name of the device, such as ``cuda``.
         trust: whether networks and feature maps of other packages are imported and called too.
 
@@ -147,6 +148,8 @@ def load_student(
             network is not trusted or cannot be imported.
     """
     root = Path(folder)
+    inner = root / STUDENT.outputs[0] / MODEL
+    root = inner if inner.is_dir() else root
     settings = _read_settings(root)
     statement = Statement.read(_file(root / STATEMENT))
     _file(root / STATEMENT_TEXT)

@@ -5,6 +5,7 @@ import math
 from dataclasses import fields, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scipy.special import expit, ndtr, ndtri
 import pate.aggregators
 from pate import Outlook, Partial, Votes, VoteShape
 from pate._planning.candidates import candidates
+from pate._votes import Counts
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
@@ -66,6 +68,14 @@ def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
         assert cls in {type(plain) for plain, _ in PAIRS.values()}
     else:
         assert f"return {cls.__name__}(" in tests
+
+
+@pytest.mark.parametrize("seed", [0, None])
+def test_a_seed_is_no_generator(seed: Any) -> None:
+    told = r"^Expected a generator such as pate.private_generator\(\), got generator="
+    votes = Counts(counts=np.array([[5, 3, 1]]), num_teachers=9)
+    with pytest.raises(ValueError, match=told):
+        NoisyVotes(sigma_votes=1.0).aggregate(votes, generator=seed)
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ def test_help_is_for_people(name: str, capsys: pytest.CaptureFixture[str]) -> No
     described, _, options = rest.partition("\n\n" if name not in LIGHTNING else "\noptions:")
     assert usage.startswith(f"usage: pate {name}") and usage.endswith("[options]")
     assert "[-h]" not in usage and len(usage.splitlines()) <= 4
+    assert "<class" not in text and "NeighboringRelation." not in text
     # addresses in the options of Lightning cannot be broken
     assert name in LIGHTNING or max(map(len, text.splitlines())) <= 100
     assert len(described.splitlines()) <= 9

@@ -440,8 +440,10 @@ def test_settings_of_all_stages_are_printed(
     again.mkdir()
     for name, document in zip(names, documents, strict=True):
         (again / name).write_text(document)
-    assert cli.main(["run", str(again), "--print_config"]) == 0
-    assert capsys.readouterr().out == printed
+    (tmp_path / "recipe.yaml").write_text(printed)
+    for words in ([str(again)], ["--config", "recipe.yaml"]):
+        assert cli.main(["run", *words, "--print_config"]) == 0
+        assert capsys.readouterr().out == printed
     data, teachers, label, student = yaml.safe_load_all(printed)
     assert data["data"]["init_args"]["public_fraction"] == 0.2
     found = teachers["num_teachers"], label["num_queries"], student["optimize"]

@@ -1,5 +1,6 @@
 """What is said of a wrong command line, and what was meant."""
 
+import re
 import shlex
 from importlib import import_module
 from pathlib import Path
@@ -51,6 +52,21 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("student fit --run x --model.netw models.MLP", "did you mean --model.network?"),
         ("stdent fit", "unknown command: stdent fit; did you mean student fit?"),
+        (
+            "run faces --trainer.max_epochs 3",
+            "got override='--trainer.max_epochs'; did you mean --student.trainer.max_epochs?",
+        ),
+        ("run faces --num_queries 3", "Expected --label.num_queries in place of --num_queries"),
+        ("run faces --num_steps=3", "Expected --teachers.num_steps in place of --num_steps"),
+        ("run faces --trainer.", "did you mean --student.trainer.?"),
+        ("run", "Expected a recipe, or --config with a file that --print_config wrote"),
+        ("run faces --config other.yaml", "Expected a recipe, or --config"),
+        ("run --config other.yaml", "Expected 4 YAML documents in other.yaml, as `pate run RECIPE"),
+        (
+            f"account --aggregator NoisyVotes --aggregator.sigma_gap 40 {PANEL}",
+            "got --aggregator.sigma_gap; did you mean sigma_votes? (`pate account --aggregator.help"
+            " NoisyVotes` lists them)",
+        ),
     ],
 )
 @pytest.mark.usefixtures("files")
@@ -211,7 +227,10 @@ def test_no_aggregator_takes_an_option_of_another(
 ) -> None:
     words = [*EMPTY.split(), "--aggregator", aggregator, f"--aggregator.max_kk={value}"]
     assert end_of(words) == 2
-    assert "Option 'max_kk' is not accepted" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"Expected a setting of {aggregator} (neighboring_relation, " in said
+    assert "got --aggregator.max_kk" in said
+    assert f"(`pate account --aggregator.help {aggregator}` lists them)" in said
 
 
 @pytest.mark.parametrize(
@@ -243,7 +262,10 @@ def test_empty_settings_in_values_and_files_are_refused(
 ) -> None:
     Path("empty.yaml").write_text("bogus: {}\n")
     assert end_of(words) == 2
-    assert f"Option '{option}' is not accepted" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert re.search(
+        rf"Option '{option}' is not accepted|setting of \w+ .*, got --\w+\.{option} ", said
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """Noise follows its law, and no two streams meet."""
 
 import math
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from pate.mechanisms import private_generator, seeded_generator
+from pate.mechanisms import GumbelPeeling, private_generator, seeded_generator
 from pate.mechanisms._noise import KEY_BITS, Noise, draw_key, log_survival, quantile
 from tests.mechanisms import oracles
 
@@ -95,3 +95,10 @@ def test_private_noise_is_the_stream_of_chacha20(key: int, block: int, expected:
     """Appendix A.1 of RFC 8439, the first half of blocks of a nonce of zeros."""
     words = private_generator(key).integers(2**64, size=8 * block + 4, dtype=np.uint64)[8 * block :]
     assert words.astype("<u8").tobytes().hex() == expected
+
+
+@pytest.mark.parametrize("seed", [0, None, np.random.RandomState(0)])
+def test_a_seed_is_no_generator(seed: Any) -> None:
+    told = r"^Expected a generator such as pate.private_generator\(\), got generator="
+    with pytest.raises(ValueError, match=told):
+        GumbelPeeling(k=1, scale=1.0)(np.array([[5, 3, 1]]), generator=seed)

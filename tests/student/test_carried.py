@@ -186,6 +186,7 @@ def test_a_run_leaves_its_student(finished: Path, copied: Path, tmp_path: Path) 
     assert (student.predict(samples) == (expected > 0.5)).all() and student.predict(
         samples
     ).dtype == np.uint8
+    assert (pate.load_student(finished).predict_proba(samples) == expected).all()
     assert student.label_names == ("a", "b", "c", "d")
     assert student.input.kind == "features" and student.input.shape == (6,)
     public = finished / "public"
