@@ -27,6 +27,8 @@ def check(args: Sequence[str]) -> None:
         print("\n".join(one_line(with_options(f"{run}: {problem}")) for problem in result.problems))
         raise SystemExit(1)
     print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
+    for note in result.notes:
+        print(f"{run}: {note}")
     print(f"next: {result.next_command}")
 
 

@@ -47,11 +47,13 @@ class RunCheck:
         finished: the commands of finished stages.
         problems: one line for each fault, with its remedy.
         next_command: the command that continues the run; None as long as there are problems.
+        notes: one line for each thing that happened elsewhere and calls for the next command.
     """
 
     finished: tuple[str, ...]
     problems: tuple[str, ...]
     next_command: str | None
+    notes: tuple[str, ...] = ()
 
 
 def check_run(root: Path) -> RunCheck:
@@ -67,6 +69,10 @@ def check_run(root: Path) -> RunCheck:
     require(begun, "the folder of a run, with its data.yaml", path=str(root))
     if not run.private.is_dir():  # all other faults would follow from that
         return RunCheck((), (f"Expected {run.private}, got no such folder. Put it back",), None)
+    later, fit = 0, run.state(TEACHERS_FIT)
+    if fit is not None and fit.forgotten and (fit.again or not fit.finished):
+        ended = f"an end of `pate forget` of {root}, which the same call reaches"
+        return RunCheck((), (f"Expected {ended}",), None)
     with _noting(problems):
         require_data_config(run)
         run = replace(run, ledger=load_ledger(root))
@@ -77,7 +83,7 @@ def check_run(root: Path) -> RunCheck:
         with _noting(problems):
             _require_intact(run, stage)
     with _noting(problems):
-        require_stated(run)
+        later = require_stated(run)
     with _noting(problems):
         _require_closed(run.private)
     with _noting(problems):
@@ -85,6 +91,18 @@ def check_run(root: Path) -> RunCheck:
     if problems:
         return RunCheck((), tuple(problems), None)
     finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
+    place, notes = shlex.quote(str(root)), []
+    if later:
+        notes.append(
+            f"the ledger holds {later} later release(s) of other runs on these data, which the"
+            " statement does not count until labels are stated again"
+        )
+    if fit is not None and fit.forgotten:
+        notes.append(run.to_forget)
+        return RunCheck(finished, (), f"pate forget ID ... --run {place}", tuple(notes))
+    if later:
+        again = f"pate label --config {shlex.quote(str(run.root / LABEL.config))} --run {place}"
+        return RunCheck(finished, (), again, tuple(notes))
     return RunCheck(finished, (), _next_command(run))
 
 

@@ -9,7 +9,7 @@ from zipfile import ZipFile, ZipInfo
 from pate._data_file import load_ledger, require_data_config
 from pate._files.locks import locked
 from pate._files.writing import atomic_write
-from pate._release.statements import require_stated
+from pate._release.statements import require_newest, require_stated
 from pate._runs import LABEL, Run
 from pate._runs.published import published_files, unexpected_public_files
 from pate._validation import require
@@ -32,7 +32,7 @@ def pack(root: Path, output: Path) -> None:
     with locked(root):
         run.require_finished(LABEL)
         require_data_config(run)  # it names the ledger that the statement is compared with
-        require_stated(run)
+        require_newest(require_stated(run))
         for problem in unexpected_public_files(run):
             raise ValueError(problem)
         with atomic_write(output) as file, ZipFile(file, "w") as archive:

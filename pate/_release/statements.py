@@ -27,13 +27,18 @@ class StatedLabels(ReleasedLabels):
         return self.statement.text
 
 
-def require_stated(run: Run) -> None:
-    """Raise ``ValueError`` unless existing labels bear the run's seal and match their statement."""
+def require_stated(run: Run) -> int:
+    """Raise ``ValueError`` unless existing labels bear the run's seal and match their statement.
+
+    Returns the number of later releases in the ledger, by other runs on the same data.
+    """
     statement = run.root / LABEL.outputs[1]
     if labels_file(run).is_file():
         ReleasedLabels.load(run.root)
         if statement.is_file():
-            verify_published(statement, run.ledger_path if run.ledger_path.is_file() else None)
+            ledger = run.ledger_path if run.ledger_path.is_file() else None
+            return _verify(statement, ledger, None)[0]
+    return 0
 
 
 def verify_published(statement: Path, ledger: Path | None, released: Path | None = None) -> int:
@@ -51,6 +56,19 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
         ValueError: in one line, at the first figure that differs, or if a file is missing or
             damaged; also if the ledger holds releases after the statement on labels.
     """
+    since, kind = _verify(statement, ledger, released)
+    require_newest(since if kind == "labels" else 0)
+    return since
+
+
+def require_newest(since: int) -> None:
+    """Raise ``ValueError`` if there were releases ``since`` a statement on labels."""
+    newest = "a statement on all releases of the ledger; the same `pate label` makes it"
+    require(since == 0, newest, more=since)
+
+
+def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tuple[int, str]:
+    """Verify a statement; return the number of releases after it, and the kind of its own."""
     stated, facts = Statement.read(statement), {}
     if stated.kind == "labels":
         file = statement.with_name(LABEL.outputs[0].name) if released is None else released
@@ -64,12 +82,6 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
             else released
         )
     since = stated.verify(ledger=ledger, released=file, facts=facts)
-    if stated.kind == "labels":
-        require(
-            since == 0,
-            "a statement on all releases of the ledger; the same `pate label` makes it",
-            more=since,
-        )
     text = statement.with_suffix(".txt")
     if text.is_file():
         same = text.read_text(encoding="utf-8") == stated.text
@@ -77,4 +89,4 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
         other = f"; pate {made_by} worded it: verify with that version, or remove the text"
         hint = "" if made_by == __version__ else other
         require(same, f"the words of the statement in {text}{hint}")
-    return since
+    return since, stated.kind

@@ -50,6 +50,17 @@ class Run:
         """The folder of files that must not be published, mode 0700."""
         return self.root / "private"
 
+    @property
+    def to_forget(self) -> str:
+        """What is left to do after `pate forget`, in a sentence; empty if nothing is."""
+        teachers = self.state(TEACHERS_FIT)
+        if teachers is None or not teachers.forgotten:
+            return ""
+        return (
+            f"`pate forget` took {teachers.forgotten} out of this run: take the same out of the"
+            " data, and call it again"
+        )
+
     def make_private(self) -> None:
         """Make the private folder, or close an existing one to other users of this machine."""
         self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,10 +98,10 @@ class Run:
             return True
         changes = self.input_changes(stage, inputs)
         if changes and not self.overwrite:
+            remedy = "Choose another run folder with `run`, or do it again with `overwrite`"
             raise StageChangedError(
                 f"Expected the settings that `pate {stage.name}` of {self.root} was begun with,"
-                f" got {'; '.join(changes)}. Choose another run folder with `run`, or do it again"
-                " with `overwrite`"
+                f" got {'; '.join(changes)}. {self.to_forget or remedy}"
             )
         if changes or not state.finished:
             return True

@@ -131,6 +131,7 @@ class StageState:
         beside: for a run's first stage: the place of a ledger next to the private data.
         again: for teachers that are forgetting records: the settings of the stages to run again,
             by their names.
+        forgotten: for teachers: the number of units that they forgot and the data may still hold.
     """
 
     inputs: StageInputs
@@ -139,6 +140,7 @@ class StageState:
     release: int | None = None
     beside: str | None = None
     again: Mapping[str, Json] = field(default_factory=dict)
+    forgotten: int = 0
 
     @classmethod
     def from_dict(cls, state: Json) -> StageState:
@@ -150,8 +152,12 @@ class StageState:
         files = state.get("files", {})
         require(isinstance(files, dict), "the state of a stage", files=files)
         begun = StageInputs(state["config"], state["inputs"])
-        more = state.get("release"), state.get("beside"), state.get("again", {})
-        return cls(begun, state["finished"], files, *more)
+        more = {
+            name: state[name]
+            for name in ("release", "beside", "again", "forgotten")
+            if name in state
+        }
+        return cls(begun, state["finished"], files, **more)
 
     def to_dict(self) -> Json:
         """Return plain JSON types."""
@@ -161,6 +167,7 @@ class StageState:
             "release": self.release,
             "beside": self.beside,
             "again": dict(self.again),
+            "forgotten": self.forgotten,
         }
         return {"format": FORMAT, "finished": self.finished, **begun} | {
             k: v for k, v in more.items() if v

@@ -98,9 +98,9 @@ def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
         for name, now in training_inputs(data, plan).items()
         if trained.get(name) != now
     ]
-    require(
-        not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed
-    )
+    begun = f"the data that `teachers fit` of {run.root} was begun with"
+    hint = f" ({run.to_forget})" if run.to_forget else ""
+    require(not changed, begun + hint, changed=changed)
     data.require_distinct()
 
 

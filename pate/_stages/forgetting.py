@@ -70,6 +70,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     if missing:
         run.require_finished(TEACHERS_FIT)
         if not state.again:
+            run.record(TEACHERS_FIT, replace(state, forgotten=0))
             return False
     require(not named.all(), "private records that are left")
     if digests == before and not missing:
@@ -79,9 +80,8 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         forgotten = replace(begun, digests={**begun.digests, **after})
         # from here on the run belongs to the data without the units; some of its teachers and all
         # of its votes are missing
-        run.record(
-            TEACHERS_FIT, replace(state, inputs=forgotten, finished=False, files={}, again=again)
-        )
+        changed = replace(state, inputs=forgotten, finished=False, files={}, again=again)
+        run.record(TEACHERS_FIT, replace(changed, forgotten=state.forgotten + len(set(units))))
     if isinstance(plan, ClosedFormPlan):
         fit_closed_form(run, rest, plan)
     else:

@@ -14,6 +14,7 @@ import yaml
 from torch import nn
 
 from pate import LabelSettings, Partial, VoteShape, cli
+from pate._commands.run_check import check_run
 from pate._planning.completion import resolve_settings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._formatting import format_epsilon
@@ -280,7 +281,9 @@ def test_labelling_again_adds_up(copied: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_runs_share_the_ledger_that_they_are_given(finished: Path, tmp_path: Path) -> None:
+def test_two_runs_share_the_ledger_that_they_are_given(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given, ledger = finished.parent / "recipe", tmp_path / "all.sqlite"
     for name in ("one", "two"):
         root = ["--run", str(tmp_path / name)]
@@ -296,6 +299,17 @@ def test_two_runs_share_the_ledger_that_they_are_given(finished: Path, tmp_path:
     statement = json.loads((tmp_path / "two" / "public" / "privacy.json").read_text())
     assert len(statement["releases"]) == 2
     assert statement["private"] is True
+    capsys.readouterr()
+    one = tmp_path / "one"
+    assert cli.main(["check", str(one)]) == 0
+    printed = capsys.readouterr().out
+    assert "the ledger holds 1 later release(s) of other runs on these data" in printed
+    again = f"pate label --config {one}/public/label.yaml --run {one}"
+    assert printed.endswith(f"next: {again}\n")
+    assert cli.main(["pack", str(one)]) == 2
+    assert "the same `pate label` makes it, got more=1" in capsys.readouterr().err
+    assert cli.main(again.split()[1:]) == 0
+    assert check_run(one).notes == ()
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Forgetting a record leaves the bytes of a run that never saw it."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from pate import Pipeline, cli
+from pate._commands.run_check import check_run
 from pate._runs import TEACHERS_VOTE, Run, Stage, StageState
 from pate._stages import forgetting, teachers_fit, teachers_vote
 from pate.data._partition import assign_teachers
@@ -64,7 +66,9 @@ def content(root: Path) -> dict[str, bytes]:
     ]
     assert len(paths) > 2
     paths += [root / "private" / f"teachers_{stage}.json" for stage in ("fit", "vote")]
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    # but for the number that the data may still hold
+    left = re.compile(rb',\n  "forgotten": \d+')
+    return {path.relative_to(root).as_posix(): left.sub(b"", path.read_bytes()) for path in paths}
 
 
 @pytest.mark.slow
@@ -78,12 +82,24 @@ def test_the_bytes_are_those_of_a_run_without(tmp_path: Path, form: str, capsys:
     assert cli.main(["forget", *gone, "--run", str(root)]) == 0
     assert "Forgotten: 2." in capsys.readouterr().out
     assert content(root) == content(fresh)
+    checked = check_run(root)
+    assert checked.next_command == f"pate forget ID ... --run {root}"
+    told_next = (
+        "`pate forget` took 2 out of this run: take the same out of the data, and call it again"
+    )
+    assert checked.notes == (told_next,)
     vote = ["teachers", "vote", "--run", str(root)]
     assert cli.main(vote) == 2  # the data still hold them
-    assert "other private records" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "other private records" in error and told_next in error
+    saved = [root / "data.yaml", root / "private" / "teachers_fit.yaml"]
+    refit = ["teachers", "fit", *(f"--config={path}" for path in saved), "--run", str(root)]
+    assert cli.main(refit) == 2
+    assert told_next in capsys.readouterr().err
     write(tmp_path, *gone)
     assert cli.main(["forget", *gone, "--run", str(root)]) == 0
     assert "hold none of these" in capsys.readouterr().out
+    assert check_run(root).notes == ()
     assert cli.main(vote) == 0
     assert content(root) == content(fresh)
 
@@ -208,6 +224,8 @@ def test_votes_are_cast_again_where_it_was_killed_as_it_cleared_them(
         with pytest.raises(_KilledError):
             Pipeline(copied).forget(["r0007"])
     assert not votes.exists() and not (copied / "private" / "teachers_vote.json").exists()
+    half = f"Expected an end of `pate forget` of {copied}, which the same call reaches"
+    assert check_run(copied).problems == (half,)
     assert Pipeline(copied).forget(["r0007"])
     state = json.loads((copied / "private" / "teachers_vote.json").read_text())
     assert state["finished"] and state["config"] == before and list(votes.glob("*.npy"))
