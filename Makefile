@@ -4,6 +4,8 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# the site has an environment of its own, since it needs neither pate nor PyTorch
+SITE := $(VENV)-docs/.installed
 # which versions of other packages: those of constraints.txt, or with VERSIONS="--resolution lowest-direct" the lowest
 VERSIONS ?= --constraint constraints.txt
 # one thread per operation: small networks and a suite on all cores are faster with it
@@ -30,6 +32,7 @@ NOT_PAGES := $(addprefix --ignore=,$(pages))
 setup: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
+	@echo "pate, its tests and Ray go into $(VENV): 7 GB, most of it PyTorch for GPUs (docs/installation.md has less)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(VERSIONS) --editable '.[dev,ray]'
@@ -84,5 +87,10 @@ reproduce: setup
 	$(BIN)/python -m scripts.reproduction
 
 # site/index.html opens without a server, but for its search: make docs && python3 -m http.server --directory site
-docs: setup
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+docs: $(SITE)
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict
+
+$(SITE): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --constraint constraints.txt mkdocs-material 'mkdocstrings[python]' latex2mathml
+	touch $@

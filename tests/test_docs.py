@@ -3,6 +3,8 @@
 import re
 import shlex
 import shutil
+import subprocess
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +128,20 @@ def test_make_targets_exist() -> None:
             r"^make ([a-z-]+)", "\n".join(blocks(page, "console")), flags=re.MULTILINE
         ):
             assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_the_site_needs_its_extra_and_nothing_else(tmp_path: Path) -> None:
+    planned = subprocess.run(
+        ["make", "--dry-run", "docs", f"VENV={tmp_path}/new"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (install,) = (line for line in planned.splitlines() if " install " in line)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {each.partition(">")[0] for each in extras["optional-dependencies"]["docs"]}
+    assert set(shlex.split(install.partition("constraints.txt ")[2])) == needed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
