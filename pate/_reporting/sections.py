@@ -29,7 +29,7 @@ from pate._runs.released import ReleasedLabels
 from pate.accounting._base import event_from_dict
 from pate.accounting._charges import Charge, account, for_group_size
 from pate.accounting._cost import NeighboringRelation
-from pate.accounting._formatting import format_epsilon, format_exact
+from pate.accounting._formatting import format_epsilon, format_exact, format_guess
 from pate.accounting._statement_words import (
     FIXED_BEFOREHAND,
     by_relation,
@@ -100,6 +100,16 @@ def _statement(released: Released) -> Section:
     blocks: list[Block] = []
     if not today["private"]:
         blocks.append(Text(today.text.partition("\n")[0], "warning"))
+    else:
+        stated = by_relation(today.content, "guarantees")[0][1]
+        most = format_guess(stated, today.total_variation)
+        blocks.append(
+            Text(
+                f"Whoever sees all this guesses right {most} of the time at most, for any"
+                f" {today['unit']}: which of two data sets was used, where {stated['neighbors']}."
+                " Blind guesses are right 50% of the time."
+            )
+        )
     figures = [
         Figure(
             f"ε = {format_epsilon(guarantee['epsilon'])}",

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import os
 import re
 import shutil
@@ -71,6 +72,23 @@ def test_the_statement_comes_first_in_its_own_words(copied: Path) -> None:
         assert f"ε = {format_epsilon(guarantee['epsilon'])}" in said
         assert guarantee["neighbors"] in said
     assert "not cover the folder private/" in said
+
+
+def test_the_first_sentence_bounds_guesses(of_faces: Path) -> None:
+    """By the smaller of two bounds, in a run with noise that nobody knows."""
+    said = read(of_faces).sections["statement"]
+    statement = Statement.read(of_faces / "public" / "privacy.json")
+    relation = statement["guarantees"][statement["neighboring_relation"]]
+    shown = re.search(
+        r"Whoever sees all this guesses right ([\d.]+)% of the time at most, for any", said
+    )
+    assert shown is not None and said.index(shown[0]) < said.index("ε = ")
+    of_epsilon = (math.exp(relation["epsilon"]) + relation["delta"]) / (
+        1 + math.exp(relation["epsilon"])
+    )
+    of_variation = (1 + statement.total_variation) / 2
+    smaller = 100 * min(of_epsilon, of_variation)
+    assert smaller <= float(shown[1]) < smaller + 0.1
 
 
 def test_what_was_asked_and_learned(copied: Path) -> None:
