@@ -177,6 +177,15 @@ def test_a_setting_of_the_data_can_be_none(
     assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data"}
 
 
+def test_labels_that_may_be_unknown_are_refused(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unknown = "--data.init_args.unknown_labels=nan"
+    assert cli.main(["audit", "mine", "--output", "audited", unknown]) == 2
+    assert "Expected labels that are all known, for an audit" in capsys.readouterr().err
+    assert not Path("audited").exists()
+
+
 def test_features_that_are_no_rows_are_refused(
     recipe: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
