@@ -294,7 +294,7 @@ class Pipeline:
 
         Returns:
             The figures of ``true_label_student``, and of ``teacher_majority`` or, of teachers in
-            closed form, ``noiseless_sums``, computed without privacy.
+            closed form, ``linear_fit``, computed without privacy.
 
         Raises:
             ValueError: in one line, if a stage is not finished.

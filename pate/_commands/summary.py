@@ -14,7 +14,7 @@ _ROWS = {
     "released_constant": "constant answer released",
     "student": "private student",
     "teacher_majority": "noiseless teacher majority",
-    "noiseless_sums": "teachers' sums without noise",
+    "linear_fit": "linear fit to private records",
     "true_label_student": "true-label student",
 }
 
@@ -33,7 +33,7 @@ def describe_run(run: Run) -> str:
         path = run.root / stage.outputs[0] / METRICS
         if path.is_file():
             figures_of |= read_json(path.read_text())
-    known = ("teacher_majority", "noiseless_sums", "true_label_student")
+    known = ("teacher_majority", "linear_fit", "true_label_student")
     private = [name for name in known if name in figures_of]
     chosen = figures_of.pop("optimize")
     lines = _table(f"Test set, cut for {chosen}", figures_of, private)

@@ -33,7 +33,7 @@ _BINS = 20
 _TITLES = {
     "student": "student",
     "teacher_majority": "noiseless teacher majority",
-    "noiseless_sums": "teachers' sums without noise",
+    "linear_fit": "linear fit to private records",
     "true_label_student": "true-label student",
 }
 _RIVAL_FIGURES = {

@@ -12,16 +12,15 @@ import numpy as np
 
 from pate._closed_form_plan import ClosedFormPlan
 from pate._files.hashing import code_version
-from pate._linear import flat, linear_student_of
+from pate._linear import fit_linear, flat
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import begin_fit, require_same_data
 from pate._validation import MOST_VOTERS, FloatArray, IntArray, StrArray, require
 from pate._votes import Voting
 from pate._votes.store import VoteStore
 from pate._votes.voter_store import VoterStore, fingerprint_of_voters, load_voters
-from pate._votes.voters import Geometry
-from pate.aggregators._score_votes import learned_without_noise
-from pate.data import DataSource, Features, Role
+from pate._votes.voters import Geometry, GroupVoters, RecordVoters
+from pate.data import UNKNOWN, DataSource, Features, Role
 from pate.data._partition import assign_teachers
 
 
@@ -123,10 +122,20 @@ def seal_closed_form(
 
 
 def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, FloatArray]:
-    """Return answers ``[N, C]`` to test and public records without clip and noise. PRIVATE."""
-    public = _all_of(data.records(Role.PUBLIC).features)
-    student = linear_student_of(public, *learned_without_noise(load_voters(run)).answers(public))
-    return student.predict(_all_of(data.records(Role.TEST).features)), student.predict(public)
+    """Return answers ``[N, C]`` to test and public records, of a linear fit to private records.
+
+    PRIVATE.
+    """
+    voters = load_voters(run)
+    assert isinstance(voters, RecordVoters | GroupVoters)
+    features = voters.geometry.unit * voters.coordinates
+    known = voters.labels != UNKNOWN
+    fit = fit_linear(features, np.where(known, voters.labels, 0), known)
+    test, public = (
+        fit.predict(voters.geometry.linear(_all_of(data.records(role).features)))
+        for role in (Role.TEST, Role.PUBLIC)
+    )
+    return test, public
 
 
 def _all_of(features: Features) -> FloatArray:

@@ -32,8 +32,8 @@ def make_references(run: Run, plan: Any) -> None:
 
     Neither protects the records: on data that may be looked at, they show the price of privacy.
     The student of the true labels is trained like the private one, on all queried samples. Teachers
-    answer by their majority; teachers in closed form by the sums of their moments, without clip and
-    noise. All figures are on the test set.
+    answer by their majority; teachers in closed form by a linear fit to all private records, the
+    best that linear answers can be expected to reach. All figures are on the test set.
 
     Args:
         run: the run, with a trained student.
@@ -58,7 +58,7 @@ def make_references(run: Run, plan: Any) -> None:
     folder = run.root / REFERENCES.outputs[0]
     figures, optimize = student_of_truth(run, folder)
     if isinstance(plan, ClosedFormPlan) and plan.start_from is None:
-        reference = "noiseless_sums"
+        reference = "linear_fit"
         answers, public = predicted_without_noise(run, data)
     else:
         reference = "teacher_majority"

@@ -28,7 +28,8 @@ _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take wher
 # of a slope's prior variance to the least noise
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
-_NOISELESS_ROUNDS = 8
+# prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
+_RATIO_DEVIATION = 0.5
 # standard deviations: hardly ever worse than a constant, over many labels and releases
 _SIGNIFICANT = 3.0
 
@@ -47,16 +48,20 @@ class ScoreVotes(Aggregator):
     clipped in L2 at 1.2 times their median norm, found by bisection among powers of ``2^(1/4)``,
     and added up. The student's moments on public samples are added back, so that a round estimates
     the moments without bias as far as public samples are like private ones; rounds are combined by
-    precision. The student is the posterior mean of all rounds under a Gaussian prior, with the
-    variance that is most likely for the label and, counted as one label more, for all labels. The
-    next round gives each direction the share of a ballot's norm by which the posterior is not
-    shrunk there; the first gives the share that ridge regression with a penalty of the mean
-    variance would leave.
+    precision. If private records vary more along a direction, the released residuals show it, since
+    they change by more than the student's answers on public samples do: each direction has a ratio
+    of both variances, at least 1, the posterior mean under a normal prior of mean 1 and deviation
+    1/2, by which its estimates are divided. The student is the posterior mean of all rounds under a
+    Gaussian prior, with the variance that is most likely for the label and, counted as one label
+    more, for all labels. The next round gives each direction the share of a ballot's norm by which
+    the posterior is not shrunk there; the first gives the share that ridge regression with a
+    penalty of the mean variance would leave.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
     decisions: a label departs from its constant answer only if the expected gain on public samples
-    is three posterior standard deviations.
+    is three posterior standard deviations. The constant answer gives a label if its level is one
+    standard deviation above one half.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
     with squared inverse multipliers that add up to ``num_queries / multiplier_scores^2`` for a
@@ -152,24 +157,6 @@ def released(
         moments = noisy_sum(voters, question, count, multiplier, generator, known_share)
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
         yield learner, question, moments
-
-
-def learned_without_noise(voters: Voters) -> Learner:
-    """Return the student of sums that are neither clipped nor noisy.
-
-    PRIVATE: only for references.
-    """
-    private, knowing = voters.num_private, voters.num_knowing
-    divisor: float | FloatArray = float(voters.num_voters if private is None else max(1, private))
-    if knowing is not None:
-        divisor = np.maximum(knowing, 1)
-    learner = Learner.of(voters, divisor)
-    for i in range(_NOISELESS_ROUNDS):
-        question = learner.question()
-        mean = voters.clipped_sum(question, question.largest_norm) / divisor
-        # later rounds know better how private records differ from public ones, and count for more
-        learner.learn(question, mean, 1e-9 * 3.0**-i)
-    return learner
 
 
 class NoisySum(NamedTuple):
@@ -269,7 +256,10 @@ class Learner:
             np.zeros(shape),
             np.zeros(shape),
         )
-        self._precision, self._weighted = np.zeros((shape[0], 1)), np.zeros(shape)
+        # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own answers
+        # [R, C], both in units of slopes
+        self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        self._ratios = np.ones((len(variances), 1))
         self._level_precision: float | FloatArray = 0.0
         self._level_weighted = np.zeros(num_labels)
         self._evidence = np.zeros(num_labels)
@@ -297,12 +287,11 @@ class Learner:
         """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation``, one or ``[C]``."""
         samples, variances = self._geometry.samples, self._geometry.variances
         explained, weights = question.predictions(samples), question.weights
-        # the moments of labels: of their residuals, and of the student itself on public samples
         moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
-        slopes = (mean[:-1] / weights[:, None] + moments) / variances[:, None]
-        precision = ((weights * variances)[:, None] / deviation) ** 2
-        self._weighted += slopes * precision
-        self._precision = self._precision + precision
+        scale = (weights * variances)[:, None]
+        self._rounds.append(
+            ((scale / deviation) ** 2, mean[:-1] / scale, moments / variances[:, None])
+        )
         level_precision = (question.constant / deviation) ** 2
         self._level_weighted += (
             mean[-1] / question.constant + explained.mean(axis=0)
@@ -328,10 +317,30 @@ class Learner:
             lowest, 1 - lowest
         )
         drawn = self._levels * (1 - self._levels) / self._num_independent / variances[:, None]
-        noise = 1 / self._precision + drawn
-        estimates = self._weighted / self._precision
-        shrinkage, self._evidence = _shrinkage(estimates, noise)
-        self._slopes, self._errors = estimates * shrinkage, shrinkage * noise
+        precisions, residuals, students = (
+            np.array(parts) for parts in zip(*self._rounds, strict=True)
+        )
+        precision = precisions.sum(axis=0)
+        residual = (precisions * residuals).sum(axis=0) / precision
+        student = (precisions * students).sum(axis=0) / precision
+        noise = 1 / precision + drawn
+
+        def posterior() -> tuple[FloatArray, FloatArray, FloatArray]:
+            estimates, errors = residual / self._ratios + student, noise / self._ratios**2
+            shrinkage, self._evidence = _shrinkage(estimates, errors)
+            return estimates * shrinkage, shrinkage * errors, shrinkage
+
+        shrinkage = posterior()[2]
+        # residuals are the moment of the labels, which has a normal prior with mean 0, minus the
+        # ratio times the student's moment: normal in the ratio
+        fixed = (1 - shrinkage) / noise
+        changes = precisions * (students - student)
+        known = fixed * student**2 + (changes * (students - student)).sum(axis=0)
+        found = fixed * residual * student + (changes * residuals).sum(axis=0)
+        prior = _RATIO_DEVIATION**-2
+        ratios = (prior - found.sum(axis=1)) / (prior + known.sum(axis=1))
+        self._ratios = np.maximum(ratios, 1)[:, None]
+        self._slopes, self._errors, shrinkage = posterior()
         # a direction's share follows its shrinkage, in addition to its share in the first round:
         # the rest goes to the constant
         wanted = shrinkage.mean(axis=1) + self._ridge
@@ -345,7 +354,8 @@ class Learner:
         answers say how uncertain the sum is, by the posterior of slopes and levels.
         """
         level_error = 1 / self._level_precision
-        above = np.asarray(self._levels - _SIGNIFICANT * np.sqrt(level_error) > 0.5)
+        # a label that most records have is denied as wrongly as others are given
+        above = np.asarray(self._levels - np.sqrt(level_error) > 0.5)
         differ = (logits > 0) != above
         gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
         along = samples.T @ differ

@@ -15,11 +15,11 @@ from pate import ReleasedLabels, cli
 from pate._audit.canaries import CanaryRecords
 from pate._audit.repeated import CanaryMoments
 from pate._audit.whole import AuditResult, audit
-from pate._linear import flat, linear_student_of
+from pate._linear import fit_linear
 from pate._runs import Run
 from pate._stages import student_linear
 from pate._votes.voter_store import load_voters
-from pate.aggregators._score_votes import learned_without_noise
+from pate._votes.voters import RecordVoters
 from pate.student import LinearStudent
 from tests._audit.worlds import Drawn
 
@@ -39,7 +39,12 @@ def sees_votes(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
     def leaking(released: ReleasedLabels, features: np.ndarray, num_teachers: int) -> LinearStudent:
         voters = load_voters(Run(folder))
-        return linear_student_of(features, *learned_without_noise(voters).answers(flat(features)))
+        assert isinstance(voters, RecordVoters)
+        records = voters.geometry.unit * voters.coordinates
+        answers = fit_linear(records, voters.labels, np.ones_like(voters.labels)).predict(
+            voters.geometry.linear(features)
+        )
+        return fit_linear(features, answers, np.ones_like(answers), noise_std=1e-3)
 
     patch.setattr(student_linear, "student_of", leaking)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
-from scipy.stats import kstest, norm
+from scipy.stats import kstest, multivariate_normal, norm
 
 from pate import Outlook, Votes, VoteShape
 from pate._linear import linear_student_of, match_logistic_moments, shrunk_means
@@ -31,10 +32,10 @@ from pate.aggregators import (
 )
 from pate.aggregators._score_votes import (
     Learner,
-    learned_without_noise,
     noisy_count,
     noisy_knowing,
     noisy_sum,
+    released,
 )
 from pate.data import UNKNOWN
 from pate.testing import sampled_epsilon
@@ -273,14 +274,11 @@ def test_levels_are_those_of_known_labels(records_each: int, counted: bool) -> N
         groups = np.arange(num) // records_each
         voters = GroupVoters(**vars(voters), groups=groups)
         voters = replace(voters, num_voters=3000)
-    released = make(0.3).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
-    assert released.noisy_counts is not None
-    error = np.abs(released.noisy_counts.mean(axis=0) / voters.num_voters - right)
+    release = make(0.3).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
+    assert release.noisy_counts is not None
+    error = np.abs(release.noisy_counts.mean(axis=0) / voters.num_voters - right)
     assert (error[3] < 0.15) == counted
     assert error[:3].max() < 0.06 or not counted
-    question = learned_without_noise(voters).question()
-    at_mean = question.predictions(voters.coordinates).mean(axis=0)
-    assert np.abs(at_mean - right).max() < 0.05 or not counted
 
 
 def test_noise_is_gaussian_of_the_stated_deviation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,25 +352,25 @@ def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) ->
     np.testing.assert_allclose(question.shares, ridge / ridge.sum())
     assert question.constant == 1 and not question.levels.any() and not question.slopes.any()
     coordinates = GEOMETRY.linear(PUBLIC)
-    slopes: list[FloatArray] = []
+    residuals: list[FloatArray] = []
+    students: list[FloatArray] = []
     levels, deviations = [], []
-    for deviation in (0.003, 0.002):
+    ratios = np.ones((len(variances), 1))
+    for deviation in (0.003, 0.002, 0.001):
         mean = generator.normal(size=(len(variances) + 1, num_labels)) * 0.05
-        if not slopes:
+        if not residuals:
             mean[-1, :3] = 0.3, 0.6, -0.2
         learner.learn(question, mean, deviation)
         # what the student explains on public samples is added back; a moment is a slope times
         # variance and weight
         explained = (question.levels + coordinates @ question.slopes).clip(0, 1)
         weights = np.sqrt(question.shares / variances)[:, None]
-        slopes.append(
-            (mean[:-1] / weights + coordinates.T @ explained / len(PUBLIC)) / variances[:, None]
-        )
+        residuals.append(mean[:-1] / weights / variances[:, None])
+        students.append(coordinates.T @ explained / len(PUBLIC) / variances[:, None])
         levels.append(mean[-1] / question.constant + explained.mean(axis=0))
         deviations.append((deviation / weights / variances[:, None], deviation / question.constant))
         precisions = np.array([of_slopes**-2.0 for of_slopes, _ in deviations])
         level_precisions = np.array([of_levels**-2.0 for _, of_levels in deviations])
-        estimates = (precisions * slopes).sum(axis=0) / precisions.sum(axis=0)
         plain_levels = shrunk_means(
             level_precisions @ levels / level_precisions.sum(),
             np.full(num_labels, 1 / level_precisions.sum()),
@@ -383,21 +381,99 @@ def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) ->
             1 / precisions.sum(axis=0)
             + plain_levels * (1 - plain_levels) / num / variances[:, None]
         )
-        priors = noise.min() * np.array([0, *(10 ** (k / 4) for k in range(-12, 29))])
-        losses = plain_losses(estimates, noise, priors.tolist())
-        prior = priors[np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)]
-        kept = prior / (prior + noise)
+        kept, estimates, errors = plain_posterior(residuals, students, precisions, noise, ratios)
+        # the ratio that is most likely for the moments in all labels
+        moments = errors * ratios**2 / (1 - kept)
+        for j in range(len(variances)):
+            given = (
+                np.array(residuals)[:, j],
+                np.array(students)[:, j],
+                1 / precisions[:, j, 0],
+                moments[j] - 1 / precisions[:, j, 0].sum(),
+            )
+            found = minimize_scalar(minus_log_density, args=given)
+            ratios[j] = max(1, found.x)
+        np.testing.assert_allclose(learner._ratios, ratios, rtol=1e-3)
+        kept, estimates, errors = plain_posterior(residuals, students, precisions, noise, ratios)
         question = learner.question()
         np.testing.assert_allclose(question.levels, plain_levels, rtol=1e-5)
         # samples are on a grid
         np.testing.assert_allclose(question.slopes, estimates * kept, rtol=1e-3, atol=1e-6)
-        np.testing.assert_allclose(learner._errors, kept * noise, rtol=1e-5)
+        np.testing.assert_allclose(learner._errors, kept * errors, rtol=1e-2)
         wanted = kept.mean(axis=1) + ridge / ridge.sum()
-        np.testing.assert_allclose(question.shares, wanted / wanted.sum(), rtol=1e-5)
+        np.testing.assert_allclose(question.shares, wanted / wanted.sum(), rtol=1e-3)
         assert (
-            question.constant == pytest.approx(wanted.sum() ** -0.5, rel=1e-5)
+            question.constant == pytest.approx(wanted.sum() ** -0.5, rel=1e-3)
             and 0 < question.constant < 1
         )
+    assert (ratios > 1.01).any() and (ratios == 1).any()
+
+
+def plain_posterior(
+    residuals: list[FloatArray],
+    students: list[FloatArray],
+    precisions: FloatArray,
+    noise: FloatArray,
+    ratios: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return shrinkage, estimates of slopes and their variances, given ratios ``[R, 1]``."""
+    estimates, errors = (
+        (precisions * (residuals / ratios + students)).sum(axis=0) / precisions.sum(axis=0),
+        noise / ratios**2,
+    )
+    priors = errors.min() * np.array([0, *(10 ** (k / 4) for k in range(-12, 29))])
+    losses = plain_losses(estimates, errors, priors.tolist())
+    prior = priors[np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)]
+    return prior / (prior + errors), estimates, errors
+
+
+def minus_log_density(
+    ratio: float,
+    residuals: FloatArray,
+    students: FloatArray,
+    variances: FloatArray,
+    moments: FloatArray,
+) -> float:
+    """Of a ratio and residuals ``[rounds, C]`` of one direction: normal around a moment, which is
+    normal too, minus the ratio times the student's."""
+    total = -float(norm.logpdf(ratio, loc=1, scale=0.5))
+    for label, moment in enumerate(moments):
+        covariance = moment + np.diag(variances)
+        mean = -ratio * students[:, label]
+        total -= float(multivariate_normal.logpdf(residuals[:, label], mean, covariance))
+    return total
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_rounds_converge_where_private_records_vary_more_than_public_samples(
+    mended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine times the variance along narrow directions: without ratios rounds stay far from least
+    squares."""
+    generator = np.random.default_rng(12)
+    features = drawn(20_000, generator)[0] * np.array([1, 1, 3, 3, 3, 3])
+    slopes = np.array([0.02, -0.02, 0.1, 0.1, -0.1, 0.2])[:, None] * generator.normal(size=(6, 4))
+    labels = (generator.random((20_000, 4)) < 0.4 + features @ slopes).astype(np.uint8)
+    voters = replace(
+        voters_of(2, generator), coordinates=GEOMETRY.coordinates(features), labels=labels
+    )
+    if not mended:
+        monkeypatch.setattr(score_votes, "_RATIO_DEVIATION", 1e-6)
+    inner = voters.coordinates * GEOMETRY.unit
+    best, _, _, _ = np.linalg.lstsq(np.column_stack((inner, np.ones(20_000))), labels, rcond=None)
+    voting = ScoreVotes(multiplier_scores=0.01, rounds=(0.01, 0.04, 0.15, 0.8))
+    errors = []
+    for learner, _, _ in released(voting, voters, 1, generator):
+        differences = inner @ (learner.question().slopes - best[:-1])
+        errors.append(math.sqrt((differences**2).mean()))
+    assert (errors == sorted(errors, reverse=True)) == (errors[-1] < 0.2) == mended
+
+
+def test_one_round_says_nothing_of_ratios() -> None:
+    learner = Learner(GEOMETRY, NUM_LABELS, 100.0)
+    mean = np.random.default_rng(0).normal(size=(7, NUM_LABELS))
+    learner.learn(learner.question(), mean, 0.01)
+    assert (learner._ratios == 1).all()
 
 
 def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
@@ -430,8 +506,8 @@ def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyP
     logits = samples @ generator.normal(size=(samples.shape[1], num_labels))
     errors = generator.uniform(0.5, 1.5, (samples.shape[1], num_labels)) * 1e-4
     learner._level_precision = 1e6
-    learner._levels = np.repeat([0.5 + 0.0029, 0.5 + 0.0031], 4)
-    denied = learner._levels < 0.503
+    learner._levels = np.repeat([0.5 + 0.0009, 0.5 + 0.0011], 4)
+    denied = learner._levels < 0.501
     differ = (logits > 0) == denied
     gains = (np.abs(np.tanh(logits / 2)) * differ).sum(axis=0)
     variances = np.array(
@@ -457,7 +533,7 @@ def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyP
             assert (above != denied).all() and (departs == (enough and evident)).all()
 
 
-def test_a_gain_of_three_deviations_is_enough_and_a_level_three_above_one_half_is_not() -> None:
+def test_a_gain_of_three_deviations_is_enough_and_a_level_one_above_one_half_is_not() -> None:
     """Three samples that differ for certain gain three; those as likely as not differ from no
     denial."""
     learner, samples = Learner(GEOMETRY, 1, 1e4), np.zeros((20, GEOMETRY.num_directions))
@@ -468,7 +544,7 @@ def test_a_gain_of_three_deviations_is_enough_and_a_level_three_above_one_half_i
         learner._level_precision = precision
         assert [bool(each[0]) for each in learner._departing(samples, logits)] == [False, departs]
     learner._level_precision = 4.0
-    for level, above in ((2.0, False), (2.001, True)):
+    for level, above in ((1.0, False), (1.001, True)):
         learner._levels = np.array([level])
         assert learner._departing(samples, logits)[0] == above
 
@@ -519,31 +595,6 @@ def test_a_mean_is_taken_as_it_is_however_noisy(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(score_votes, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3)))
     learner.learn(learner.question(), mean, 2.0)
     assert learner.question().constant == 0.05
-
-
-@pytest.mark.parametrize("num", [1, 40, 4000])
-def test_without_noise_the_levels_are_those_of_the_labels(num: int) -> None:
-    voters = voters_of(max(2, num), np.random.default_rng(10))
-    voters = replace(voters, coordinates=voters.coordinates[:num], labels=voters.labels[:num])
-    question = learned_without_noise(voters).question()
-    at_mean = question.predictions(voters.coordinates).mean(axis=0)
-    np.testing.assert_allclose(at_mean, voters.labels.mean(axis=0), atol=0.02)
-
-
-def test_of_no_records_nothing_is_learnt_and_of_models_their_mean() -> None:
-    voters = voters_of(2, np.random.default_rng(0))
-    question = learned_without_noise(
-        replace(voters, coordinates=voters.coordinates[:0], labels=voters.labels[:0])
-    ).question()
-    np.testing.assert_allclose(question.levels, 0.5 / 300)
-    alone = replace(
-        voters, coordinates=voters.coordinates[:1], labels=np.ones((1, NUM_LABELS), dtype=np.uint8)
-    )
-    np.testing.assert_allclose(learned_without_noise(alone).question().levels, 1 - 0.5 / 300)
-    models = ScoreVoters.of((encode_scores(np.full((9, 300, 3), [0.25, 0.5, 0.75])),), PUBLIC)
-    np.testing.assert_allclose(
-        learned_without_noise(models).question().levels, [0.25, 0.5, 0.75], atol=0.003
-    )
 
 
 def test_a_label_whose_model_never_differs_is_given_by_the_constant() -> None:

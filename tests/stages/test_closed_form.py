@@ -348,17 +348,17 @@ def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(
     ]
     command = start(*words, folder=tmp_path)
     assert command.wait() == 0, command.err
-    assert "teachers' sums without noise *" in command.out
+    assert "linear fit to private records *" in command.out
     unit = "group" if form == "groups" else "record"
     assert f"one {unit} of the private data is added, removed or altered" in command.out
     figures = {
         name: json.loads((place.root / folder / "metrics.json").read_text())[name]
         for name, folder in (
             ("student", "public/student"),
-            ("noiseless_sums", "private/references"),
+            ("linear_fit", "private/references"),
         )
     }
-    assert figures["student"]["accuracy"] > 0.85 and figures["noiseless_sums"]["accuracy"] > 0.9
+    assert figures["student"]["accuracy"] > 0.85 and figures["linear_fit"]["accuracy"] > 0.9
     assert cli.main(["report", str(place.root), "--private"]) == 0
 
 

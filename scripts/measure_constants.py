@@ -1,0 +1,101 @@
+"""Measure how often a release of score votes is less accurate than the best constant answer.
+
+    export PATE_DATA=...    # the folder that holds multilabel/
+    python -m scripts.measure_constants
+    python -m scripts.measure_constants yeast birds --epsilons 0.1 1 --seeds 40
+
+Each record is its own voter, noise has the target epsilon at delta 1e-6 under REPLACE_RECORD, and
+only the noise differs between seeds. The best constant answer is the majority of each label among
+the private records, without noise. Three of five folds are private, one is public and one is the
+test set; `birds` has folds drawn with seed 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate import Outlook, Votes
+from pate._linear import student_of
+from pate.accounting import NeighboringRelation
+from pate.aggregators import Geometry, RecordVoters, ScoreVotes
+from pate.data import ArrayFeatures
+from pate.data.features import PublicScaling
+
+TASKS = ("yeast", "cal500", "birds", "corel5k")
+EPSILONS = (0.1, 0.25, 0.5, 1.0)
+MOST = 0.002  # of accuracy, by which a release may be below the constant answer
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row of Markdown for each task and epsilon."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
+    parser.add_argument("--seeds", type=int, default=40)
+    options = parser.parse_args(arguments)
+    print(f"| task | epsilon | constant | mean accuracy | least | more than {MOST} below |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for name in options.tasks:
+        arrays = arrays_of(Path(os.environ["PATE_DATA"]) / "multilabel" / "mulan" / f"{name}.npz")
+        for epsilon in options.epsilons:
+            constant, *rest = accuracies(*arrays, epsilon=epsilon, seeds=options.seeds)
+            below = sum(accuracy < constant - MOST for accuracy in rest)
+            print(
+                f"| {name} | {epsilon:g} | {constant:.4f} | {np.mean(rest):.4f} | {min(rest):.4f}"
+                f" | {below} of {len(rest)} |",
+                flush=True,
+            )
+
+
+def arrays_of(file: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return features, labels and folds, from 0 to 4, of a table."""
+    arrays = np.load(file)
+    drawn = np.random.default_rng(0).permutation(len(arrays["x"])) % 5
+    folds = arrays["fold5"].astype(int) - 1 if "fold5" in arrays else drawn
+    return arrays["x"].astype(np.float32), arrays["y"].astype(np.uint8), folds
+
+
+def accuracies(
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    folds: NDArray[Any],
+    *,
+    epsilon: float,
+    seeds: int,
+) -> Iterator[float]:
+    """Yield the test accuracy of the constant answer, then of the student of each release."""
+    private, public, test = folds < 3, folds == 3, folds == 4
+    scaling = PublicScaling().fit(ArrayFeatures(features[public]))
+    scaled = scaling.transform(ArrayFeatures(features)).astype(np.float64)
+    geometry = Geometry.of(scaled[public])
+    voters = RecordVoters(
+        geometry=geometry,
+        num_voters=int(private.sum()),
+        num_labels=labels.shape[1],
+        coordinates=geometry.coordinates(scaled[private]),
+        labels=labels[private],
+    )
+    votes = Votes.from_voters(voters, scaled[public])
+    terms: dict[str, Any] = {"num_queries": votes.num_queries, "delta": 1e-6}
+    outlook = Outlook(shape=votes.shape, relation=NeighboringRelation.REPLACE_RECORD, **terms)
+    (proposal,) = ScoreVotes.proposals(outlook)
+    voting = proposal.calibrated(outlook.target(epsilon=epsilon), votes.shape)
+    assert voting is not None
+    yield float(((labels[private].mean(axis=0) > 0.5) == labels[test]).mean())
+    for seed in range(seeds):
+        release = voting.aggregate(votes, generator=np.random.default_rng(seed))
+        student = student_of(release, scaled[public], votes.num_teachers)
+        yield float(((student.logits(scaled[test]) > 0) == labels[test]).mean())
+
+
+if __name__ == "__main__":
+    main()
