@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pate._planning.comparison import Comparison
-from pate._planning.evaluation import frontier
-from pate._planning.simulation import Simulation, simulated
+from pate._planning.evaluation import Simulation, frontier, simulated
 
 NUM_LABELS, NUM_TEACHERS, NUM_QUERIES = 22, 200, 1000
 

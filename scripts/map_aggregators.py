@@ -27,9 +27,8 @@ from tqdm import tqdm
 
 from pate import Outlook
 from pate._linear import student_of
-from pate._planning.candidates import candidates
-from pate._planning.evaluation import score_student
-from pate._planning.simulation import Simulation, simulated
+from pate._planning.comparison import candidates
+from pate._planning.evaluation import Simulation, score_student, simulated
 from pate.accounting import NeighboringRelation, Target
 from pate.accounting._accountant import COARSE_ORDERS
 from pate.aggregators._base import features_of

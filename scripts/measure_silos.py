@@ -25,12 +25,10 @@ from scipy.stats import chisquare, norm
 import pate
 from pate import VoteShape
 from pate._planning.completion import scale_to_target
-from pate._silos.exchange import AwaitedError, Exchange
-from pate._silos.invitation import Invitation
+from pate._silos.exchange import AwaitedError, Exchange, Invitation
 from pate._silos.member import Consent, Member
+from pate._silos.secrets import SigningKey, commitment, make_key, read_public_keys, rebuilt
 from pate._silos.server import Server, invite
-from pate._silos.shares import commitment, rebuilt
-from pate._silos.signing import SigningKey, make_key, read_public_keys
 from pate.accounting import Target
 from pate.aggregators import SiloVotes
 from pate.mechanisms import private_generator

@@ -87,7 +87,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "-num_voters / 2, sigma=sigma",
         "-num_voters / 2, sigma=sigma / 2",
     ),
-    (NOISE + "tau_voting.py", "sigma=self.sigma_tau,", "sigma=self.sigma_tau / 2,"),
+    (NOISE + "multi_winner.py", "sigma=self.sigma_tau,", "sigma=self.sigma_tau / 2,"),
     (
         NOISE + "score_votes.py",
         "sigma=noise_multiplier, generator",
@@ -105,11 +105,11 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "exceeds(contradicted, threshold, sigma=sigma / 2",
     ),
     (
-        NOISE + "powerset.py",
+        NOISE + "multi_winner.py",
         "votes.num_labels, self.scale_powerset",
         "votes.num_labels, self.scale_powerset / 2",
     ),
-    (CHOICE + "peeled_counts.py", "sigma=self.sigma,", "sigma=self.sigma / 2,"),
+    (CHOICE + "peeling.py", "sigma=self.sigma,", "sigma=self.sigma / 2,"),
     (CHOICE + "stability.py", "sigma=self.sigma, generator", "sigma=self.sigma / 2, generator"),
     (CHOICE + "stability.py", "scale=[self.scale, 0.0]", "scale=[self.scale / 2, 0.0]"),
     (CHOICE + "gaps.py", "sigma=self.scale", "sigma=self.scale / 2"),
@@ -139,10 +139,14 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         'unanswered, k, noise="gumbel", scale=self.scale_peel',
         'unanswered, k, noise="gumbel", scale=self.scale_peel / 2',
     ),
-    (CHOICE + "baselines.py", 'self.k, self.scale, "laplace"', 'self.k, self.scale / 2, "laplace"'),
-    (CHOICE + "baselines.py", "1), scale=self.scale", "1), scale=self.scale / 2"),
     (
-        CHOICE + "baselines.py",
+        CHOICE + "noisy_counts.py",
+        'self.k, self.scale, "laplace"',
+        'self.k, self.scale / 2, "laplace"',
+    ),
+    (CHOICE + "noisy_counts.py", "1), scale=self.scale", "1), scale=self.scale / 2"),
+    (
+        CHOICE + "noisy_counts.py",
         "add_cube(rows, scale=self.scale",
         "add_cube(rows, scale=self.scale / 2",
     ),
@@ -217,7 +221,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     ("pate/accounting/_cost.py", "self.rdp + other.rdp", "np.maximum(self.rdp, other.rdp)"),
     # a teacher's votes from the records of others
     (
-        "pate/teachers/_voting.py",
+        "pate/teachers/_training.py",
         "chunk.label_shares, 0",
         "chunk.label_shares.nanmean(0, keepdim=True), 0",
     ),

@@ -21,7 +21,7 @@ ZONES = {
     "core": """
         _version _lazy _registry _validation _files _progress _own_code _settings
         accounting mechanisms _histogram _release.promise _release.pending _release.transaction
-        _release.top_k_settings _release.top_k testing""",
+        _release.top_k testing""",
     "pate": """
         _linear _votes _runs _networks data _data_file _votes.store _votes.named _votes.voter_store
         _votes.loading aggregators _closed_form_plan teachers._jobs student._decisions
@@ -30,7 +30,7 @@ ZONES = {
         _planning.proposals
         _planning.tables _release _planning.completion _planning.halves _planning.unanswered _stages _pipeline
         _estimator testing._ballot_laws testing._practice testing._aggregators testing._batches
-        testing._soft_releases testing._sources _commands cli
+        testing._sources _commands cli
         __main__""",
     "networks": """
         models data._datasets data._augmentation data.features._backbone

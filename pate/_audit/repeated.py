@@ -25,9 +25,9 @@ from pate._votes import Ballots, Moments as MomentVotes
 from pate._votes.voters import GroupVoters, MomentQuery, RecordVoters, Voters
 from pate.accounting._cost import gaussian_epsilon
 from pate.aggregators._base import Aggregator
+from pate.aggregators._multi_winner import TauVoting
 from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._score_votes import ScoreVotes, released
-from pate.aggregators._tau_voting import TauVoting
 
 _PASSES = 4  # that separate the moves of canaries from noise
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from pate._commands.parsing import run_command
-from pate._planning.costs import EPSILONS, costs_of
+from pate._planning.comparison import EPSILONS, costs_of
 from pate._planning.plots import draw_epsilons
 from pate._planning.tables import text_table
 from pate._settings import require_made

@@ -8,11 +8,9 @@ from pathlib import Path
 from pate._commands.parsing import run_command
 from pate._files.writing import write_text
 from pate._planning.comparison import Comparison, Frontier, frontier_rows, frontier_table
-from pate._planning.evaluation import frontier
+from pate._planning.evaluation import Simulation, Task, frontier, load_task, simulated
 from pate._planning.plots import draw_frontier, draw_variants
-from pate._planning.simulation import Simulation, simulated
 from pate._planning.tables import write_csv
-from pate._planning.task import Task, load_task
 from pate._runs import Run
 from pate._settings import require_made
 from pate._validation import require

@@ -25,10 +25,9 @@ from pate._runs import (
     Stage,
     first_stage,
 )
-from pate._runs.published import unexpected_public_files
-from pate._runs.released import require_student
+from pate._runs.released import require_student, unexpected_public_files
 from pate._validation import require
-from pate.accounting._verification import verify_ledger
+from pate.accounting._ledger import verify_ledger
 
 _FIRST_SETTINGS = {
     TEACHERS_FIT: "--config data.yaml --config teachers.yaml",

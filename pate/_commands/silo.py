@@ -94,7 +94,7 @@ def main(args: Sequence[str]) -> None:
 
     from pate._silos.exchange import SERVER, AwaitedError, Exchange, require_private, waiting
     from pate._silos.member import Consent, Member
-    from pate._silos.signing import read_public_keys
+    from pate._silos.secrets import read_public_keys
 
     def say(line: str) -> None:
         if line not in shown:
@@ -159,6 +159,6 @@ def key(args: Sequence[str]) -> None:
     )
     options = parser.parse_args(list(args))
 
-    from pate._silos.signing import make_key
+    from pate._silos.secrets import make_key
 
     print(f"{options.public}: {make_key(options.private, options.public)}")

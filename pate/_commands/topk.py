@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pate._commands.parsing import run_command
 from pate._histogram import HistogramFiles
-from pate._release.top_k import release_top_k
-from pate._release.top_k_settings import TopKSettings
+from pate._release.top_k import TopKSettings, release_top_k
 
 
 def topk(

@@ -1,15 +1,170 @@
-"""The settings and the results of a comparison of aggregators."""
+"""A comparison of aggregators: its candidates, its settings and its results.
+
+The cost of queries is computed by several accountants from the parameters.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
+from pate._planning.proposals import (
+    one_change_variants,
+    with_first_round,
+)
 from pate._planning.tables import text_table
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
-from pate.accounting import NeighboringRelation, Target
+from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant, Target, to_autodp
+from pate.accounting._charges import Events
+from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, leaves
+from pate.aggregators import Aggregator, Outlook, registered
+
+EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")
+
+
+def costs_of(
+    events: Events, *, num_queries: int, delta: float
+) -> dict[str, dict[str, float | None]]:
+    """Return the total cost of several equal queries.
+
+    Args:
+        events: the event of one query under each relation.
+        num_queries: number of queries asked.
+        delta: the delta of every epsilon.
+
+    Returns:
+        For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
+        ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
+        Gaussian; epsilon from ``autodp`` for the same curve, and from ``dp_accounting`` by its own
+        curves, if they are installed. A missing figure is None. ``delta0`` is the part of delta
+        that is spent on failures, such as failures of stability tests.
+
+    Raises:
+        ValueError: on parameters out of range.
+    """
+    require_count(1, num_queries=num_queries)
+    require_in_open_unit_interval(delta=delta)
+    costs: dict[str, dict[str, float | None]] = {}
+    for relation, event in events.items():
+        total = RDPAccountant(relation=relation).compose(event, num_queries)
+        gaussian = all(type(leaf) is GaussianEvent for leaf, _ in leaves(event))
+        costs[relation.value] = {
+            "tightest": total.get_epsilon(delta=delta),
+            "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
+            "classic": total.get_epsilon(delta=delta, conversion="classic"),
+            "exact": total.get_epsilon(delta=delta, conversion="exact") if gaussian else None,
+            "autodp": _by_autodp(total, delta),
+            "dp_accounting": _by_dp_accounting(event, num_queries, delta),
+            "delta0": total.delta0,
+        }
+    return costs
+
+
+def _by_autodp(total: RDPAccountant, delta: float) -> float | None:
+    """Return epsilon of the same curve by the conversion and search of autodp."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return float(to_autodp(total).get_approxDP(delta))
+        except ImportError:
+            return None
+
+
+def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:
+    """Return epsilon from dp_accounting, by privacy-loss distribution or, for zCDP, by Renyi DP."""
+    if find_spec("dp_accounting") is None:
+        return None
+    import dp_accounting
+    from dp_accounting import pld, rdp
+
+    parts: list[Any] = []
+    gaussian = True
+    for leaf, n in leaves(event, count):
+        if isinstance(leaf, GaussianEvent):
+            single = dp_accounting.GaussianDpEvent(leaf.noise_multiplier)
+        elif isinstance(leaf, BoundedRangeEvent):
+            single, gaussian = dp_accounting.ZCDpEvent(leaf.eta**2 / 8), False
+        else:
+            return None
+        parts.append(dp_accounting.SelfComposedDpEvent(single, n))
+    accountant = (
+        pld.PLDAccountant() if gaussian else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
+    )
+    return float(accountant.compose(dp_accounting.ComposedDpEvent(parts)).get_epsilon(delta))
+
+
+class Candidate(NamedTuple):
+    """An aggregator that is compared with others."""
+
+    name: str
+    """The display name; for a variant, the name of the original and the changed field."""
+    family: str
+    """The name of the class; with a preceding round, the class of the last round."""
+    aggregator: Aggregator
+
+
+def candidates(
+    outlook: Outlook, aggregators: Sequence[Aggregator] | None = None, *, variants: bool = False
+) -> list[Candidate]:
+    """Return the candidates for votes described by ``outlook``, in the order of tables.
+
+    Args:
+        outlook: the votes.
+        aggregators: the aggregators to compare; None for the proposals of all registered ones.
+            Aggregators that need predictions become the last of two `Rounds`. Only the proportions
+            of their noise matter.
+        variants: whether each is followed by its other forms, unless these are candidates already.
+    """
+    if aggregators is None:
+        aggregators = [each for cls in registered().values() for each in cls.proposals(outlook)]
+    compared = _named_apart(
+        [_candidate(aggregator, outlook) for aggregator in aggregators], aggregators
+    )
+    if not variants:
+        return compared
+    seen_aggregators = [candidate.aggregator for candidate in compared]
+    with_forms: list[Candidate] = []
+    for aggregator, candidate in zip(aggregators, compared, strict=True):
+        with_forms.append(candidate)
+        for changed, form in one_change_variants(
+            aggregator, replace(outlook, relation=aggregator.neighboring_relation)
+        ).items():
+            variant = _candidate(form, outlook)
+            if variant.aggregator not in seen_aggregators:
+                seen_aggregators.append(variant.aggregator)
+                with_forms.append(variant._replace(name=f"{candidate.name}, {changed}"))
+    return with_forms
+
+
+def _named_apart(compared: list[Candidate], aggregators: Sequence[Aggregator]) -> list[Candidate]:
+    """Return candidates with distinct names: equal names get the settings that differ."""
+    named = []
+    for candidate, aggregator in zip(compared, aggregators, strict=True):
+        namesakes = [
+            other
+            for other, another in zip(aggregators, compared, strict=True)
+            if another.name == candidate.name and type(other) is type(aggregator)
+        ]
+        apart = [
+            f", {field.name}={value}"
+            for field in fields(aggregator)
+            if len({repr(getattr(other, field.name)) for other in namesakes}) > 1
+            for value in [getattr(aggregator, field.name)]
+        ]
+        named.append(candidate._replace(name=candidate.name + "".join(apart)))
+    return named
+
+
+def _candidate(aggregator: Aggregator, outlook: Outlook) -> Candidate:
+    complete = with_first_round(
+        aggregator, replace(outlook, relation=aggregator.neighboring_relation)
+    )
+    return Candidate(complete.display_name, type(aggregator).__name__, complete)
+
 
 PRIVATE = "PRIVATE: computed from private votes without accounting for it; not to be published"
 FREE = "from simulated votes alone: nothing private was touched"

@@ -1,29 +1,213 @@
-"""The frontier: the quality of each aggregator's labels, and of their student, at each epsilon."""
+"""The frontier: the quality of each aggregator's labels, and of their student, at each epsilon.
+
+A task has votes on public samples, and data for training and evaluating a student. Its teachers
+may be simulated, before any are trained; nothing private is touched then.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
-from pate._linear import LinearStudent, fit_linear, student_of
-from pate._planning.candidates import candidates
-from pate._planning.comparison import Comparison, Frontier, Point
-from pate._planning.task import Task
+from pate._data_file import load_data
+from pate._linear import LinearStudent, fit_linear, flat, student_of
+from pate._planning.comparison import Comparison, Frontier, Point, candidates
 from pate._progress import stage_bar
-from pate._validation import BoolArray, FloatArray, UInt8Array, require
-from pate._votes import Counts, Votes, VoteShape
+from pate._runs import Run
+from pate._validation import (
+    BoolArray,
+    FloatArray,
+    UInt8Array,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
+from pate._votes import (
+    Ballots,
+    Counts,
+    Need,
+    Votes,
+    VoteShape,
+    drawn_rows,
+    require_kind,
+    rows_of,
+    serves,
+)
+from pate._votes.store import finished_votes
 from pate.accounting._accountant import COARSE_ORDERS, Target, epsilon_of
+from pate.accounting._bisection import smallest_where
 from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.aggregators import Aggregator, Outlook, Release
 from pate.aggregators._base import features_of
 from pate.data._checks import known_truth
+from pate.data._records import Role
 from pate.student._decisions import agreement
 from pate.student._metrics import average_precision
+
+Kind = TypeVar("Kind", bound=Votes, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Generic[Kind]):
+    """Votes on public samples, and the data on which a student is trained and evaluated.
+
+    Attributes:
+        votes: votes on ``N`` public samples, with ballots and features where they are needed.
+        test_features: features of the test samples, ``[M, ...]``; M = 0 without a student.
+        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}, or `pate.data.UNKNOWN`.
+        label_names: names of the labels.
+        private: whether the votes are private.
+    """
+
+    votes: Kind
+    test_features: FloatArray
+    test_labels: UInt8Array
+    label_names: tuple[str, ...]
+    private: bool
+
+    def drawn(self, num_queries: int, *, seed: int) -> Task[Kind]:
+        """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
+        return replace(
+            self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)]
+        )
+
+
+def load_task(
+    root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+) -> Task[Counts]:
+    """Return the task of a run: votes on the drawn samples, as a comparison needs them. PRIVATE.
+
+    Args:
+        root: the folder of the run.
+        comparison: its settings. Test samples are read only for a student.
+        aggregators: the aggregators to compare. Ballots and features are read if one of them needs
+            these, or for None.
+
+    Raises:
+        ValueError: if the teachers have not voted, or only their counts are known where ballots are
+            needed, or on fewer samples than there are queries.
+    """
+    run = Run(root)
+    store = finished_votes(run)
+    manifest = store.manifest()
+    names = tuple(manifest.label_names)
+    rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
+    # a round of clipped ballots, which trains a student, precedes aggregators with predictions
+    needs = frozenset[Need]({Counts}).union(*(each.needs for each in aggregators or ()))
+    if aggregators is None or "predictions" in needs:
+        needs |= {Ballots, "features"}
+    require_kind(manifest.kind, needs, "the comparison")
+    votes, ids = store.load(Counts if serves(Counts, needs) else Ballots, rows=rows)
+    test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)
+    brought = store.features(rows)
+    if brought is not None:
+        votes = votes.with_public(features=brought)
+    if comparison.student or ("features" in needs and brought is None):
+        data = load_data(run)
+        if brought is None:
+            public = data.records(Role.PUBLIC)
+            votes = votes.with_public(
+                features=flat(public.features[rows_of(np.array(ids), public.ids)])
+            )
+        if comparison.student:
+            test = data.records(Role.TEST)
+            test_features, test_labels = (
+                np.asarray(test.features[np.arange(len(test))], np.float64),
+                test.labels,
+            )
+    return Task(
+        votes=votes,
+        test_features=test_features,
+        test_labels=test_labels,
+        label_names=names,
+        private=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """Simulated teachers, for planning before any are trained.
+
+    A sample's features are Gaussian, and it has a label if they extend far enough in a random
+    direction. Each teacher sees that distance with noise of its own, so that teachers err on hard
+    samples.
+
+    Args:
+        num_labels: number of labels.
+        num_teachers: number of teachers.
+        label_density: the share of samples that have a label.
+        teacher_accuracy: the share of labels that one teacher gets right, above one half.
+        num_features: number of features of a sample.
+        num_public: number of public samples that can be queried.
+        seed: seed of the samples and the votes.
+    """
+
+    num_labels: int
+    num_teachers: int
+    label_density: float = 0.2
+    teacher_accuracy: float = 0.8
+    num_features: int = 20
+    num_public: int = 5000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_count(
+            1,
+            num_labels=self.num_labels,
+            num_features=self.num_features,
+            num_public=self.num_public,
+        )
+        require_count(2, num_teachers=self.num_teachers)
+        require_in_open_unit_interval(label_density=self.label_density)
+        blind = max(self.label_density, 1 - self.label_density)
+        require(
+            0.5 < self.teacher_accuracy < 1,
+            "0.5 < teacher_accuracy < 1",
+            teacher_accuracy=self.teacher_accuracy,
+            always_no=blind,
+        )
+
+
+def simulated(simulation: Simulation) -> Task[Ballots]:
+    """Return a task with simulated teachers."""
+    generator = np.random.default_rng(simulation.seed)
+    directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
+    directions /= np.linalg.norm(directions, axis=0)
+    threshold = float(ndtri(1 - simulation.label_density))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    distances, weights = np.abs(nodes - threshold), weights / weights.sum()
+    blur = smallest_where(
+        lambda width: float(weights @ ndtr(distances / width)) <= simulation.teacher_accuracy,
+        1e-6,
+        1e6,
+    )
+
+    def samples(number: int) -> tuple[FloatArray, FloatArray]:
+        features = generator.standard_normal((number, simulation.num_features))
+        return features, features @ directions - threshold
+
+    features, margins = samples(simulation.num_public)
+    test_features, test_margins = samples(4000)
+    size = (simulation.num_public, simulation.num_teachers, simulation.num_labels)
+    ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(
+        np.uint8
+    )
+    return Task(
+        votes=Ballots(ballots=ballots, features=features),
+        test_features=test_features,
+        test_labels=(test_margins > 0).astype(np.uint8),
+        label_names=tuple(f"label_{j}" for j in range(simulation.num_labels)),
+        private=False,
+    )
+
 
 _TOLERANCE = 1e-4  # relative; less excess noise changes no figure visibly
 _SHORT = 1e-3  # the relative shortfall of epsilon below its target that is accepted

@@ -11,11 +11,15 @@ from typing import Literal
 import numpy as np
 
 from pate._linear import student_of
-from pate._planning.ensemble import World, ensemble_votes, voters_task
-from pate._planning.evaluation import score_student
-from pate._planning.facts import TaskFacts
-from pate._planning.learning import Learner, fit_learner
-from pate._planning.task import Task
+from pate._planning.ensemble import (
+    Learner,
+    TaskFacts,
+    World,
+    ensemble_votes,
+    fit_learner,
+    voters_task,
+)
+from pate._planning.evaluation import Task, score_student
 from pate._progress import stage_bar
 from pate._release.promise import require_promise
 from pate._validation import FloatArray, require, require_count, require_positive

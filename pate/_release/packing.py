@@ -11,7 +11,7 @@ from pate._files.locks import locked
 from pate._files.writing import atomic_write
 from pate._release.statements import require_newest, require_stated
 from pate._runs import LABEL, Run
-from pate._runs.published import published_files, unexpected_public_files
+from pate._runs.released import published_files, unexpected_public_files
 from pate._validation import require
 
 

@@ -1,4 +1,4 @@
-"""The private top k of a histogram."""
+"""The private top k of a histogram, and the settings of `pate topk` for its mechanism."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -20,13 +20,245 @@ from pate._files.locks import locked_output
 from pate._files.writing import cell, remove_drafts, write_text
 from pate._histogram import Histogram, HistogramSource
 from pate._release.pending import PendingRelease, pending_release
-from pate._release.top_k_settings import TopKSettings
+from pate._release.promise import require_promise
 from pate._release.transaction import Releasable, ReleaseOutcome, ReservationRequest, release
-from pate._validation import require
+from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate._version import __version__
-from pate.accounting import Ledger, LedgerEntry, Statement, read_ledger
-from pate.mechanisms import LimitedDomain, Mechanism, NotStatedError
+from pate.accounting import (
+    Ledger,
+    LedgerEntry,
+    NeighboringRelation,
+    Statement,
+    Target,
+    calibrate_scale,
+    read_ledger,
+)
+from pate.accounting._budget import Budget, FilterName
+from pate.mechanisms import LimitedDomain, NotStatedError
+from pate.mechanisms._base import Mechanism
+from pate.mechanisms._choices import choice
 from pate.mechanisms._noise import draw_key, private_generator
+
+Neighbors = Literal["add_remove", "replace"]
+
+_RELATIONS: Mapping[str, NeighboringRelation] = {
+    "add_remove": NeighboringRelation.ADD_REMOVE_TEACHER,
+    "replace": NeighboringRelation.REPLACE_RECORD,
+}
+_CANDIDATES_PER_CHOICE = 10  # places of a limited domain for each item of the list
+_MOST_CANDIDATES = 1_000_000  # places of a domain of unknown items, each of which takes noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopKSettings:
+    """The mechanism of a top k, its noise or target, and the limit on all releases.
+
+    Args:
+        k: number of items to choose.
+        mechanism: peeling or permute_and_flip, k choices of one item; canonical, one choice of a
+            set; joint, one choice of a ranking; limited_domain, up to k choices of one item each,
+            without a public list of items; stable, the exact set of at most k items above the
+            widest gap, or nothing; stable_fixed, a set of k, most of it by such a gap, or nothing;
+            top_stable, up to k items above the first gap that passes, or nothing.
+        target_epsilon: epsilon of this release at delta, in place of a scale.
+        scale: scale of the noise, in the unit of the counts.
+        delta: the delta of every epsilon, at most 1e-3.
+        kbar: with limited_domain and top_stable, how many of the largest counts may be listed; 10 k
+            by default.
+        delta_domain: with limited_domain, stable, stable_fixed and top_stable, the probability of
+            listing an item that neighboring data could not list, a part of delta; a tenth of it by
+            default.
+        neighbors: the relation of the primary guarantee: one user more or less (add_remove), or one
+            user with other items (replace).
+        noise_seed: a seed in place of noise, for tests; such a release is not private.
+        max_epsilon: limit on all releases of the ledger together, at delta under the primary
+            relation; the first limit given is final.
+        max_delta0: the part of delta that this limit reserves for failures, such as a limited
+            domain's; a tenth by default, or the amount that this release would need if it were
+            repeated until the limit is reached.
+        budget_filter: the filter that keeps this limit: renyi, gaussian or mixed; by default the
+            one that admits this release most often. A mixed filter admits hundreds of releases of
+            all kinds, each at about the price that its own filter would take.
+        max_teachers_per_unit: how many users one unit may be, such as a person with several
+            accounts. The target, the limit and the statement's figures are for such units.
+
+    Raises:
+        ValueError: on numbers out of range, or unless either a target or a scale is given.
+    """
+
+    k: int
+    mechanism: str = "peeling"
+    target_epsilon: float | None = None
+    scale: float | None = None
+    delta: float = 1e-6
+    kbar: int | None = None
+    delta_domain: float | None = None
+    neighbors: Neighbors = "add_remove"
+    noise_seed: int | None = None
+    max_epsilon: float | None = None
+    max_delta0: float | None = None
+    budget_filter: FilterName | None = None
+    max_teachers_per_unit: int = 1
+
+    def __post_init__(self) -> None:
+        require_count(1, k=self.k, max_teachers_per_unit=self.max_teachers_per_unit)
+        require_promise(self.delta)
+        _ = self._class  # must exist
+        known = f"a neighbors among {', '.join(get_args(Neighbors))}"
+        require(self.neighbors in get_args(Neighbors), known, neighbors=self.neighbors)
+        noise = {"target_epsilon": self.target_epsilon, "scale": self.scale}
+        given = {name: value for name, value in noise.items() if value is not None}
+        require(len(given) == 1, "either target_epsilon or scale", **noise)
+        require_positive(**given)
+        if self.noise_seed is not None:
+            require_count(0, noise_seed=self.noise_seed)
+        if not {"k", "kbar"} & self._fields:
+            require(self.k == 1, f"k = 1 with the mechanism {self.mechanism}", k=self.k)
+        if "kbar" in self._fields and "k" in self._fields:
+            require_count(1, kbar=self.num_candidates)
+            require(self.k <= self.num_candidates, f"kbar >= k = {self.k}", kbar=self.kbar)
+        else:
+            self._require_none("kbar")
+        if {"delta", "delta_test"} & self._fields:
+            failure = self.failure_probability
+            require_in_open_unit_interval(delta_domain=failure)
+            below = f"delta_domain < delta = {self.delta:g}"
+            require(failure < self.delta, below, delta_domain=failure)
+        else:
+            self._require_none("delta_domain")
+        _ = self.budget  # checks its parts
+
+    @property
+    def budget(self) -> Budget | None:
+        """The limit on all releases together, or None."""
+        return Budget.declared(
+            self.max_epsilon,
+            delta=self.delta,
+            neighboring_relation=self.relation,
+            max_delta0=self.max_delta0,
+            budget_filter=self.budget_filter,
+            max_teachers_per_unit=self.max_teachers_per_unit,
+        )
+
+    @property
+    def num_candidates(self) -> int:
+        """How many of the largest counts of a limited domain may be listed.
+
+        The default depends only on k, because private facts may not decide. The threshold rises by
+        only 0.7 scales if the domain is twice as wide, and falls with the count below the domain:
+        on counts that fall like a power of the rank, slowly or steeply, 10 k finds nearly as many
+        of the top k as the best width does.
+        """
+        return _CANDIDATES_PER_CHOICE * self.k if self.kbar is None else self.kbar
+
+    @property
+    def failure_probability(self) -> float:
+        """The probability that a limited domain lists an item that a neighbor could not list.
+
+        These add up over releases, and the ledger's total is finite as long as their sum is below
+        delta.
+        """
+        return self.delta / 10 if self.delta_domain is None else self.delta_domain
+
+    def require_public_items(self, *, public: bool) -> None:
+        """Raise ``ValueError`` if the mechanism needs a public list of items and there is none."""
+        tells = "an item that one user alone has would tell of that user"
+        needed = (
+            f"`items` with `pairs`, a public list ({tells}), or `mechanism` limited_domain, which"
+            " needs none"
+        )
+        require(public or not self._class.needs_public_items, needed, mechanism=self.mechanism)
+
+    @property
+    def relation(self) -> NeighboringRelation:
+        """The relation of the primary guarantee; a user takes the place of a teacher."""
+        return _RELATIONS[self.neighbors]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the items is released, not only their set."""
+        return self._class.ordered
+
+    def mechanism_for(self, histogram: Histogram) -> Mechanism[Any]:
+        """Return the mechanism, with its noise scaled to the target.
+
+        Nothing in it depends on items that are not public. All noise has one scale.
+
+        Raises:
+            ValueError: on too few public items for k, a list that is not public with a mechanism
+                that needs one, or a target that no noise meets.
+        """
+        self.require_public_items(public=histogram.public)
+        settings = self._settings_for(histogram)
+        if self.scale is not None:
+            return self._with_noise(self.scale, settings, histogram)
+        assert self.target_epsilon is not None
+        target = Target(
+            epsilon=self.target_epsilon,
+            delta=self.delta,
+            num_queries=1,
+            neighboring_relation=self.relation,
+            max_teachers_per_unit=self.max_teachers_per_unit,
+        )
+        scale = calibrate_scale(
+            lambda scale: self._with_noise(scale, settings, histogram).event(self.relation), target
+        )
+        return self._with_noise(scale, settings, histogram)
+
+    @property
+    def _class(self) -> type[Mechanism[Any]]:
+        return choice(self.mechanism)
+
+    @property
+    def _fields(self) -> set[str]:
+        return {field.name for field in fields(self._class)}
+
+    def _require_none(self, name: str) -> None:
+        value = getattr(self, name)
+        require(value is None, f"no {name} with the mechanism {self.mechanism}", **{name: value})
+
+    def _settings_for(self, histogram: Histogram) -> dict[str, Any]:
+        """Return the settings of the mechanism, without noise, for the items of a histogram."""
+        kbar, most, num_items = self.num_candidates, _MOST_CANDIDATES, len(histogram.items)
+        domain = {"k", "kbar"} <= self._fields
+        if histogram.public:
+            spare = 1 if domain else getattr(self._class, "spare", 0)
+            limit = f"k <= {num_items - spare} for {num_items} items and this mechanism"
+            require(self.k <= num_items - spare, limit, k=self.k)
+            most = num_items - 1
+            kbar = kbar if self.kbar is not None else min(kbar, most)
+        if domain:
+            require(kbar <= most, f"kbar <= {most}", kbar=kbar)
+        given = {
+            "k": self.k,
+            # a mechanism without a k chooses how many items it lists, at most k
+            "kbar": kbar if domain else self.k,
+            "delta": self.failure_probability,
+            "delta_test": self.failure_probability,
+            "rank_penalty": histogram.sensitivity,
+            # a histogram has no majorities of teachers
+            "allow_empty": False,
+        }
+        return {name: value for name, value in given.items() if name in self._fields}
+
+    def _with_noise(
+        self, scale: float, settings: Mapping[str, Any], histogram: Histogram
+    ) -> Mechanism[Any]:
+        facts = {
+            # far above any count: counts are clipped here, and gaps are still exact
+            "num_teachers": 2.0**32 * scale,
+            "num_labels": len(histogram.items),
+            "num_items": len(histogram.items),
+            # the wider window: both guarantees hold at delta, for one more sensitivity on the
+            # threshold
+            "relation": NeighboringRelation.REPLACE_RECORD,
+            "shift": 2 * histogram.sensitivity,
+            "sensitivity": histogram.sensitivity,
+            "integer_scores": False,
+        }
+        noise = dict.fromkeys(self._class.noise_parameters, scale)
+        return self._class.of(facts, **settings, **noise)
+
 
 _LIKELY = 0.9  # the probability of an answer at the stated gap
 

@@ -1,10 +1,25 @@
-"""The content of a page: sections of blocks, each of a type that the template can draw."""
+"""The content of a page: sections of blocks, each of a type that the template can draw.
+
+Charts become lines, columns and ticks in units of a drawing; queried samples become pictures as
+data URIs, or rows of numbers, with their released labels.
+"""
 
 from __future__ import annotations
 
+import base64
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import ClassVar, Literal
+
+import numpy as np
+from PIL import Image
+
+from pate._reporting.findings import Findings
+from pate._runs.released import ReleasedLabels
+from pate._validation import Float32Array, FloatArray, IntArray, UInt8Array
+from pate.data._records import Features
 
 ABSENT = "\u2013"
 """Stands for a missing figure."""
@@ -205,3 +220,181 @@ def barred(value: float | None, mark: float | None = None) -> str | Bar:
 def barred_share(value: float) -> str | Bar:
     """Return a share in percent with a bar, `ABSENT` if it is NaN."""
     return Bar(f"{value:.0%}", value) if math.isfinite(value) else ABSENT
+
+
+_MOST_DOTS = 40  # points of a line that are drawn as dots, too
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+def line_chart(
+    title: str, x_label: str, series: Mapping[str, Sequence[tuple[float, float]]]
+) -> Chart | None:
+    """Return a chart of named series of points ``(x, y)``; None if no point is finite.
+
+    Points that are not finite are left out.
+    """
+    finite = {
+        name: [(x, y) for x, y in sorted(points) if math.isfinite(x) and math.isfinite(y)]
+        for name, points in series.items()
+    }
+    finite = {name: points for name, points in finite.items() if points}
+    if not finite:
+        return None
+    xs, ys = zip(*(point for points in finite.values() for point in points), strict=True)
+    x_ticks, place_x = _axis(min(xs), max(xs), Chart.left, Chart.right, integers=True)
+    y_ticks, place_y = _axis(min(ys), max(ys), Chart.bottom, Chart.top, widened=True)
+    lines = tuple(
+        Line(
+            name, tuple((place_x(x), place_y(y)) for x, y in points), dots=len(points) <= _MOST_DOTS
+        )
+        for name, points in finite.items()
+    )
+    return Chart(title, x_label, x_ticks, y_ticks, lines=lines)
+
+
+def histogram(title: str, x_label: str, counts: FloatArray, edges: FloatArray) -> Chart:
+    """Return a histogram of ``counts`` ``[B]`` between ``edges`` ``[B + 1]``."""
+    x_ticks, place_x = _axis(float(edges[0]), float(edges[-1]), Chart.left, Chart.right)
+    y_ticks, place_y = _axis(
+        0.0, max(float(counts.max(initial=0)), 1.0), Chart.bottom, Chart.top, widened=True
+    )
+    columns = []
+    for count, low, high in zip(
+        counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True
+    ):
+        left, right, top = place_x(low), place_x(high), place_y(count)
+        text = f"{low:.2f} to {high:.2f}: {count:,.0f}"
+        columns.append(
+            Column(left + 0.5, top, max(right - left - 1, 0.5), round(place_y(0.0) - top, 2), text)
+        )
+    return Chart(title, x_label, x_ticks, y_ticks, columns=tuple(columns))
+
+
+def _axis(
+    low: float, high: float, begin: int, end: int, *, integers: bool = False, widened: bool = False
+) -> tuple[tuple[Tick, ...], Callable[[float], float]]:
+    """Return the ticks of an axis and the function that places values on it.
+
+    Args:
+        low: the smallest value, and ``high`` the largest.
+        high: see ``low``.
+        begin: where the axis begins, and ``end`` where it ends, in units of the drawing.
+        end: see ``begin``.
+        integers: whether the values are integers.
+        widened: whether the axis begins and ends at a tick.
+    """
+    if high <= low:
+        low, high = low - 0.5, high + 0.5
+    step = _step((high - low) / 5)
+    step = max(1.0, step) if integers else step
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    if widened:
+        low, high = first * step, last * step
+    values = np.arange(first, last + 1) * step
+
+    def place(value: float) -> float:
+        return round(begin + (value - low) / (high - low) * (end - begin), 2)
+
+    slack = 1e-9 * (high - low)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9)) + (0 if _is_round(step) else 1)
+    ticks = tuple(
+        Tick(place(value), f"{value:,.{digits}f}")
+        for value in values.tolist()
+        if low - slack <= value <= high + slack
+    )
+    return ticks, place
+
+
+def _step(rough: float) -> float:
+    """Return the smallest round step that is no smaller than ``rough``."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(step * power for step in _STEPS if step * power >= rough * (1 - 1e-9))
+
+
+def _is_round(step: float) -> bool:
+    """Whether a step has one digit that is not 0."""
+    leading = step / 10.0 ** math.floor(math.log10(step) + 1e-9)
+    return abs(leading - round(leading)) < 1e-6
+
+
+_SIDE = 128  # pixels of the longer side of a picture, at most
+_SMALLEST_SIDE = 8
+_VALUES = 6  # of a record that is no picture
+
+
+def gallery(findings: Findings, num_samples: int) -> Gallery | None:
+    """Return the first ``num_samples`` queries with released labels; None without features."""
+    released = findings.released
+    if released is None or released.features is None:
+        return None
+    labels, features = released.labels, released.features
+    rows = np.arange(min(num_samples, len(labels.ids)))
+    values = features[rows]
+    pictures = (
+        [data_uri(_encoded(pixels)) for pixels in _bytes_of(values)]
+        if _are_pictures(features)
+        else None
+    )
+    samples = []
+    for row in rows.tolist():
+        predicted = findings.predictions.get(row)
+        sample = Sample(
+            name=str(labels.ids[row]),
+            picture="" if pictures is None else pictures[row],
+            values=() if pictures is not None else _texts(values[row]),
+            released=_named(labels, labels.labels[row]),
+            answered=bool(labels.answered[row]),
+            withheld=int((~labels.mask[row]).sum()),
+            predicted=None if predicted is None else _named(labels, predicted),
+        )
+        samples.append(sample)
+    return Gallery(tuple(samples))
+
+
+def data_uri(content: bytes, kind: str = "image/png") -> str:
+    """Return a picture as a data URI."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _named(labels: ReleasedLabels, answers: IntArray) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, positive in zip(labels.label_names, answers.tolist(), strict=True)
+        if positive
+    )
+
+
+def _are_pictures(features: Features) -> bool:
+    """Whether features have the shape ``[N, 1 or 3, height, width]``."""
+    return (
+        len(features.shape) == 4
+        and features.shape[1] in (1, 3)
+        and min(features.shape[2:]) >= _SMALLEST_SIDE
+    )
+
+
+def _bytes_of(values: Float32Array) -> UInt8Array:
+    """Return pictures ``[n, channels, height, width]`` as ``[n, height, width, 3]``.
+
+    Values in [0, 1] or whole bytes are taken as they are; others are stretched from the least to
+    the greatest.
+    """
+    low, high = float(values.min(initial=0)), float(values.max(initial=0))
+    if low >= 0 and high <= 255:
+        low, high = 0.0, 1.0 if high <= 1 else 255.0
+    shades = np.rint((values.transpose(0, 2, 3, 1) - low) / (high - low) * 255).astype(np.uint8)
+    return np.array(np.broadcast_to(shades, (*shades.shape[:3], 3)))
+
+
+def _encoded(pixels: UInt8Array) -> bytes:
+    picture = Image.fromarray(pixels)
+    picture.thumbnail((_SIDE, _SIDE))
+    file = BytesIO()
+    picture.save(file, format="png", optimize=True)
+    return file.getvalue()
+
+
+def _texts(values: Float32Array) -> tuple[str, ...]:
+    flat = values.ravel()
+    more = (f"and {len(flat) - _VALUES} more",) if len(flat) > _VALUES else ()
+    return (*(f"{value:.3g}" for value in flat[:_VALUES].tolist()), *more)

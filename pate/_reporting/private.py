@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from pate._files.json import Json, read_json
-from pate._reporting.charts import histogram, line_chart
 from pate._reporting.findings import Findings, Released, read_frontier, read_log
 from pate._reporting.page import (
     Block,
@@ -21,6 +20,8 @@ from pate._reporting.page import (
     Text,
     barred,
     barred_share,
+    histogram,
+    line_chart,
     shown,
 )
 from pate._reporting.sections import frontier_blocks, summary_blocks

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from pate._files.json import Json
-from pate._reporting.charts import line_chart
 from pate._reporting.findings import DrawnFrontier, Findings, Learned, Released
 from pate._reporting.page import (
     Bar,
@@ -22,9 +21,11 @@ from pate._reporting.page import (
     Text,
     barred,
     barred_share,
+    data_uri,
+    gallery,
+    line_chart,
     shown,
 )
-from pate._reporting.samples import data_uri, gallery
 from pate._runs.released import ReleasedLabels
 from pate.accounting._base import event_from_dict
 from pate.accounting._charges import Charge, account, for_group_size

@@ -14,11 +14,8 @@ import numpy as np
 from pate._files.hashing import digest
 from pate._files.json import read_json
 from pate._files.writing import output_errors, remove_abandoned, write_once
-from pate._silos.exchange import SERVER, Exchange, require_private
-from pate._silos.invitation import Invitation
-from pate._silos.masks import masked
-from pate._silos.secrets import ROOT_BYTES, Secrets, Share
-from pate._silos.signing import SigningKey
+from pate._silos.exchange import SERVER, Exchange, Invitation, require_private
+from pate._silos.secrets import ROOT_BYTES, Secrets, Share, SigningKey, masked
 from pate._validation import IntArray, require
 from pate._votes import rows_of
 from pate._votes.named import read_votes

@@ -6,11 +6,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pate._silos.exchange import INVITATION, SERVER, AwaitedError, Exchange
-from pate._silos.invitation import Invitation
-from pate._silos.masks import WordArray, unmasked
-from pate._silos.shares import is_share, rebuilt
-from pate._silos.signing import SigningKey
+from pate._silos.exchange import INVITATION, SERVER, AwaitedError, Exchange, Invitation
+from pate._silos.secrets import SigningKey, WordArray, is_share, rebuilt, unmasked
 from pate._validation import require, require_known
 
 Revealed = Mapping[str, Mapping[str, bytes]]

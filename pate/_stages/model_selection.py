@@ -13,8 +13,7 @@ import numpy as np
 from pate._data_file import load_data
 from pate._histogram import Histogram
 from pate._release.ledger_file import ledger_scope
-from pate._release.top_k import release_top_k
-from pate._release.top_k_settings import TopKSettings
+from pate._release.top_k import TopKSettings, release_top_k
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
 from pate._stages.beginning import load_plan, require_same_data
 from pate._validation import BoolArray, IntArray, UInt8Array, require, require_distinct

@@ -12,10 +12,9 @@ from pate._planning.completion import resolve_settings
 from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
 from pate._release.statements import StatedLabels
-from pate._silos.exchange import Exchange, require_private, waiting
-from pate._silos.invitation import Invitation, SiloSum
+from pate._silos.exchange import Exchange, Invitation, SiloSum, require_private, waiting
+from pate._silos.secrets import SigningKey, read_public_keys
 from pate._silos.server import Server, invite
-from pate._silos.signing import SigningKey, read_public_keys
 from pate._stages.votes_import import VotesFrom
 from pate._validation import require
 from pate._votes import MaskedTotal, Votes, VoteShape

@@ -30,8 +30,8 @@ from pate.teachers._chunk import make_networks
 from pate.teachers._devices import available_bytes, root_device
 from pate.teachers._jobs import CHUNK_SIZE, CurveFormat, Execution
 from pate.teachers._log import log_curves, read_losses, teachers_table
-from pate.teachers._saved import SavedChunk, chunk_file, foreign_files, read_origin
 from pate.teachers._sizing import choose_size, describe_training, disk_bytes
+from pate.teachers._training import SavedChunk, chunk_file, foreign_files, read_origin
 
 
 def fit_teachers(

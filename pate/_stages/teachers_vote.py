@@ -21,7 +21,7 @@ from pate._votes.store import VoteStore
 from pate.data import DataSource, Role
 from pate.teachers import Execution, TeacherPlan, VoteJob, cast_votes, load_chunk, run_jobs
 from pate.teachers._devices import root_device
-from pate.teachers._saved import chunk_file
+from pate.teachers._training import chunk_file
 
 
 def vote_teachers(

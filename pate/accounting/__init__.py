@@ -35,8 +35,11 @@ from pate.accounting._events import (
 )
 from pate.accounting._filters import PrivacyFilter as PrivacyFilter
 from pate.accounting._history import LedgerEntry as LedgerEntry, LedgerSnapshot as LedgerSnapshot
-from pate.accounting._ledger import Ledger as Ledger, read_ledger as read_ledger
+from pate.accounting._ledger import (
+    Ledger as Ledger,
+    read_ledger as read_ledger,
+    verify_ledger as verify_ledger,
+)
 from pate.accounting._log import LedgerHead as LedgerHead
 from pate.accounting._pairs import Pairs as Pairs
 from pate.accounting._statement import Statement as Statement
-from pate.accounting._verification import verify_ledger as verify_ledger

@@ -24,11 +24,11 @@ from pate.aggregators._base import (
     Release as Release,
 )
 from pate.aggregators._clipped_votes import ClippedVotes as ClippedVotes
+from pate.aggregators._multi_winner import Powerset as Powerset, TauVoting as TauVoting
 from pate.aggregators._noisy_votes import NoisyVotes as NoisyVotes
 from pate.aggregators._of_mechanism import MechanismAggregator as MechanismAggregator
 from pate.aggregators._outlook import Outlook as Outlook
 from pate.aggregators._plugins import load_plugins as load_plugins, registered as registered
-from pate.aggregators._powerset import Powerset as Powerset
 from pate.aggregators._rounds import Rounds as Rounds
 from pate.aggregators._score_votes import ScoreVotes as ScoreVotes
 from pate.aggregators._screens import (
@@ -41,7 +41,6 @@ from pate.aggregators._stable_topk import (
     StableMajority as StableMajority,
     StableTopK as StableTopK,
 )
-from pate.aggregators._tau_voting import TauVoting as TauVoting
 from pate.aggregators._top_k import (
     Canonical as Canonical,
     Joint as Joint,

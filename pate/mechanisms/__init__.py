@@ -40,6 +40,14 @@ from pate.mechanisms._peeling import (
     pad_to_k as pad_to_k,
     split_budget as split_budget,
 )
+from pate.mechanisms._ranking import (
+    Grade as Grade,
+    grade as grade,
+    k_relative_error as k_relative_error,
+    l1_error as l1_error,
+    linf_error as linf_error,
+    recall as recall,
+)
 from pate.mechanisms._stability import (
     LaplaceStabilityTest as LaplaceStabilityTest,
     StabilityTest as StabilityTest,
@@ -53,12 +61,4 @@ from pate.mechanisms._top_stable import (
     TopStable as TopStable,
     TopStableOutcome as TopStableOutcome,
     unstable_threshold as unstable_threshold,
-)
-from pate.mechanisms._utility import (
-    Grade as Grade,
-    grade as grade,
-    k_relative_error as k_relative_error,
-    l1_error as l1_error,
-    linf_error as linf_error,
-    recall as recall,
 )

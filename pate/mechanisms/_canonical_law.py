@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from pate._validation import FloatArray, IntArray, require
-from pate.mechanisms._utility import good_bounds, great_bounds
+from pate.mechanisms._ranking import good_bounds, great_bounds
 
 _BLOCK = 1 << 18  # entries of a table of classes that are summed at once
 _GRID = 65  # tails at which sums over heads are taken to bound all others

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     )
     from pate.teachers._partitions import PartitionedRecords as PartitionedRecords
     from pate.teachers._plan import TeacherPlan as TeacherPlan
-    from pate.teachers._training import TrainJob as TrainJob, load_chunk as load_chunk
-    from pate.teachers._voting import VoteJob as VoteJob, cast_votes as cast_votes
+    from pate.teachers._training import (
+        TrainJob as TrainJob,
+        VoteJob as VoteJob,
+        cast_votes as cast_votes,
+        load_chunk as load_chunk,
+    )
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -17,7 +17,7 @@ from pate.data._checks import known_truth
 from pate.teachers._jobs import CurveFormat
 from pate.teachers._partitions import PartitionedRecords
 from pate.teachers._plan import TeacherPlan
-from pate.teachers._saved import SavedChunk, chunk_file
+from pate.teachers._training import SavedChunk, chunk_file
 
 
 def read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:

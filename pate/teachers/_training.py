@@ -1,25 +1,32 @@
-"""Training of chunks of teachers, each a job that writes one file."""
+"""Training of chunks of teachers, each a job that writes one PRIVATE file, and their votes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from pickle import UnpicklingError
+from typing import Any, ClassVar
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from pate._validation import require
+from pate._files.os_errors import explain_shortage
+from pate._files.writing import atomic_write
+from pate._validation import UInt8Array, require
+from pate._votes import Voting, highest, pack_ballots
+from pate._votes.store import VoteStore
+from pate._votes.voters import encode_scores
+from pate.data._records import Features
 from pate.teachers._chunk import TeacherChunk, label_shares, make_networks, positive_weights
-from pate.teachers._devices import make_trainer, quiet_lightning
+from pate.teachers._devices import make_trainer, quiet_lightning, root_device
 from pate.teachers._jobs import ChunkJob, Report
 from pate.teachers._partitions import ChunkBatches, PartitionedRecords
 from pate.teachers._plan import TeacherPlan
-from pate.teachers._saved import ORIGIN, SavedChunk, chunk_file, read_origin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,3 +208,185 @@ class _Steps(Callback):
 
     def on_train_batch_end(self, *args: object, **kwargs: object) -> None:
         self._report(1)
+
+
+ORIGIN = "made_from"
+"""The entry of a chunk's files and checkpoints with the digest of partition key, plan and data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedChunk:
+    """The stored content of a trained chunk.
+
+    Attributes:
+        made_from: digest of the key, the plan and the data.
+        state: weights and buffers of the teachers, by name.
+        label_shares: ``[chunk, C]``, of each teacher's own records; NaN without records.
+        losses: ``[points, chunk]`` float32, the loss curves.
+    """
+
+    made_from: str
+    state: dict[str, Tensor]
+    label_shares: Tensor
+    losses: Tensor
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        with atomic_write(path) as file:
+            content = {
+                "state": self.state,
+                "label_shares": self.label_shares,
+                "losses": self.losses,
+            }
+            torch.save({ORIGIN: self.made_from, **content}, file)
+
+    @classmethod
+    def read(cls, path: Path) -> SavedChunk:
+        """Read a chunk's file; large arrays are read when they are used.
+
+        Raises ``ValueError`` if it cannot be read.
+        """
+        content = _load(path)
+        state, shares, losses = (
+            content.get("state"),
+            content.get("label_shares"),
+            content.get("losses"),
+        )
+        complete = (
+            isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
+        )
+        require(
+            complete,
+            f"the weights of a chunk of teachers in {path}",
+            keys=sorted(map(str, content)),
+        )
+        assert isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
+        return cls(
+            made_from=str(content.get(ORIGIN, "")), state=state, label_shares=shares, losses=losses
+        )
+
+
+def chunk_file(folder: Path, teachers: range) -> Path:
+    """Return the file of a chunk's weights. Its existence means that the chunk is done."""
+    return folder / f"teachers_{teachers.start:05d}.pt"
+
+
+def read_origin(path: Path) -> str:
+    """Return the ``made_from`` of a chunk's file or checkpoint, empty if it has none.
+
+    Raises ``ValueError`` if it cannot be read.
+    """
+    return str(_load(path).get(ORIGIN, ""))
+
+
+def foreign_files(folder: Path, made_from: str) -> list[str]:
+    """Return the chunks' files and checkpoints in ``folder`` that have another digest."""
+    files = sorted([*folder.glob("teachers_*.pt"), *folder.glob("teachers_*.ckpt")])
+    return [path.name for path in files if read_origin(path) != made_from]
+
+
+def _load(path: Path) -> dict[str, object]:
+    try:
+        content: dict[str, object] = torch.load(
+            path, weights_only=True, map_location="cpu", mmap=True
+        )
+    # the exception that torch raises depends on where the file is truncated
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
+        if explain_shortage(error) is not None:
+            raise  # it is the machine that fails, not the file
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"Expected a chunk of teachers in {path}, got a damaged file ({reason[:80]}):"
+            " delete it, and `pate teachers fit` makes it again"
+        ) from None
+    return content
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoteJob(ChunkJob):
+    """Lets the teachers of a chunk vote on all samples, and stores their votes.
+
+    Attributes:
+        plan: how the teachers were trained.
+        teachers_folder: the folder of the chunks' files.
+        samples: features of the public samples, ``[Q, ...]``.
+        num_labels: number of labels of a sample.
+        store: where the votes are stored.
+        voting: how they vote.
+        absent: numbers of the teachers that cast no vote: their rows are zeros. PRIVATE.
+        made_from: a digest of the teachers, the samples and the absent teachers, stored with the
+            votes.
+    """
+
+    public: ClassVar[bool] = True
+
+    plan: TeacherPlan
+    teachers_folder: Path
+    samples: Features
+    num_labels: int
+    store: VoteStore
+    voting: Voting = "bits"
+    absent: tuple[int, ...] = ()
+    made_from: str = ""
+
+    @property
+    def num_steps(self) -> int:
+        """Always one: a chunk votes in one step."""
+        return 1
+
+    def is_done(self, teachers: range) -> bool:
+        """Whether the votes of the chunk are stored."""
+        return self.store.has_chunk(teachers)
+
+    def lease_file(self, teachers: range) -> Path:
+        """Return the file that names the process that lets a chunk vote together with others."""
+        return self.store.chunk_file(teachers).with_suffix(".lease")
+
+    def work(self, teachers: range, report: Report) -> None:
+        """Cast and store the votes of the chunk of ``teachers``.
+
+        Raises ``ValueError`` like `load_chunk`.
+        """
+        shape = tuple(self.samples.shape[1:])
+        chunk = load_chunk(self.plan, teachers, shape, self.num_labels, self.teachers_folder)
+        votes = cast_votes(chunk.to(root_device(self.plan.accelerator)), self.samples, self.voting)
+        votes[np.isin(teachers, self.absent)] = 0
+        self.store.save_chunk(teachers, votes, made_from=self.made_from)
+        report(1)
+
+
+@torch.no_grad()
+def cast_votes(
+    chunk: TeacherChunk, features: Features, voting: Voting = "bits", *, batch_size: int = 256
+) -> UInt8Array:
+    """Return a chunk's votes: packed ``[chunk, Q, ceil(C / 8)]``, or scores ``[chunk, Q, C]``.
+
+    With ``bits`` a teacher gives a label if its logit is above zero; ``scores`` are its
+    probabilities, as `encode_scores` returns them. With ``quantile_bits`` it gives a label to the
+    samples of its largest logits, and to such a share of them as has the label among its own
+    records; for these, the logits of the chunk are held at once.
+
+    A teacher without records, or with weights that are not finite, gives no label or score at all,
+    and none of a label that no record of its own knows: a public rule, not an error.
+    """
+    chunk.eval()
+    trained = chunk.is_trained()[:, None]
+    parts = []
+    for start in range(0, features.shape[0], batch_size):
+        index = np.arange(start, min(start + batch_size, features.shape[0]))
+        logits: torch.Tensor = chunk(torch.from_numpy(features[index]).to(chunk.device)[None])
+        if voting == "bits":
+            parts.append(pack_ballots(((logits > 0) & trained).cpu().numpy()))
+        elif voting == "scores":
+            parts.append(
+                encode_scores(torch.where(trained, logits, torch.nan).sigmoid().cpu().numpy())
+            )
+        else:
+            parts.append(logits.cpu().numpy())
+    votes = np.concatenate(parts, axis=1)
+    if voting != "quantile_bits":
+        return votes
+    shares = torch.where(trained[:, 0], chunk.label_shares, 0).cpu().numpy()
+    return np.stack(
+        [pack_ballots(highest(*teacher)) for teacher in zip(votes, shares, strict=True)]
+    )

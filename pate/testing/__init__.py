@@ -18,15 +18,17 @@ from pate._lazy import lazy_names
 
 if TYPE_CHECKING:
     from pate.testing._aggregators import AggregatorContract as AggregatorContract
-    from pate.testing._audit import (
+    from pate.testing._batches import (
+        BatchContract as BatchContract,
+        SoftReleaseContract as SoftReleaseContract,
+    )
+    from pate.testing._events import EventContract as EventContract
+    from pate.testing._laws import (
         Audit as Audit,
         exact_epsilon as exact_epsilon,
         sampled_epsilon as sampled_epsilon,
     )
-    from pate.testing._batches import BatchContract as BatchContract
-    from pate.testing._events import EventContract as EventContract
     from pate.testing._mechanisms import MechanismContract as MechanismContract
-    from pate.testing._soft_releases import SoftReleaseContract as SoftReleaseContract
     from pate.testing._sources import SourceContract as SourceContract
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -36,17 +36,15 @@ from pate.testing._ballot_laws import (
     p_value_of,
     worst_divergence,
 )
-from pate.testing._contract import (
+from pate.testing._laws import (
+    ORDERS,
+    RELATIONS,
     assert_drawn_by_law,
     assert_gaussian,
     assert_noise_matters,
     assert_paid,
     assert_refused,
     assert_tight,
-)
-from pate.testing._laws import (
-    ORDERS,
-    RELATIONS,
     beyond_gaussian,
     unpaid_loss,
 )

@@ -19,8 +19,7 @@ import pytest
 
 from pate.accounting import Event, NeighboringRelation, RDPAccountant, event_from_dict
 from pate.accounting._cost import gaussian_delta
-from pate.testing._contract import Contract, assert_refused
-from pate.testing._laws import ORDERS, RELATIONS
+from pate.testing._laws import ORDERS, RELATIONS, Contract, assert_refused
 
 Laws = tuple[np.ndarray, np.ndarray]
 

@@ -14,17 +14,15 @@ import pytest
 from pate._validation import FloatArray, IntArray
 from pate.accounting._cost import NeighboringRelation
 from pate.mechanisms import Mechanism, NotStatedError, seeded_generator
-from pate.testing._contract import (
+from pate.testing._laws import (
+    ORDERS,
+    RELATIONS,
     Contract,
     assert_drawn_by_law,
     assert_gaussian,
     assert_noise_matters,
     assert_paid,
     assert_tight,
-)
-from pate.testing._laws import (
-    ORDERS,
-    RELATIONS,
     beyond_gaussian,
     chi_square_p_value,
     neighbors,

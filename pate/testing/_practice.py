@@ -14,11 +14,9 @@ from pate._votes import Ballots, Scores, Votes, VoteShape, serves
 from pate.accounting._cost import NeighboringRelation
 from pate.aggregators import Aggregator, Outlook, Release
 from pate.testing._ballot_laws import Array
-from pate.testing._contract import (
-    Contract,
-)
 from pate.testing._laws import (
     RELATIONS,
+    Contract,
 )
 
 _New = Callable[[], "PracticeContract"]

@@ -12,7 +12,7 @@ import pytest
 from pate._validation import UNKNOWN, Float32Array, IntArray
 from pate.data._records import Features, Records, Role
 from pate.data._source import DataSource
-from pate.testing._contract import Contract
+from pate.testing._laws import Contract
 
 
 class SourceContract(Contract):

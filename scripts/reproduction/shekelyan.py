@@ -15,7 +15,7 @@ from pate._validation import FloatArray, require, require_in_open_unit_interval
 from pate.mechanisms import CanonicalMechanism
 from pate.mechanisms._canonical import CanonicalLoss
 from pate.mechanisms._noise import Noise
-from pate.mechanisms._utility import good_bounds, great_bounds
+from pate.mechanisms._ranking import good_bounds, great_bounds
 from scripts.reproduction.findings import Row
 from scripts.reproduction.one_shot_law import probability_within
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate._planning.facts import TaskFacts
-from pate._planning.task import Task
+from pate._planning.ensemble import TaskFacts
+from pate._planning.evaluation import Task
 from pate._validation import FloatArray, IntArray, UInt8Array, require, require_count
 from pate.aggregators import Ballots
 from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role

@@ -12,7 +12,7 @@ import pytest
 
 from pate import cli
 from pate._silos.exchange import Exchange, waiting
-from pate._silos.signing import read_public_keys
+from pate._silos.secrets import read_public_keys
 from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation
 from tests.silos.exchanges import Hospitals
 

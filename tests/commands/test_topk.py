@@ -14,7 +14,7 @@ import pytest
 from pate import cli
 from pate._histogram import Histogram
 from pate._release import top_k
-from pate._release.top_k_settings import TopKSettings
+from pate._release.top_k import TopKSettings
 from pate.accounting import NeighboringRelation, RDPAccountant, event_from_dict, read_ledger
 from pate.mechanisms import TopKMechanism, seeded_generator
 from pate.testing._laws import chi_square_p_value

@@ -7,7 +7,7 @@ import pytest
 
 import pate
 from pate import cli
-from pate._silos.invitation import Invitation
+from pate._silos.exchange import Invitation
 from pate._validation import require_label_names
 from pate.data import ArrayFeatures
 from tests.conftest import make_arrays, recipe

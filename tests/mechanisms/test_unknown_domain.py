@@ -16,8 +16,7 @@ import pytest
 from pate import mechanisms as m
 from pate._histogram import read_pairs
 from pate.accounting import NeighboringRelation
-from pate.testing._contract import assert_paid
-from pate.testing._laws import ORDERS, chi_square_p_value, renyi_divergence
+from pate.testing._laws import ORDERS, assert_paid, chi_square_p_value, renyi_divergence
 from tests.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

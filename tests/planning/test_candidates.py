@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from pate import Outlook, VoteShape
-from pate._planning.candidates import candidates
-from pate._planning.comparison import Comparison
-from pate._planning.evaluation import frontier
+from pate._planning.comparison import Comparison, candidates
+from pate._planning.evaluation import Simulation, frontier, simulated
 from pate._planning.proposals import one_change_variants
-from pate._planning.simulation import Simulation, simulated
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     Aggregator,

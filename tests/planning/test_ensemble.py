@@ -7,9 +7,14 @@ import pytest
 
 from pate import Votes
 from pate._planning import ensemble
-from pate._planning.ensemble import World, ensemble_votes, voters_task
-from pate._planning.facts import TaskFacts
-from pate._planning.learning import Learner, fit_learner
+from pate._planning.ensemble import (
+    Learner,
+    TaskFacts,
+    World,
+    ensemble_votes,
+    fit_learner,
+    voters_task,
+)
 from pate.aggregators import ClippedVotes, GroupVoters, Moments, RecordVoters
 
 FACTS = TaskFacts(

@@ -10,9 +10,15 @@ import pytest
 
 from pate import Outlook
 from pate._planning.comparison import Comparison
-from pate._planning.evaluation import frontier, label_quality, measure, references
+from pate._planning.evaluation import (
+    Simulation,
+    frontier,
+    label_quality,
+    measure,
+    references,
+    simulated,
+)
 from pate._planning.proposals import with_first_round
-from pate._planning.simulation import Simulation, simulated
 from pate.accounting import NeighboringRelation
 from pate.accounting._charges import account
 from pate.aggregators import (

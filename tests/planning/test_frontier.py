@@ -16,8 +16,8 @@ from pate._planning.comparison import (
     frontier_table,
     ranked,
 )
+from pate._planning.evaluation import Simulation
 from pate._planning.plots import frontier_figure, variants_figure
-from pate._planning.simulation import Simulation
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 

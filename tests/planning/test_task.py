@@ -11,7 +11,7 @@ import pate._votes.store
 from pate import ReleasedLabels, cli
 from pate._data_file import load_data
 from pate._planning.comparison import Comparison
-from pate._planning.task import load_task
+from pate._planning.evaluation import load_task
 from pate._runs import Run
 from pate._votes import unpack_ballots
 from pate.aggregators import Aggregator, Ballots, ClippedVotes, Counts, NoisyVotes, TauVoting

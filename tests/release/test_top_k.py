@@ -17,8 +17,7 @@ from pate._files.locks import locked_output
 from pate._histogram import Histogram, HistogramFiles
 from pate._release import top_k, transaction
 from pate._release.statements import verify_published
-from pate._release.top_k import release_top_k
-from pate._release.top_k_settings import TopKSettings
+from pate._release.top_k import TopKSettings, release_top_k
 from pate._validation import IntArray
 from pate.accounting import Event, Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import account

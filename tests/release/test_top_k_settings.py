@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from pate._histogram import Histogram
-from pate._release import top_k_settings
-from pate._release.top_k import top_k_statement_fields
-from pate._release.top_k_settings import TopKSettings
+from pate._release import top_k
+from pate._release.top_k import TopKSettings, top_k_statement_fields
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.mechanisms import LimitedDomain, seeded_generator
 
@@ -101,7 +100,7 @@ def test_a_limited_domain_leaves_one_public_item_out(monkeypatch: pytest.MonkeyP
     assert made(HIDDEN, k=2).kbar == 20 and made(HIDDEN, k=2, kbar=1_000_000).kbar == 1_000_000
     with pytest.raises(ValueError, match=r"^Expected kbar <= 1000000, got kbar=1000001$"):
         made(HIDDEN, k=2, kbar=1_000_001)
-    monkeypatch.setattr(top_k_settings, "_MOST_CANDIDATES", 20)
+    monkeypatch.setattr(top_k, "_MOST_CANDIDATES", 20)
     assert made(HIDDEN, k=2, kbar=20).kbar == 20
     with pytest.raises(ValueError, match=r"^Expected kbar <= 20, got kbar=21$"):
         made(HIDDEN, k=2, kbar=21)

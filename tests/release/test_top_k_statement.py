@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from pate._histogram import Histogram, HistogramFiles
-from pate._release.top_k import release_top_k
-from pate._release.top_k_settings import TopKSettings
+from pate._release.top_k import TopKSettings, release_top_k
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import account
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, LimitedDomain

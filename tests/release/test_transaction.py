@@ -15,8 +15,7 @@ from pate._histogram import HistogramFiles
 from pate._release import transaction
 from pate._release.labels import _Labels
 from pate._release.pending import PendingRelease, pending_release
-from pate._release.top_k import _TopK, release_top_k
-from pate._release.top_k_settings import TopKSettings
+from pate._release.top_k import TopKSettings, _TopK, release_top_k
 from pate._release.transaction import Releasable
 from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._budget import BudgetExceededError

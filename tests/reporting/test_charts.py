@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pate._reporting.charts import histogram, line_chart
+from pate._reporting.page import histogram, line_chart
 
 
 def test_lines_are_placed_between_the_axes() -> None:

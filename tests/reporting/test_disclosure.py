@@ -17,7 +17,7 @@ from pate import cli
 from pate._reporting.disclosure import YOURS, Disclosure, make_disclosure
 from pate._reporting.findings import Findings, read_findings
 from pate._runs import Run
-from pate._runs.published import unexpected_public_files
+from pate._runs.released import unexpected_public_files
 from pate.accounting import Statement
 from pate.accounting._cost import gaussian_delta
 from pate.accounting._formatting import format_epsilon, format_exact, format_guess

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pate._reporting.samples import _bytes_of, _encoded, data_uri
+from pate._reporting.page import _bytes_of, _encoded, data_uri
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 import pate
-from pate._silos.exchange import AwaitedError, Exchange
-from pate._silos.invitation import Invitation
-from pate._silos.masks import WordArray
+from pate._silos.exchange import AwaitedError, Exchange, Invitation
 from pate._silos.member import Consent, Member
+from pate._silos.secrets import SigningKey, WordArray, make_key, read_public_keys
 from pate._silos.server import Server, invite
-from pate._silos.signing import SigningKey, make_key, read_public_keys
 from pate._validation import IntArray
 from pate.mechanisms import private_generator
 from pate.mechanisms._noise_shares import summand

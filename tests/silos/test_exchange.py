@@ -17,12 +17,9 @@ import pytest
 
 import pate
 from pate._files import writing
-from pate._silos.exchange import SERVER, AwaitedError, Exchange, waiting
-from pate._silos.invitation import Invitation
-from pate._silos.masks import WordArray
-from pate._silos.secrets import Secrets
+from pate._silos.exchange import SERVER, AwaitedError, Exchange, Invitation, waiting
+from pate._silos.secrets import Secrets, SigningKey, WordArray
 from pate._silos.server import invite
-from pate._silos.signing import SigningKey
 from pate.accounting import Budget, Ledger, NeighboringRelation
 from pate.accounting._charges import account
 from pate.mechanisms._noise_shares import decode, share_grid

@@ -8,10 +8,18 @@ import pytest
 from Crypto.Cipher import ChaCha20
 from scipy.stats import chisquare
 
-from pate._silos import masks
-from pate._silos.masks import WordArray, mask_of, masked, unmasked
-from pate._silos.secrets import PublicKeys, Secrets
-from pate._silos.shares import commitment, is_share, rebuilt
+from pate._silos import secrets as masks
+from pate._silos.secrets import (
+    PublicKeys,
+    Secrets,
+    WordArray,
+    commitment,
+    is_share,
+    mask_of,
+    masked,
+    rebuilt,
+    unmasked,
+)
 
 CONTEXT = "the digest of an invitation"
 NAMES = ("north", "south", "west", "east")

@@ -68,7 +68,7 @@ def test_teachers_vote_on_the_device_that_they_are_trained_on(
         plan=settings, teachers_folder=tmp_path, samples=samples, num_labels=4, store=store
     )
     monkeypatch.setattr(
-        "pate.teachers._voting.root_device", lambda accelerator: torch.device("meta")
+        "pate.teachers._training.root_device", lambda accelerator: torch.device("meta")
     )
     with pytest.raises(NotImplementedError, match="meta"):  # it computes nothing, and says so
         job.work(range(4), lambda steps: None)

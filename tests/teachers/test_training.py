@@ -24,8 +24,7 @@ from pate.teachers import (
     run_jobs,
 )
 from pate.teachers._chunk import positive_weights
-from pate.teachers._saved import SavedChunk, chunk_file
-from pate.teachers._training import make_chunk
+from pate.teachers._training import SavedChunk, chunk_file, make_chunk
 from tests.conftest import make_arrays
 
 State = dict[str, torch.Tensor]

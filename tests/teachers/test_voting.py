@@ -16,7 +16,7 @@ from pate._votes import highest, pack_ballots
 from pate.aggregators import Ballots, Counts, Moments
 from pate.data import ArrayFeatures
 from pate.teachers import VoteJob, VoteManifest, VoteStore, cast_votes, load_chunk
-from pate.teachers._saved import SavedChunk
+from pate.teachers._training import SavedChunk
 from tests.teachers.test_training import State, partitions, plan, records, train
 
 

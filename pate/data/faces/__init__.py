@@ -7,9 +7,9 @@ soft masks (`canvas`), a block of faces at once (`rendering`). `folder` writes t
 CelebA.
 """
 
+from pate.data.faces._canvas import FACE_ATTRIBUTES as FACE_ATTRIBUTES
 from pate.data.faces._folder import (
     FolderDiffersError as FolderDiffersError,
+    render_faces as render_faces,
     write_celeba_folder as write_celeba_folder,
 )
-from pate.data.faces._rendering import render_faces as render_faces
-from pate.data.faces._traits import FACE_ATTRIBUTES as FACE_ATTRIBUTES

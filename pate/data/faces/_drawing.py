@@ -7,9 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pate._validation import Float32Array
-from pate.data.faces._canvas import Canvas, Window
-from pate.data.faces._geometry import mix
-from pate.data.faces._traits import Traits, either
+from pate.data.faces._canvas import Canvas, Traits, Window, either, mix
 
 _TEETH = (0.99, 0.98, 0.95)
 

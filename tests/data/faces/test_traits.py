@@ -5,7 +5,7 @@ import pytest
 
 from pate._validation import UInt8Array
 from pate.data.faces import FACE_ATTRIBUTES
-from pate.data.faces._traits import Dice, Traits
+from pate.data.faces._canvas import Dice, Traits
 
 
 @pytest.fixture(scope="module")
