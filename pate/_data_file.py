@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -50,15 +51,22 @@ def describe_data(source: DataSource) -> Json:
     return described
 
 
-def read_data(path: Path) -> DataSource:
+def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
     """Return the source of records that a ``data.yaml`` describes.
 
-    Raises ``ValueError`` if the file is missing or describes no source.
+    Args:
+        path: the file.
+        overrides: the words of a command line that override settings.
+
+    Raises:
+        ValueError: if the file is missing or describes no source.
     """
     require(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
     parser = _parser()
+    parser.add_argument("--config", action="config")
     try:
-        source: DataSource = parser.instantiate(parser.parse_path(path)).data
+        parsed = parser.parse_args(["--config", str(path), *overrides])
+        source: DataSource = parser.instantiate(parsed).data
     except ArgumentError as error:
         reason = " ".join(str(error).split())
         where = (

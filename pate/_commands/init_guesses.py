@@ -178,11 +178,12 @@ def _guess_labels(guess: Guess, table: Columns, rest: Sequence[str], public: Seq
         )
         guess.add("labels", lists or classes, reason)
     elif marked:
+        chosen = named or marked
         guess.add(
-            "labels",
-            named or marked,
-            "Guessed: the columns of 0 and 1; delete those that are features",
+            "labels", chosen, "Guessed: the columns of 0 and 1; delete those that are features"
         )
+        if any(is_gap(value) for name in chosen for value in table.values[name]):
+            guess.add("unknown_labels", "nan", "Guessed: columns of labels have gaps")
     else:
         remark = "No column of 0 and 1, and none that lists names: write `labels` in data.yaml."
         guess.remarks.append(remark)

@@ -52,7 +52,7 @@ def main(args: Sequence[str]) -> None:
     parsed = parser.parse_args(list(args))
     with own_code(trusted=parsed.trust):
         student = load_student(parsed.model, device=parsed.device, trust=parsed.trust)
-    num_samples, skipped = predict_files(
+    num_samples, skipped, unknown = predict_files(
         student,
         parsed.source,
         parsed.output,
@@ -60,7 +60,7 @@ def main(args: Sequence[str]) -> None:
         probabilities=parsed.probabilities,
         batch_size=parsed.batch_size,
     )
-    for line in skipped:
-        print(f"left out: {line}", file=sys.stderr)
+    for line in (*(f"left out: {picture}" for picture in skipped), *unknown):
+        print(line, file=sys.stderr)
     left_out = f", {len(skipped)} left out" if skipped else ""
     print(f"{num_samples} samples, {len(student.label_names)} labels{left_out}: {parsed.output}")

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, get_args
 
 import yaml
 
-from pate._closed_form_plan import FIRST, ClosedFormPlan
+from pate._closed_form_plan import CLOSED_FORM, FIRST, ClosedFormPlan
 from pate._commands import label, references, student, teachers
-from pate._commands.parsing import Preset
+from pate._commands.parsing import Preset, named_before
 from pate._commands.recipes import find_recipe, unpack_recipe
 from pate._commands.suggestions import CommandParser
 from pate._commands.summary import describe_run
-from pate._data_file import load_ledger
+from pate._data_file import load_ledger, read_data
 from pate._files.json import Json
 from pate._files.locks import lock_run
 from pate._files.writing import require_place
@@ -37,6 +37,7 @@ from pate.accounting._accountant import epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.data import DataSource, Role
+from pate.data._table import TableSource
 
 _PARTS = ("data", "teachers", "label", "student")
 
@@ -84,6 +85,9 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     require(not missing, f"a recipe's files in {recipe}", missing=missing)
     if parsed.ledger:
         overrides["data"].append(f"--ledger={parsed.ledger}")
+    form = named_before("fit", overrides["teachers"], _preset(_FIT, recipe, root))
+    if form != CLOSED_FORM and not parsed.print_config:
+        _require_table(recipe / "data.yaml", overrides["data"])
     # errors in any stage are reported before teachers train for hours and labels are paid for
     fit = teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
     student_settings = student.read_fit(
@@ -150,6 +154,16 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         )
     print()
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
+
+
+def _require_table(path: Path, overrides: Sequence[str]) -> None:
+    """Raise ``ValueError`` on the faults of a table, before networks load torch for seconds."""
+    try:
+        source = read_data(path, overrides)
+    except ValueError:
+        return  # the parser of `teachers fit` refuses it, and suggests options
+    if isinstance(source, TableSource):
+        source.load(Role.PUBLIC)
 
 
 def _first_release(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pate._files.json import Json, read_json
 from pate._planning.tables import text_table
-from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, Run
+from pate._runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, Run
 
 _ROWS = {
     "all_majority": "best constant answer",
@@ -66,6 +66,7 @@ def describe_run(run: Run) -> str:
         "student": STUDENT.outputs[0],
     }
     places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
+    places.append(f"{'predictions:':<19}pate predict {run.root / STUDENT.outputs[0] / MODEL} FILE")
     counts = read_json((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
     places.append(f"{'ledger:':<19}{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})")
     return (

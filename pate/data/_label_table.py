@@ -28,7 +28,7 @@ LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0, "0.0": 0.0, "1.0": 1.0, "-1.0": -1.0} 
     for value, word in enumerate(("false", "true"))
     for text in (word, word.title(), word.upper())
 }
-_NO_LABEL = {"": math.nan, "nan": math.nan, "NaN": math.nan}
+_NO_LABEL = dict.fromkeys(("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "?"), math.nan)
 _SEPARATORS = ";|,"
 """Separators of label names in one value."""
 _LIST_SEPARATOR = "\x1f"
@@ -209,7 +209,11 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     try:
         # some programs begin their files with a byte order mark
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
+            head = file.readline()
+            file.seek(0)
+            # spreadsheets write `;` where decimals have commas
+            delimiter = max(",;\t", key=head.count)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
             return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"Expected a CSV file in UTF-8, got {path} ({error})") from None

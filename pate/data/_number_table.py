@@ -242,6 +242,19 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
     return np.array(numbers, dtype=np.float32)[:, None]
 
 
+def unknown_levels(encoding: ColumnEncoding, table: Columns) -> list[str]:
+    """Return a line for each column of categories with values that are none of its levels."""
+    lines = []
+    for name, levels in encoding.levels.items():
+        unknown = [text for text in table.values[name] if _level(text) not in levels]
+        words = [text for text in unknown if not is_gap(text)]
+        if words:
+            lines.append(
+                f"{len(words)} values of `{name}` are no level of it, such as {words[0]!r}"
+            )
+    return lines
+
+
 def is_gap(text: str) -> bool:
     """Return whether a text stands for a missing value."""
     return text.lower() in GAPS

@@ -21,7 +21,7 @@ from pate.data._arrays import OPTIONAL, is_sparse, read_sparse
 from pate.data._checks import as_text
 from pate.data._images import FORMATS
 from pate.data._label_table import read_columns
-from pate.data._number_table import ColumnEncoding, encode_table
+from pate.data._number_table import ColumnEncoding, encode_table, unknown_levels
 from pate.student._carried import ExportedStudent
 from pate.student._samples import InputFormat
 
@@ -53,7 +53,7 @@ def predict_files(
     unreadable: Unreadable = "refuse",
     probabilities: bool = False,
     batch_size: int = 256,
-) -> tuple[int, list[str]]:
+) -> tuple[int, list[str], list[str]]:
     """Write a student's answers to the samples of ``source`` to ``output``, atomically.
 
     Pictures are read and answered batch by batch; only one batch is held in memory.
@@ -70,7 +70,8 @@ def predict_files(
         batch_size: samples at a time.
 
     Returns:
-        The number of samples that were answered, and one line for each picture that was skipped.
+        The number of samples that were answered, one line for each picture that was skipped, and
+        one for each column with values that are no levels of it.
 
     Raises:
         ValueError: in one line, if the source, a sample of it or the output cannot be used.
@@ -78,6 +79,7 @@ def predict_files(
     require_count(1, batch_size=batch_size)
     require(output.suffix in _FORMATS, "an output that ends in .csv or .npz", output=str(output))
     skipped: list[str] = []
+    unknown: list[str] = []
     samples: NDArray[Any] | list[str]
     if source.is_dir():
         require(
@@ -92,7 +94,10 @@ def predict_files(
         columns = student.input.columns
         written = source.suffix in (".csv", ".parquet")
         table = written and (student.input.kind == "texts" or columns is not None)
-        samples, ids = _read_table(source, columns) if table else _read_archive(source)
+        if table:
+            samples, ids, unknown = _read_table(source, columns)
+        else:
+            samples, ids = _read_archive(source)
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
     with output_errors(output), stage_bar(total, "predictions", unit="sample") as bar:
@@ -102,7 +107,7 @@ def predict_files(
                 yield batch.ids, *student.answer(batch.samples, batch_size=batch_size)
                 bar.update(batch.done - bar.n)
 
-        return write(output, student.label_names, answered(), probabilities), skipped
+        return write(output, student.label_names, answered(), probabilities), skipped, unknown
 
 
 def pictures_in(folder: Path) -> list[Path]:
@@ -181,11 +186,14 @@ def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
 
 def _read_table(
     path: Path, columns: ColumnEncoding | None
-) -> tuple[NDArray[Any] | list[str], list[str]]:
+) -> tuple[NDArray[Any] | list[str], list[str], list[str]]:
+    """Return the samples of a table, their ids, and lines on values that are no levels."""
     table = read_columns(path, ("text",) if columns is None else columns.names)
     samples = table.values["text"] if columns is None else encode_table(columns, table)
-    identity = "id" if columns is None else columns.identity
-    return samples, table.values.get(identity, [str(row) for row in range(len(table.lines))])
+    ids = table.values.get(
+        "id" if columns is None else columns.identity, [*map(str, range(len(table.lines)))]
+    )
+    return samples, ids, [] if columns is None else unknown_levels(columns, table)
 
 
 def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) -> Iterator[Batch]:

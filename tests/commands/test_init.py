@@ -245,7 +245,14 @@ def test_a_table_as_it_comes_is_enough(
     write_patients(tmp_path / "my.csv")
     assert cli.main(["init", "my", "--data", "my.csv", "--public_fraction", "0.2"]) == 0
     assert cli.main(["run", "my"]) == 0
-    assert cli.main(["predict", "runs/my/public/student/model", "my.csv"]) == 0
+    model = "runs/my/public/student/model"
+    assert f"predictions:       pate predict {model} FILE\n" in capsys.readouterr().out
+    (tmp_path / "new.csv").write_text((tmp_path / "my.csv").read_text().replace("Oslo", "Lima"))
+    assert cli.main(["predict", model, "new.csv", "--output", "new_answers.csv"]) == 0
+    said = capsys.readouterr().err
+    assert "values of `city` are no level of it, such as 'Lima'" in said and "`sex`" not in said
+    assert cli.main(["predict", model, "my.csv"]) == 0
+    assert "no level" not in capsys.readouterr().err
     with (tmp_path / "predictions.csv").open(newline="") as file:
         answers = list(csv.DictReader(file))
     with (tmp_path / "my.csv").open(newline="") as file:
@@ -275,13 +282,23 @@ def test_all_faults_of_data_are_said_before_a_recipe_is_written(
     assert not (tmp_path / "my").exists()
 
 
-def test_faults_are_said_before_torch_is_imported(tmp_path: Path) -> None:
-    (tmp_path / "my.csv").write_text("id,age,gout,split\na,x,1,private\nb,1,1,public\nc,1,1,test\n")
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["init my --data my.csv", "run recipe"])
+def test_faults_are_said_before_torch_is_imported(words: str, tmp_path: Path) -> None:
+    rows = ["id,age,gout,split", "a,x,1,private", "b,1,1,public", "c,1,1,test"]
+    (tmp_path / "my.csv").write_text("\n".join(rows))
+    (tmp_path / "recipe").mkdir()
+    texts = recipe_files(tmp_path / "recipe", "csv", tmp_path / "my.csv")
+    texts["data.yaml"] = texts["data.yaml"].replace("labels: []", "labels: [gout]")
+    networks = texts["teachers.yaml"].split("# Or networks")[1].split("# network:")[1]
+    texts["teachers.yaml"] = ("network:" + networks).replace("\n# ", "\n")
+    for name, text in texts.items():
+        (tmp_path / "recipe" / name).write_text(text)
     script = (
         "import sys; from pate.cli import main; status = main(sys.argv[1:]);"
         " assert not {'torch', 'pytorch_lightning'} & sys.modules.keys(); sys.exit(status)"
     )
-    command = [sys.executable, "-c", script, "init", "my", "--data", "my.csv"]
+    command = [sys.executable, "-c", script, *words.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "Expected a finite number (words need `categories`) in column `age`" in done.stderr
@@ -304,6 +321,15 @@ def test_labels_are_guessed(head: str, values: list[str], labels: object, tmp_pa
     assert (settings["labels"] == labels and "columns" not in settings) or settings[
         "columns"
     ] is None
+
+
+def test_public_records_need_no_labels(tmp_path: Path) -> None:
+    (tmp_path / "my.csv").write_text(
+        "id,age,gout,split\na,1,1,private\nb,2,0,private\nc,3,,public\nd,4,NA,public\ne,5,1,test\n"
+    )
+    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
+    source = read_data(tmp_path / "my" / "data.yaml")
+    assert source.label_names == ("gout",) and len(source.load(Role.PUBLIC)) == 2
 
 
 def test_what_cannot_be_guessed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -230,8 +230,8 @@ def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
     taken = InputFormat("features", (2,), ColumnEncoding(("age", "pressure")))
     assert InputFormat.from_dict(taken.to_dict()) == taken
     (tmp_path / "new.csv").write_text("pressure,note,id,age\n131.5,any,kim,54\n")
-    samples, ids = _read_table(tmp_path / "new.csv", taken.columns)
-    assert np.asarray(samples).tolist() == [[54, 131.5]] and ids == ["kim"]
+    samples, ids, unknown = _read_table(tmp_path / "new.csv", taken.columns)
+    assert np.asarray(samples).tolist() == [[54, 131.5]] and ids == ["kim"] and unknown == []
     with pytest.raises(
         ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"
     ):
@@ -259,9 +259,10 @@ def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:
     taken = InputFormat("features", (3,), encoding)
     assert InputFormat.from_dict(json.loads(json.dumps(taken.to_dict()))) == taken
     (tmp_path / "new.csv").write_text("id,age,city\nkim,NA,Rome\nlee,1,Oslo\nmia,2,\n")
-    samples, ids = _read_table(tmp_path / "new.csv", taken.columns)
+    samples, ids, unknown = _read_table(tmp_path / "new.csv", taken.columns)
     assert np.asarray(samples).tolist() == [[0, 1, 40.5], [0, 0, 1], [0, 0, 2]]
     assert ids == ["kim", "lee", "mia"]
+    assert unknown == ["1 values of `city` are no level of it, such as 'Oslo'"]
     frame = {"age": [np.nan, 1, 2], "city": np.array(["Rome", "Oslo", None], dtype=object)}
     assert np.asarray(taken.encoded(frame)).tolist() == np.asarray(samples).tolist()
     with pytest.raises(ValueError, match=r"with the columns of training, got missing=\['city'\]"):

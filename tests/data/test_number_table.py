@@ -290,6 +290,13 @@ def test_columns_may_have_names_of_their_own(table: Path) -> None:
         NumberTable(table, labels=["gout"], names=names | {"id": "number"}).load(Role.TEST)
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_spreadsheets_choose_another_delimiter(table: Path, delimiter: str) -> None:
+    before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE).features[:].tolist()
+    table.write_text(table.read_text().replace(",", delimiter))
+    assert NumberTable(table, labels=["gout"]).load(Role.PRIVATE).features[:].tolist() == before
+
+
 def test_labels_as_other_programs_write_them(table: Path) -> None:
     before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE).labels.tolist()
     text = table.read_text().replace("54,1,", "54,True,").replace("-0.5,0,", "-0.5,0.0,")
