@@ -53,7 +53,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "audit": (
         "audit",
         "main",
-        "bound epsilon from below by canaries among the records of a recipe (NOT PRIVATE)",
+        "test the noise, the isolation and the leaks of a recipe on a copy (NOT PRIVATE)",
     ),
     "topk": (
         "topk",

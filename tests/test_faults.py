@@ -99,7 +99,7 @@ CASES = (
     ),
     Case("forget r0007 --run run"),
     Case("submit --jobs 1 --cluster local -- teachers vote --run run", (TEACHERS_VOTE,)),
-    Case("audit recipe --output audited --canaries 16 --releases 3"),
+    Case("audit recipe --output audited --canaries 16"),
     Case("faces --output faces --num 20"),
     Case("completion bash"),
 )

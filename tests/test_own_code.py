@@ -119,7 +119,7 @@ CASES = {
     ),
     "check": Case("stated", "."),
     "pack": Case("stated", ". --output ../mine.zip"),
-    "audit": Case("recipe", "../closed --output ../audited --canaries 8 --releases 0", quick=False),
+    "audit": Case("recipe", "../closed --output ../audited --canaries 8", quick=False),
     "topk": Case(
         "counts",
         "--pairs pairs.csv --items places.txt --k 2 --target_epsilon 4 --output ../top.csv",

@@ -93,6 +93,11 @@ class CanaryRecords(DataSource):
         """The names of the labels of the source."""
         return self._source.label_names
 
+    @property
+    def source(self) -> DataSource:
+        """The source without canaries."""
+        return self._source
+
     @cached_property
     def canaries(self) -> Canaries:
         """The canaries, which depend on the records of the source."""

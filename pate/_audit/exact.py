@@ -78,12 +78,11 @@ class Exact:
 
     @property
     def text(self) -> str:
-        """All figures in words."""
+        """The largest epsilon and success rates in words."""
         return (
-            f"Exactly, if the noise is what it should be: where a canary is turned, the best guess by one of"
-            f" {self.steps} answers is\nright in {self.mean:.1%} on average, and in {self.largest:.1%} at most; of the"
-            f" canary that they tell best, they leak together\nat least epsilon = {self.epsilon:.3f}, where"
-            f" {self.paid:.3f} was paid for all that is released."
+            f"epsilon = {self.epsilon:.3f} at least, where {self.paid:.3f} was paid; the best guess"
+            f" by one of {self.steps} answers is right in {self.mean:.1%}, at most"
+            f" {self.largest:.1%}"
         )
 
 

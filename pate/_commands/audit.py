@@ -11,6 +11,7 @@ from typing import Any, get_args
 import yaml
 
 from pate._audit.canaries import CanaryRecords, Kind
+from pate._audit.tables import STATUS
 from pate._audit.whole import audit
 from pate._commands.recipes import find_recipe
 from pate._commands.run import by_part, data_of, main as run_recipe
@@ -19,7 +20,7 @@ from pate._files.locks import locked
 from pate._files.writing import write_json, write_text
 from pate._runs import TEACHERS_FIT, Run, StageChangedError
 from pate._settings import decode, import_path
-from pate._validation import require, require_count
+from pate._validation import require
 from pate.accounting._statement_words import AUDITED
 from pate.data._source import DataSource
 
@@ -33,7 +34,6 @@ def main(args: Sequence[str]) -> None:
     """Run `pate audit`."""
     words, overrides = by_part(args)
     parsed = _parser().parse_args(words)
-    require_count(0, releases=parsed.releases)
     recipe = find_recipe(parsed.recipe)
     missing = [name for name in ("data.yaml", *_PARTS) if not (recipe / name).is_file()]
     require(not missing, f"a recipe's files in {recipe}", missing=missing)
@@ -83,10 +83,12 @@ def main(args: Sequence[str]) -> None:
                 for place in (copy, run.root):
                     shutil.rmtree(place, ignore_errors=True)
                 (folder / _MARK).unlink()
-        outcome = audit(run.root, releases=parsed.releases)
+        outcome = audit(run.root)
         write_json(folder / "audit.json", outcome.content)
         write_text(folder / "audit.txt", outcome.text)
     print(f"\n{outcome.text}\n{folder / 'audit.txt'}, {folder / 'audit.json'}")
+    if STATUS[outcome.verdict]:
+        raise SystemExit(STATUS[outcome.verdict])
 
 
 def _mark(run: Run) -> None:
@@ -111,12 +113,13 @@ def _read(file: Path) -> Any:
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate audit",
-        description="Run a recipe on a copy of its records, with canaries among them, and bound"
-        " epsilon from below by how well they can be detected. NOT PRIVATE: the output reveals"
-        " which canaries were included.\n\nThe ledger of the records is neither read nor written:"
-        " an audit has its own folder and ledger. After a kill, run the same command again to"
-        " continue.\n\nA setting of a stage is overridden as in `pate run`: --label.target_epsilon"
-        " 4.",
+        description="Run a recipe on a copy of its records, with canaries among them, and test it:"
+        " the law of its noise, the isolation of records, and how well canaries can be detected."
+        " Exit status 1 means that the statement is refuted, 3 that a part has no test. NOT"
+        " PRIVATE: the output reveals which canaries were included.\n\nThe ledger of the records is"
+        " neither read nor written: an audit has its own folder and ledger. After a kill, run the"
+        " same command again to continue.\n\nA setting of a stage is overridden as in `pate run`:"
+        " --label.target_epsilon 4.",
         print_config=None,
     )
     parser.add_argument(
@@ -134,9 +137,6 @@ def _parser() -> CommandParser:
     )
     parser.add_argument(
         "--poisons", type=float, default=0.0, help="the share of records that an adversary owns"
-    )
-    parser.add_argument(
-        "--releases", type=int, default=100, help="further releases of the same votes, in memory"
     )
     parser.add_argument(
         "--seed", type=int, help="decides which canaries are included; drawn once by default"

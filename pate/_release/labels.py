@@ -55,7 +55,7 @@ def label(
     Raises:
         ValueError: if the release cannot be made or would exceed the budget; nothing is spent.
     """
-    labels = _Labels(run, votes, settings, total)
+    labels = LabelsRelease(run, votes, settings, total)
     run.needs(LABEL, labels.inputs)  # raises on labels of other settings
     released = (
         None
@@ -100,7 +100,7 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     return released
 
 
-class _Labels(Releasable):
+class LabelsRelease(Releasable):
     """The labels of a run.
 
     The old statement is removed before the old labels, and the old labels before the new ones

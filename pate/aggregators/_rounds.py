@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -103,19 +103,34 @@ class Rounds(Aggregator):
         return replace(self, rounds=tuple(part.scaled(factor) for part in self.rounds))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        first, *following = self.rounds
-        release = first.aggregate(votes, generator=generator)
-        for aggregator in following:
-            features = features_of(votes)
-            predictions = student_of(release, features, votes.num_teachers).predict(features)
-            answers = aggregator.aggregate(
-                votes.with_public(predictions=predictions), generator=generator
-            )
-            release = combined(release, answers, votes.num_teachers)
-        return release
+        *_, last = self.releases(votes, generator)
+        return last.combined
+
+    def releases(self, votes: Votes, generator: np.random.Generator) -> Iterator[RoundRelease]:
+        """Yield the release of each round, and all so far combined."""
+        asked, total = votes, None
+        for aggregator in self.rounds:
+            if total is not None:
+                features = features_of(votes)
+                student = student_of(total, features, votes.num_teachers)
+                asked = votes.with_public(predictions=student.predict(features))
+            answers = aggregator.aggregate(asked, generator=generator)
+            total = answers if total is None else combined(total, answers, votes.num_teachers)
+            yield RoundRelease(aggregator, asked, answers, total)
 
     def max_answer_probability(self, shape: VoteShape) -> float:
         return min(part.max_answer_probability(shape) for part in self.rounds)
+
+
+class RoundRelease(NamedTuple):
+    """A round of `Rounds`."""
+
+    aggregator: Aggregator
+    votes: Votes
+    """The votes, with the predictions that the round is given."""
+    answers: Release
+    combined: Release
+    """The release of this and all earlier rounds."""
 
 
 def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:

@@ -22,8 +22,8 @@ from pate.mechanisms._exact_normal import add_gaussian
 # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
 _DOUBLINGS, _CANDIDATES = 4, 48
 # of the budget, which the number of voters takes: later rounds hardly depend on it
-_COUNT_SHARE = 0.02
-_KNOWN_SHARE = 0.02  # likewise, for the voters that know each label
+COUNT_SHARE = 0.02
+KNOWN_SHARE = 0.02  # likewise, for the voters that know each label
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
 # of a slope's prior variance to the least noise
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
@@ -125,8 +125,8 @@ class ScoreVotes(Aggregator):
             return Release(
                 np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), linear=True
             )
-        *_, (learner, _, _) = released(self, votes.voters, len(mask), generator)
-        answers, labels = learner.answers(features_of(votes))
+        *_, last = released(self, votes.voters, len(mask), generator)
+        answers, labels = last.learner.answers(features_of(votes))
         return Release(
             labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, linear=True
         )
@@ -134,21 +134,21 @@ class ScoreVotes(Aggregator):
 
 def released(
     aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
-) -> Iterator[tuple[Learner, MomentQuery, NoisySum]]:
-    """Yield the student after each round, the round's question and its noisy sum."""
+) -> Iterator[Round]:
+    """Yield the rounds, of which each asks a question of its own."""
     noise_multiplier, count = (
         aggregator.multiplier_scores / math.sqrt(num_queries),
         float(voters.num_voters),
     )
     left, private, knowing = 1.0, voters.num_private, voters.num_knowing
     if private is not None:
-        count = noisy_count(private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator)
-        left -= _COUNT_SHARE
+        count = noisy_count(private, noise_multiplier / math.sqrt(COUNT_SHARE), generator)
+        left -= COUNT_SHARE
     divisor: float | FloatArray = count
     if knowing is not None:
-        multiplier = noise_multiplier / math.sqrt(_KNOWN_SHARE)
+        multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
         divisor = noisy_knowing(knowing, count, multiplier, generator)
-        left -= _KNOWN_SHARE
+        left -= KNOWN_SHARE
     learner = Learner.of(voters, divisor)
     known_share, all_shares = float(np.mean(divisor)) / count, math.fsum(aggregator.rounds)
     for share in aggregator.rounds:
@@ -156,7 +156,20 @@ def released(
         multiplier = noise_multiplier / math.sqrt(left * share / all_shares)
         moments = noisy_sum(voters, question, count, multiplier, generator, known_share)
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
-        yield learner, question, moments
+        yield Round(learner, question, count, known_share, moments)
+
+
+class Round(NamedTuple):
+    """A round of a release."""
+
+    learner: Learner
+    """The student after it, which later rounds change."""
+    question: MomentQuery
+    num_voters: float
+    """The number of voters, noisy if it is private."""
+    known_share: float
+    """About the share of their labels that voters know."""
+    moments: NoisySum
 
 
 class NoisySum(NamedTuple):
@@ -214,11 +227,8 @@ def noisy_sum(
     take a twentieth of the budget or, so that their noise stays within a sixth of the voters, up to
     a quarter; if it is then more than a third of them, nothing is clipped.
     """
-    largest, paid = question.largest_norm, 0.0
-    candidates = largest * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
-    least = voters.least_norm(question) * math.sqrt(known_share)
-    candidates = candidates[np.append(candidates[1:] > least, True)]
-    steps, clip = math.ceil(math.log2(len(candidates))), largest
+    candidates, paid = clip_candidates(voters, question, known_share), 0.0
+    steps, clip = math.ceil(math.log2(len(candidates))), question.largest_norm
     cheap, dear = (
         noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE)
     )
@@ -230,6 +240,13 @@ def noisy_sum(
     deviation = 2 * clip * noise_multiplier / math.sqrt(1 - paid)
     total = add_gaussian(voters.clipped_sum(question, clip), sigma=deviation, generator=generator)
     return NoisySum(total, deviation, clip)
+
+
+def clip_candidates(voters: Voters, question: MomentQuery, known_share: float) -> FloatArray:
+    """Return the norms ``[m]`` among which the median is sought, ascending: public numbers."""
+    norms = question.largest_norm * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
+    least = voters.least_norm(question) * math.sqrt(known_share)
+    return np.asarray(norms[np.append(norms[1:] > least, True)])
 
 
 class Learner:

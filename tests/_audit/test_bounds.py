@@ -17,7 +17,6 @@ from pate._audit.bounds import (
     gaussian_trade_off,
     guess,
     hits_at,
-    mean_bound,
     mu_bound,
     refutes,
     trade_off_of,
@@ -136,23 +135,6 @@ def test_bounds_of_gaussian_mechanisms_hold_and_come_near(mu: float, near: float
     assert np.mean(found) > 0.7
     bounds = Bounds.of(scores, present, gaussian_trade_off(near * mu), delta=delta)
     assert bounds.refuted == (bounds.mu > near * mu) == found[-1]
-
-
-def test_means_of_independent_runs_are_bounded() -> None:
-    """Runs of few canaries each, which agree with one another: a binomial law of them all would be
-    wrong."""
-    generator, seeds, beyond, naive, found = np.random.default_rng(3), 200, 0, 0, []
-    for _ in range(seeds):
-        shares = np.where(generator.random(60) < 0.2, 1.0, 0.5)
-        found.append(mean_bound(shares, confidence=1 - LEVEL))
-        beyond += found[-1] > 0.6
-        right = int(shares.sum() * 20)
-        naive += binom.sf(right - 1, 1200, 0.6) <= LEVEL
-    assert beyond <= LEVEL * seeds < naive
-    assert np.median(found) > 0.52
-    steady = np.full(100, 0.66) + generator.normal(0, 0.03, 100)
-    assert 0.62 < mean_bound(steady, confidence=1 - LEVEL) < 0.66
-    assert mean_bound([0.0, 0.0], confidence=1 - LEVEL) == 0.0
 
 
 def test_a_number_of_guesses_that_is_chosen_afterwards_is_wrong_too_often() -> None:

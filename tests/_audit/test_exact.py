@@ -3,6 +3,7 @@ sampling."""
 
 import itertools
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,21 +12,48 @@ from scipy.stats import norm
 
 from pate import Votes, VoteShape
 from pate._audit.exact import Exact, joint_epsilon
-from pate._audit.repeated import CanaryTeachers, CanaryVotes
+from pate._audit.turned import CanaryTeachers, CanaryVotes
+from pate._validation import FloatArray
 from pate.accounting import NeighboringRelation, RDPAccountant, gaussian_epsilon
 from pate.aggregators import (
     Aggregator,
     Canonical,
+    GroupVoters,
+    MomentQuery,
     NoisyVotes,
     Peeling,
     Powerset,
+    RecordVoters,
     StableMajority,
     StableTopK,
     TauVoting,
 )
 from pate.testing import exact_epsilon
-from tests._audit.test_repeated import Plant, a_shared_partition, no_clip
 from tests._audit.worlds import DELTA, MU, moments, voting
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_clip(patch: pytest.MonkeyPatch) -> None:
+    clipped = RecordVoters.clipped_sum
+
+    def unclipped(voters: RecordVoters, question: MomentQuery, clip: float) -> FloatArray:
+        return clipped(voters, question, question.largest_norm)
+
+    patch.setattr(RecordVoters, "clipped_sum", unclipped)
+
+
+def a_shared_partition(patch: pytest.MonkeyPatch) -> None:
+    """Every two teachers have the records of both."""
+    sums = GroupVoters._sums
+
+    def shared(voters: GroupVoters, question: MomentQuery) -> Iterator[tuple[FloatArray, int]]:
+        parts = list(sums(voters, question))
+        for (total, samples), (other, others) in zip(parts[::2], parts[1::2], strict=False):
+            yield total + other, samples + others
+            yield total + other, samples + others
+
+    patch.setattr(GroupVoters, "_sums", shared)
 
 
 def leaks(

@@ -13,9 +13,10 @@ import yaml
 import pate
 from pate import ReleasedLabels, cli
 from pate._audit.canaries import CanaryRecords
-from pate._audit.repeated import CanaryMoments
+from pate._audit.turned import CanaryMoments
 from pate._audit.whole import AuditResult, audit
 from pate._linear import fit_linear
+from pate._release import transaction
 from pate._runs import Run
 from pate._stages import student_linear
 from pate._votes.voter_store import load_voters
@@ -24,14 +25,14 @@ from pate.student import LinearStudent
 from tests._audit.worlds import Drawn
 
 
-def whole(folder: Path, *, canaries: int, seed: int, releases: int = 0) -> AuditResult:
+def whole(folder: Path, *, canaries: int, seed: int) -> AuditResult:
     data = CanaryRecords(Drawn(4000), canaries=canaries, seed=seed)
     pipeline = pate.Pipeline(folder, data, ledger=folder / "ledger.sqlite")
     pipeline.fit_teachers(pate.ClosedFormPlan())
     pipeline.vote()
     pipeline.label(pate.LabelSettings(delta=1e-6, target_epsilon=4.0))
     pipeline.fit_student(pate.StudentPlan())
-    return audit(folder, releases=releases)
+    return audit(folder)
 
 
 def sees_votes(patch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -53,7 +54,7 @@ def sees_votes(patch: pytest.MonkeyPatch, folder: Path) -> None:
 def test_a_student_that_sees_votes_is_found_in_19_of_20_audits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not whole(tmp_path / "honest", canaries=256, seed=0).refuted
+    assert whole(tmp_path / "honest", canaries=256, seed=0).verdict == "passed"
     outcomes = []
     for seed in range(20):
         sees_votes(monkeypatch, tmp_path / str(seed))
@@ -81,26 +82,21 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ["audit", "mine", "--output", "audited", "--canaries", "16", "--releases", "4"]
+    command = ["audit", "mine", "--output", "audited", "--canaries", "16"]
     before = {path: path.read_bytes() for path in recipe.parent.rglob("*") if path.is_file()}
-    tried = CanaryMoments.scores
-    calls = iter(range(100))
+    turned = CanaryMoments._turned
+    calls = iter(range(1000))
 
     def killed(world: CanaryMoments, *given: Any) -> Any:
         if next(calls) == 2:
             raise KeyboardInterrupt
-        return tried(world, *given)
+        return turned(world, *given)
 
-    monkeypatch.setattr(CanaryMoments, "scores", killed)
+    monkeypatch.setattr(CanaryMoments, "_turned", killed)
     assert cli.main(command) == 130
-    (shares,) = Path("audited/run/private").glob("audit-*.txt")
-    kept = shares.read_text()
-    with shares.open("a") as log:
-        log.write("0.5")  # of a line that was not finished
     labels = Path("audited/run/public/labels.npz").read_bytes()
     assert cli.main(command) == 0
     assert Path("audited/run/public/labels.npz").read_bytes() == labels
-    assert shares.read_text().startswith(kept) and len(shares.read_text().splitlines()) == 5
     printed = capsys.readouterr().out
     for file in Path("audited").rglob("*"):
         if (
@@ -116,13 +112,11 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
         assert json.loads(statement.read_text())["private"] is False
     assert cli.main(["report", "--disclosure", "audited/run"]) == 2
     assert "Expected releases of which none is of an audit" in capsys.readouterr().err
-    assert "The statement stands." in printed and printed.count("NOT PRIVATE") >= 3
+    assert "Nothing is refuted." in printed and printed.count("NOT PRIVATE") >= 3
     content = json.loads(Path("audited/audit.json").read_text())
-    assert (
-        content["private"] is False
-        and content["refuted"] is False
-        and content["repeated"]["runs"] == 4
-    )
+    assert content["private"] is False and content["verdict"] == "passed"
+    assert {"law", "isolation", "leak"} == content["tables"].keys()
+    assert all(test["power"] for tests in content["tables"].values() for test in tests)
     assert {path: path.read_bytes() for path in before} == before
     assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data", "audited"}
     assert cli.main([*command, "--kind", "duplicated"]) == 2
@@ -139,6 +133,27 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     assert Path("audited/run/public/labels.npz").read_bytes() == labels
 
 
+@pytest.mark.slow
+def test_the_status_is_1_if_refuted_and_3_if_something_has_no_test(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["audit", "mine", "--canaries", "16", "--output"]
+    networks = "--teachers.fit=steps --teachers.num_teachers=8 --teachers.num_steps=3"
+    words = (
+        f"{networks} --teachers.batch_size=8 --label.aggregator=PeeledVotes --label.aggregator.k=1"
+    )
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command, "no-law", *words.split()])
+    assert ended.value.code == 3
+    printed = capsys.readouterr().out
+    assert "INCONCLUSIVE" in printed and "the law of PeeledVotes is not known" in printed
+    monkeypatch.setattr(transaction, "draw_key", lambda: 7)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command, "one-key"])
+    assert ended.value.code == 1
+    assert "REFUTED" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -147,7 +162,6 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
             ["--poisons", "1.5"],
             "Expected 0 <= poisons < 1, a share of the records, got poisons=1.5",
         ),
-        (["--releases", "-1"], "Expected an integer releases >= 0, got releases=-1"),
         (["--kind", "shy"], "kind"),
         (["--data.init_args.path=data/none.npz"], "missing='data/none.npz'"),
         (

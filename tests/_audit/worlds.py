@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from pate._audit.bounds import gaussian_trade_off
 from pate._audit.canaries import CanaryRecords, Kind
-from pate._audit.repeated import CanaryMoments, Repeated
+from pate._audit.turned import CanaryMoments
 from pate.aggregators import (
     Geometry,
     GroupVoters,
@@ -88,9 +87,3 @@ def moments(
 def voting(world: CanaryMoments) -> ScoreVotes:
     """Score votes whose releases are MU-GDP."""
     return ScoreVotes(multiplier_scores=math.sqrt(world.num_queries) / MU)
-
-
-def audited(world: CanaryMoments, *, runs: int, seed: int, copies: int = 1) -> Repeated:
-    """Audit releases of a world."""
-    shares = list(world.repeat(voting(world), runs=runs, generator=np.random.default_rng(seed)))
-    return Repeated.of(shares, gaussian_trade_off(copies * MU), delta=DELTA)

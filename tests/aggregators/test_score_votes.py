@@ -463,8 +463,8 @@ def test_rounds_converge_where_private_records_vary_more_than_public_samples(
     best, _, _, _ = np.linalg.lstsq(np.column_stack((inner, np.ones(20_000))), labels, rcond=None)
     voting = ScoreVotes(multiplier_scores=0.01, rounds=(0.01, 0.04, 0.15, 0.8))
     errors = []
-    for learner, _, _ in released(voting, voters, 1, generator):
-        differences = inner @ (learner.question().slopes - best[:-1])
+    for step in released(voting, voters, 1, generator):
+        differences = inner @ (step.learner.question().slopes - best[:-1])
         errors.append(math.sqrt((differences**2).mean()))
     assert (errors == sorted(errors, reverse=True)) == (errors[-1] < 0.2) == mended
 

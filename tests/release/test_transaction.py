@@ -13,7 +13,7 @@ import pytest
 import pate
 from pate._histogram import HistogramFiles
 from pate._release import transaction
-from pate._release.labels import _Labels
+from pate._release.labels import LabelsRelease
 from pate._release.pending import PendingRelease, pending_release
 from pate._release.top_k import TopKSettings, _TopK, release_top_k
 from pate._release.transaction import Releasable
@@ -92,7 +92,7 @@ def release_pairs(folder: Path) -> None:
 
 KINDS = {
     "labels": Kind(
-        publication=_Labels,
+        publication=LabelsRelease,
         lay_out=lay_out_votes,
         release=release_labels,
         file="public/labels.npz",

@@ -1,0 +1,216 @@
+"""The table of isolation: one record is altered or removed, and only its owner's bits may change.
+
+Teachers are made and vote again from the same key on neighboring records. Training is reproducible,
+so that all files are compared bit by bit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from pate._audit.altered import Altered, Change
+from pate._audit.tables import Trial, scratch
+from pate._closed_form_plan import FIRST, ClosedFormPlan
+from pate._pipeline import Pipeline
+from pate._runs import TEACHERS_VOTE, Run
+from pate._runs.key import KEY_FILE, read_key
+from pate._stages.beginning import load_plan
+from pate.data._partition import assign_teachers
+from pate.data._records import Role
+from pate.data._source import DataSource
+
+_STEPS = 10  # of networks: more show no other teacher
+_DIGEST = re.compile(r"(.*\+)?[0-9a-f]{32,}")
+_LOGS = "PRIVATE_"
+"""The beginning of the names of logs, which sum up teachers and which nothing reads."""
+
+
+def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
+    """Return the table of isolation of a run with teachers.
+
+    Args:
+        run: the run, of which the plan and the key are taken.
+        data: the records.
+    """
+    plan, voting = load_plan(run), run.inputs_of(TEACHERS_VOTE).settings.get("votes")
+    plan = shortened(plan)
+    tests: list[Trial] = []
+    with scratch(run, "isolation") as folder:
+        before, private = folder / "before", data.records(Role.PRIVATE)
+        _make(before, run, Altered(data), plan, voting)
+        row = len(private) // 2
+        for change in get_args(Change):
+            after = folder / change
+            source = Altered(data, change=change, row=row)
+            _make(after, run, source, plan, voting)
+            owner = None
+            # of records in closed form each has a row of its own
+            by_record = isinstance(plan, ClosedFormPlan) and plan.start_from is None
+            if not by_record:
+                key = read_key(run)
+                assert key is not None, "teachers were fitted"
+                unit = str(private.units(plan.unit)[row])
+                owner = int(assign_teachers([unit], num_teachers=plan.num_teachers, key=key)[0])
+            tests += _compared(before, after, change, owner)
+            shutil.rmtree(after)
+    return tests
+
+
+def shortened(plan: Any) -> Any:
+    """Return a plan by which networks train for few steps."""
+    if isinstance(plan, ClosedFormPlan):
+        return plan
+    return replace(plan, num_steps=min(plan.num_steps, _STEPS))
+
+
+def _make(root: Path, run: Run, data: DataSource, plan: Any, voting: Any) -> None:
+    """Make teachers of a run again, and their votes, from the same key."""
+    copy = Run(root)
+    copy.make_private()
+    shutil.copy2(run.root / KEY_FILE, root / KEY_FILE)
+    if (run.root / FIRST).is_dir():
+        (root / FIRST).symlink_to((run.root / FIRST).resolve())
+    pipeline = Pipeline(root, data, ledger=run.ledger_path)
+    with redirect_stdout(StringIO()):
+        pipeline.fit_teachers(plan)
+        pipeline.vote(votes=voting)
+
+
+def _compared(before: Path, after: Path, change: Change, owner: int | None) -> Iterator[Trial]:
+    """Yield the rows of a change: what all units are, and all other files."""
+    names = {path: _files(path) for path in (before, after)}
+    differing: set[int] = set()
+    stored = next((name for name in names[before] if name.name == "coordinates.npy"), None)
+    gone = None if stored is None else _gone(before / stored, after / stored)
+    numbers, others = 0, [str(name) for name in sorted(names[before] ^ names[after])]
+    for name in sorted(names[before] & names[after]):
+        if stored is not None and name == stored.with_name("labels.npy"):
+            continue  # compared with the coordinates
+        first, second = _units(before / name), _units(after / name)
+        if first is None or second is None:
+            if _content(before / name) != _content(after / name):
+                others.append(str(name))
+            continue
+        start = int(found[0]) if (found := re.findall(r"_(\d{5})", name.stem)) else 0
+        numbers = max(numbers, start + len(next(iter(first.values()))))
+        differing |= {start + place for place in _different(first, second, gone)}
+    units = "records" if owner is None else "teachers"
+    stray = sorted(differing - {owner}) if owner is not None else sorted(differing)[1:]
+    where = f", the owner is {units[:-1]} {owner}" if owner is not None else ""
+    yield Trial(
+        f"{units} where one record is {change}",
+        f"the bits of {numbers:,} {units} and of their votes, with the same key",
+        f"any of the other {numbers - 1:,} that the record reaches",
+        f"{len(differing)} of {numbers:,} differ{where}",
+        "refuted" if stray else "passed" if differing else "not tested",
+    )
+    compared = len(names[before] | names[after])
+    yield Trial(
+        f"files where one record is {change}",
+        f"{compared} files of the run, without digests and {_LOGS}logs",
+        "any other file, name or number that depends on the record",
+        f"others differ: {', '.join(others[:3])}" if others else "no other differs",
+        "refuted" if others else "passed",
+    )
+
+
+def _files(root: Path) -> set[Path]:
+    return {
+        path.relative_to(root)
+        for path in root.rglob("*")
+        if path.is_file()
+        and not any(part.startswith((".", _LOGS)) for part in path.relative_to(root).parts)
+        and path.name != "data.yaml"
+    }
+
+
+def _units(path: Path) -> dict[str, NDArray[Any]] | None:
+    """Return the arrays of a file that have a row for each teacher or record; None without any."""
+    if path.suffix == ".pt":
+        from pate.teachers._training import SavedChunk  # imports torch
+
+        chunk = SavedChunk.read(path)
+        tensors = chunk.state | {"shares": chunk.label_shares, "losses": chunk.losses.T}
+        # a teacher on its own is not stacked
+        size = len(chunk.label_shares)
+        return {name: tensor.numpy().reshape(size, -1) for name, tensor in tensors.items()}
+    if path.name == "coordinates.npy":
+        return {"": _records(path)}
+    if path.name == "groups.npy":
+        return {"groups": np.load(path)}
+    by_teacher = path.name.startswith(("votes_", "corrections")) and path.suffix == ".npy"
+    return {"": np.load(path)} if by_teacher else None
+
+
+def _different(
+    first: Mapping[str, NDArray[Any]], second: Mapping[str, NDArray[Any]], gone: int | None
+) -> set[int]:
+    """Return the rows that differ, ``gone`` among them if it is a row that was removed."""
+    rows: set[int] = set()
+    for key, one in first.items():
+        other, places = second[key], np.arange(len(one))
+        if gone is not None and len(one) == len(other) + 1:
+            one, places = np.delete(one, gone, axis=0), np.delete(places, gone)
+            rows.add(gone)
+        if key == "groups":
+            # numbers are dense: those after a group of one record become smaller without it
+            one, other = (np.unique(values, return_inverse=True)[1] for values in (one, other))
+        if one.shape != other.shape:
+            return set(range(max(len(one), len(other))))
+        rows |= set(places[_bits(one) != _bits(other)].tolist())
+    return rows
+
+
+def _records(path: Path) -> NDArray[Any]:
+    """Return coordinates and labels of records, a row for each."""
+    labels = np.load(path.with_name("labels.npy"))
+    return np.hstack([np.load(path), labels.astype(np.int32)])
+
+
+def _gone(before: Path, after: Path) -> int | None:
+    """Return the row that was removed from a file of records; None if there is none."""
+    one, other = (_bits(_records(path)) for path in (before, after))
+    if len(one) != len(other) + 1:
+        return None
+    moved = np.flatnonzero(one[:-1] != other)
+    return int(moved[0]) if len(moved) else len(other)
+
+
+def _bits(array: NDArray[Any]) -> NDArray[Any]:
+    """Return rows as one value each, by their bytes."""
+    flat = np.ascontiguousarray(array).reshape(len(array), -1)
+    width = flat.dtype.itemsize * flat.shape[1]
+    return flat.view(np.dtype((np.void, width))).ravel()
+
+
+def _content(path: Path) -> Any:
+    """Return the content of a file without digests of data and teachers."""
+    if path.suffix in (".json", ".yaml"):
+        text = path.read_text()
+        return _without_digests(
+            json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        )
+    return path.read_bytes()
+
+
+def _without_digests(content: Any) -> Any:
+    if isinstance(content, dict):
+        kept = {
+            key: value for key, value in content.items() if key not in ("data", "bytes", "beside")
+        }
+        return {key: _without_digests(value) for key, value in kept.items()}
+    if isinstance(content, list):
+        return [_without_digests(value) for value in content]
+    return None if isinstance(content, str) and _DIGEST.fullmatch(content) else content

@@ -1,0 +1,451 @@
+"""The noise of releases, compared with the law that the aggregator states.
+
+Exact sums are computed here again, by their definition, so that a clip which is not applied, or
+applied to the sum, looks like wrong noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from pate._audit.normals import FACTORS, Gaussians, Outcomes
+from pate._validation import FloatArray, IntArray, UInt8Array
+from pate._votes import Ballots, Counts, MaskedTotal
+from pate._votes.voters import GroupedVoters, MomentQuery, RecordVoters, Voters
+from pate.aggregators._base import Aggregator, Release
+from pate.aggregators._clipped_votes import MEDIAN_SHARE, MEDIAN_SPARE, Bisection, ClippedVotes
+from pate.aggregators._multi_winner import TauVoting
+from pate.aggregators._noisy_votes import NoisyVotes
+from pate.aggregators._rounds import Rounds
+from pate.aggregators._score_votes import (
+    COUNT_SHARE,
+    KNOWN_SHARE,
+    Round,
+    ScoreVotes,
+    clip_candidates,
+    released,
+)
+from pate.aggregators._screens import ConfidentScreen, InteractiveScreen, Screen
+from pate.aggregators._silo_votes import SiloVotes
+from pate.mechanisms._law import NotStatedError
+
+Seen = Mapping[str, Gaussians | Outcomes]
+"""The noise of a release, by its subject."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A release, and the noise in it.
+
+    Attributes:
+        release: the release.
+        seen: its noise.
+        untested: subjects without a law to compare with, and the reason.
+        mu_squared: the least cost of its Gaussian noise, as a squared ``mu``; 0 if there is none.
+    """
+
+    release: Release
+    seen: Seen
+    untested: Mapping[str, str]
+    mu_squared: float = 0.0
+
+
+def trace(aggregator: Aggregator, votes: Any, generator: np.random.Generator) -> Trace:
+    """Make a release of ``votes`` as `Aggregator.aggregate` does, and return its noise."""
+    if type(aggregator) is ScoreVotes:
+        release, seen, mu_squared = noise_of_scores(aggregator, votes, generator)
+        knowing = {"voters that know each label": "their noisy numbers are shrunk"}
+        untested = {} if votes.voters.num_knowing is None else knowing
+        return Trace(release, seen, untested, mu_squared)
+    if type(aggregator) is Rounds:
+        return _in_rounds(aggregator, votes, generator)
+    return _noise_of(aggregator, votes, aggregator.aggregate(votes, generator=generator))
+
+
+def parts_of(aggregator: Aggregator) -> list[Aggregator]:
+    """Return the aggregators that draw noise: rounds, a screen and what answers behind it."""
+    if type(aggregator) is Rounds:
+        return [part for each in aggregator.rounds for part in parts_of(each)]
+    behind = parts_of(aggregator.answers) if isinstance(aggregator, Screen) else []
+    return [aggregator, *behind]
+
+
+def _in_rounds(aggregator: Rounds, votes: Any, generator: np.random.Generator) -> Trace:
+    traces, release = [], None
+    for one in aggregator.releases(votes, generator):
+        traces.append(_noise_of(one.aggregator, one.votes, one.answers))
+        release = one.combined
+    assert release is not None, "there is a round"
+    seen: dict[str, Gaussians | Outcomes] = {}
+    sums = [part.seen["sums"] for part in traces if "sums" in part.seen]
+    values = [part.values for part in sums if isinstance(part, Gaussians)]
+    if len(values) == len(traces):
+        # one array, so that rounds are compared with one another
+        seen["sums of rounds"] = Gaussians(np.stack(values))
+    for number, part in enumerate(traces, 1):
+        left = {
+            name: noise
+            for name, noise in part.seen.items()
+            if "sums of rounds" not in seen or name != "sums"
+        }
+        seen |= {f"round {number}, {name}": noise for name, noise in left.items()}
+    untested = {
+        f"round {number}, {name}": reason
+        for number, part in enumerate(traces, 1)
+        for name, reason in part.untested.items()
+    }
+    return Trace(release, seen, untested, sum(part.mu_squared for part in traces))
+
+
+def _noise_of(aggregator: Aggregator, votes: Any, release: Release) -> Trace:
+    """Return the noise of a release of one round."""
+    # a subclass may draw otherwise
+    kind = type(aggregator)
+    try:
+        if kind in SUMS and release.noisy_counts is not None and release.mask.all():
+            return SUMS[kind](aggregator, votes, release)
+        seen: dict[str, Gaussians | Outcomes] = {
+            "outcomes": outcomes_of(aggregator, votes, release)
+        }
+    except NotStatedError as error:
+        return Trace(release, {}, {type(aggregator).__name__: str(error)})
+    untested = {}
+    if isinstance(aggregator, Screen):
+        inner = _inner(aggregator, votes, release)
+        seen = {"checks": seen["outcomes"]} | {
+            f"answers, {key}": noise for key, noise in inner.seen.items()
+        }
+        untested = dict(inner.untested)
+    return Trace(release, seen, untested)
+
+
+# sums with Gaussian noise
+
+
+def _noisy_votes(aggregator: NoisyVotes, votes: Counts, release: Release) -> Trace:
+    values = (_counts(release) - votes.counts) / aggregator.sigma_votes
+    cost = values.size / aggregator.sigma_votes**2
+    return Trace(release, {"sums": Gaussians(values)}, {}, cost)
+
+
+def _silo_votes(aggregator: SiloVotes, votes: Counts | MaskedTotal, release: Release) -> Trace:
+    if isinstance(votes, MaskedTotal):
+        raise NotStatedError("no party knows the counts of silos that mask them")
+    sigma = aggregator.share_sigma * math.sqrt(aggregator.silos)
+    values = (_counts(release) - votes.counts) / sigma
+    return Trace(release, {"sums": Gaussians(values)}, {}, values.size / sigma**2)
+
+
+def _tau_voting(aggregator: TauVoting, votes: Ballots, release: Release) -> Trace:
+    noise = _from_guess(aggregator.around_predictions, votes, _counts(release)) - _tau_sums(
+        aggregator, votes
+    )
+    values = noise / aggregator.sigma_tau
+    return Trace(release, {"sums": Gaussians(values)}, {})
+
+
+def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -> Trace:
+    size, sigma = votes.counts.size, aggregator.multiplier_clipped / math.sqrt(votes.num_queries)
+    bisection = Bisection(num_teachers=votes.num_teachers, most=size)
+    share = bisection.share(sigma)
+    differing = votes.ballots ^ _guess(aggregator.around_predictions, votes)[:, None]
+    sizes = differing.sum(axis=(0, 2), dtype=np.int64)
+    candidates = bisection.candidates if share <= MEDIAN_SHARE else np.array([size])
+    spent = share if share <= MEDIAN_SHARE else 0.0
+    spare = np.ceil(MEDIAN_SPARE * candidates) if spent else candidates
+    clips = np.minimum(size, spare).astype(np.int64)
+    stated = sigma / math.sqrt(1 - spent) * np.sqrt(np.minimum(2 * clips, size))
+    assert release.noise_std is not None, "there are noisy counts"
+    possible = np.flatnonzero(np.isclose(stated, release.noise_std, rtol=1e-9, atol=0))
+    seen: dict[str, Gaussians | Outcomes] = {}
+    if spent:
+        levels, which = np.unique(stated, return_inverse=True)
+        above = (sizes[:, None] > candidates).sum(axis=0)
+        deviation = votes.num_teachers / 6
+
+        def chances(factor: float) -> FloatArray:
+            law = median_law(above, votes.num_teachers / 2, factor * deviation)
+            merged = np.zeros((1, len(levels)))
+            np.add.at(merged[0], which, law)
+            return merged
+
+        chosen = which[possible[0]] if len(possible) else -1
+        seen["comparisons for the clip"] = Outcomes(
+            {factor: chances(factor) for factor in (1.0, *FACTORS)}, np.array([chosen])
+        )
+    noisy = _from_guess(aggregator.around_predictions, votes, _counts(release))
+    tried = []
+    for clip in clips[possible] if len(possible) else clips[-1:]:
+        factors = np.minimum(1.0, np.sqrt(clip / np.maximum(sizes, 1)))
+        sums = np.array([factors @ rows.astype(np.float64) for rows in differing])
+        tried.append((noisy - sums) / release.noise_std)
+    # clips with the same noise: the one that explains the release
+    seen["sums"] = Gaussians(min(tried, key=lambda values: float((values**2).sum())))
+    moved = min(2 * clips[possible].max(initial=0), size) / release.noise_std**2
+    comparisons = bisection.num_steps * (6 / votes.num_teachers) ** 2 if spent else 0.0
+    return Trace(release, seen, {}, moved + comparisons)
+
+
+SUMS: Mapping[type[Aggregator], Callable[..., Trace]] = {
+    NoisyVotes: _noisy_votes,
+    SiloVotes: _silo_votes,
+    TauVoting: _tau_voting,
+    ClippedVotes: _clipped_votes,
+}
+
+
+def _counts(release: Release) -> FloatArray:
+    assert release.noisy_counts is not None, "there are noisy counts"
+    return release.noisy_counts
+
+
+def _guess(around: bool, votes: Ballots) -> UInt8Array:
+    if not around:
+        return np.zeros(votes.counts.shape, dtype=np.uint8)
+    assert votes.predictions is not None, "they are needed"
+    return np.asarray(votes.predictions > 0.5, dtype=np.uint8)
+
+
+def _from_guess(around: bool, votes: Ballots, counts: FloatArray) -> FloatArray:
+    """Return noisy counts as noisy numbers of teachers that differ from the predictions."""
+    return np.where(_guess(around, votes) > 0, votes.num_teachers - counts, counts)
+
+
+def _tau_sums(aggregator: TauVoting, votes: Ballots) -> FloatArray:
+    guess = _guess(aggregator.around_predictions, votes)
+    sums = []
+    for rows, expected in zip(votes.ballots, guess, strict=True):
+        differing = (rows ^ expected).astype(np.float64)
+        sizes = np.maximum(differing.sum(axis=1), 1)
+        norms = sizes if aggregator.norm == "l1" else np.sqrt(sizes)
+        sums.append(np.minimum(1.0, aggregator.tau / norms) @ differing)
+    return np.array(sums)
+
+
+# outcomes of discrete laws
+
+
+def outcomes_of(
+    aggregator: Aggregator, votes: Any, release: Release, name: str | None = None
+) -> Outcomes:
+    """Return the outcome of each query; with less of one kind of noise, or of all."""
+    chances, chosen = {}, None
+    for factor in (1.0, *FACTORS):
+        stated, find = stated_outcomes(with_less_noise(aggregator, factor, name), votes)
+        chances[factor] = stated
+        chosen = find(release) if factor == 1.0 else chosen
+    assert chosen is not None, "the first factor is 1"
+    return Outcomes(chances, chosen)
+
+
+def with_less_noise(aggregator: Aggregator, factor: float, name: str | None) -> Aggregator:
+    if name is None:
+        return aggregator.scaled(factor)
+    return replace(aggregator, **{name: factor * getattr(aggregator, name)})
+
+
+def stated_outcomes(
+    aggregator: Aggregator, votes: Any
+) -> tuple[FloatArray, Callable[[Release], IntArray]]:
+    """Return the chances ``[n, m]`` of outcomes, and the function that finds those of a release.
+
+    Raises:
+        NotStatedError: if there is no law, or it has too many outcomes.
+    """
+    kind = type(aggregator)
+    if kind is NoisyVotes or kind is TauVoting:
+        return _entries(aggregator, votes)
+    if kind is ConfidentScreen or kind is InteractiveScreen:
+        return _checks(aggregator, votes)
+    law = aggregator.law(votes)
+    members = np.broadcast_to(law.members, (*law.chances.shape, law.members.shape[-1]))
+    nothing = [] if law.nothing is None else [law.nothing[:, None]]
+
+    def find(release: Release) -> IntArray:
+        labels = release.labels.astype(np.bool_)
+        whole = np.asarray(release.mask.all(axis=1))
+        same = (members == labels[:, None]).all(axis=2) & whole[:, None]
+        found = np.where(same.any(axis=1), same.argmax(axis=1), -1)
+        empty = ~release.mask.any(axis=1)
+        return np.where(empty, law.chances.shape[1] if nothing else -1, found)
+
+    return np.hstack((law.chances, *nothing)), find
+
+
+def _entries(aggregator: Any, votes: Any) -> tuple[FloatArray, Callable[[Release], IntArray]]:
+    """The law of labels one by one: denied, given, withheld."""
+    if isinstance(aggregator, NoisyVotes):
+        margins, lead = votes.counts - votes.num_teachers / 2, aggregator.min_lead
+        sigma, guess = aggregator.sigma_votes, np.zeros(votes.counts.shape, dtype=np.uint8)
+    else:
+        margins, lead = _tau_sums(aggregator, votes) - aggregator.threshold_tau, 0.0
+        sigma, guess = aggregator.sigma_tau, _guess(aggregator.around_predictions, votes)
+    given, denied = ndtr((margins - lead) / sigma), ndtr((-margins - lead) / sigma)
+    chances = np.stack((denied, given, np.maximum(1 - given - denied, 0.0)), axis=-1)
+
+    def find(release: Release) -> IntArray:
+        return np.where(release.mask, release.labels ^ guess, 2).astype(np.int64).ravel()
+
+    return chances.reshape(-1, 3), find
+
+
+def _checks(aggregator: Any, votes: Counts) -> tuple[FloatArray, Callable[[Release], IntArray]]:
+    """The law of the checks of a screen: held back, or passed on."""
+    if isinstance(aggregator, ConfidentScreen):
+        distances = np.abs(votes.counts - votes.num_teachers / 2)
+        worst, threshold, sigma = (
+            distances.min(axis=1),
+            aggregator.threshold_confident,
+            aggregator.sigma_confident,
+        )
+    else:
+        assert votes.predictions is not None, "they are needed"
+        distances = np.abs(votes.counts - votes.num_teachers * votes.predictions)
+        worst, threshold, sigma = (
+            distances.max(axis=1),
+            aggregator.threshold_interactive,
+            aggregator.sigma_interactive,
+        )
+    checked = distances.mean(axis=1) if aggregator.over == "mean" else worst
+    passed = ndtr((checked - threshold) / sigma)
+
+    def find(release: Release) -> IntArray:
+        assert release.tiers is not None, "screens have tiers"
+        return (release.tiers > 0).astype(np.int64)
+
+    return np.column_stack((1 - passed, passed)), find
+
+
+def _inner(aggregator: Screen, votes: Any, release: Release) -> Trace:
+    """Return the noise in the answers to queries that passed a screen."""
+    assert release.tiers is not None, "screens have tiers"
+    passed = release.tiers > 0
+    if not passed.any():
+        return Trace(release, {}, {})
+    counts = None if release.noisy_counts is None else release.noisy_counts[passed]
+    within = Release(
+        release.labels[passed],
+        release.mask[passed],
+        noisy_counts=counts,
+        noise_std=release.noise_std,
+        tiers=release.tiers[passed] - 1,
+    )
+    return _noise_of(aggregator.answers, votes[passed], within)
+
+
+# score votes
+
+
+def noise_of_scores(
+    aggregator: ScoreVotes, votes: Any, generator: np.random.Generator, voters: Voters | None = None
+) -> tuple[Release, Seen, float]:
+    """Return the release of score votes, the noise of its rounds, and its least cost."""
+    asked = votes.voters if voters is None else voters
+    num_queries = 1 if votes is None else votes.num_queries
+    multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
+    private = asked.num_private is not None
+    left = 1 - COUNT_SHARE * private - KNOWN_SHARE * (asked.num_knowing is not None)
+    sums, medians, learner, cost, count = [], [], None, 0.0, 0.0
+    for share, step in zip(
+        aggregator.rounds, released(aggregator, asked, num_queries, generator), strict=True
+    ):
+        learner, count, (total, sigma, clip) = step.learner, step.num_voters, step.moments
+        sums.append((total - plain_sum(asked, step.question, clip)) / sigma)
+        budget = left * share / math.fsum(aggregator.rounds) / multiplier**2
+        moved = (2 * clip / sigma) ** 2
+        cost += max(budget, moved)
+        if moved < budget * (1 - 1e-9):
+            medians.append(_median(asked, step, budget - moved))
+    assert learner is not None, "there is a round"
+    seen: dict[str, Gaussians | Outcomes] = {"sums of rounds": Gaussians(np.stack(sums))}
+    if medians:
+        width = max(law.chances[1.0].shape[1] for law in medians)
+        seen["comparisons for the clip"] = Outcomes(
+            {
+                factor: np.vstack([_padded(law.chances[factor], width) for law in medians])
+                for factor in (1.0, *FACTORS)
+            },
+            np.concatenate([law.chosen for law in medians]),
+        )
+    if asked.num_knowing is not None:
+        cost += KNOWN_SHARE / multiplier**2
+    if asked.num_private is not None:
+        deviation = multiplier / math.sqrt(COUNT_SHARE)
+        cost += 1 / deviation**2
+        if count > 2 * deviation:
+            seen["number of voters"] = Gaussians(
+                np.array([(count - asked.num_private) / deviation])
+            )
+    if votes is None:
+        empty = np.zeros((0, asked.num_labels))
+        return Release(empty.astype(np.uint8), empty > 0), seen, cost
+    answers, labels = learner.answers(votes.features)
+    release = Release(
+        labels.astype(np.uint8),
+        np.ones(labels.shape, dtype=np.bool_),
+        noisy_counts=votes.num_teachers * answers,
+        linear=True,
+    )
+    return release, seen, cost
+
+
+def _median(voters: Voters, step: Round, spent: float) -> Outcomes:
+    question, count, clip = step.question, step.num_voters, step.moments.clip
+    candidates = clip_candidates(voters, question, step.known_share)
+    sigma = math.sqrt(math.ceil(math.log2(len(candidates))) / spent)
+    norms = voters.norms(question)
+    above = np.array([(norms > candidate).sum() for candidate in candidates])
+    places = np.flatnonzero(np.isclose(MEDIAN_SPARE * candidates, clip, rtol=1e-12, atol=0))
+    chances = {
+        factor: median_law(above, count / 2, factor * sigma)[None] for factor in (1.0, *FACTORS)
+    }
+    return Outcomes(chances, places[:1] if len(places) else np.array([-1]))
+
+
+def _padded(chances: FloatArray, width: int) -> FloatArray:
+    return np.pad(chances, ((0, 0), (0, width - chances.shape[1])))
+
+
+def median_law(above: IntArray, half: float, sigma: float) -> FloatArray:
+    """Return the law ``[m]`` of a bisection by noisy comparisons, from its definition.
+
+    Args:
+        above: ``[m]``, how many voters have ballots larger than each candidate.
+        half: half of the voters.
+        sigma: the standard deviation of the noise of a comparison.
+    """
+    law = np.zeros(len(above))
+
+    def search(low: int, high: int, chance: float) -> None:
+        if low == high:
+            law[low] += chance
+            return
+        middle = (low + high) // 2
+        enough = float(ndtr((half - above[middle]) / sigma))
+        search(low, middle, chance * enough)
+        search(middle + 1, high, chance * (1 - enough))
+
+    search(0, len(above) - 1, 1.0)
+    return law
+
+
+def plain_sum(voters: Voters, question: MomentQuery, clip: float) -> FloatArray:
+    """Return the sum of clipped ballots, as `Voters.clipped_sum` defines it."""
+    if isinstance(voters, RecordVoters):
+        total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
+        for basis, residuals, norms in voters.parts(question):
+            shares = np.minimum(1.0, clip * (1 - 2.0**-30) / np.maximum(norms, 1e-300))
+            total += basis.T @ np.trunc(residuals * shares[:, None])
+        return total / 2.0**28
+    if isinstance(voters, GroupedVoters):
+        total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
+        for ballot, norm in voters._ballots(question):
+            total += np.trunc(ballot * min(1.0, clip * (1 - 2.0**-30) / max(norm, 1e-300)))
+        return total / 2.0**voters._bits
+    return np.zeros((voters.geometry.num_directions + 1, voters.num_labels))

@@ -1,0 +1,269 @@
+"""The table of laws: releases of a copy of a run, and of synthetic votes, against their stated laws.
+
+The copy has its own ledger, and is deleted afterwards. Its releases take the way of `pate label`:
+a key from the operating system, a reservation, noise, a file, a settlement, a statement.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import yaml
+
+from pate._audit.laws import Seen, Trace, parts_of, trace
+from pate._audit.normals import FACTORS, Gaussians, Outcomes, p_values
+from pate._audit.synthetic import synthetic_releases
+from pate._audit.tables import Trial, scratch
+from pate._closed_form_plan import FIRST
+from pate._progress import stage_bar
+from pate._release.label_settings import LabelSettings
+from pate._release.labels import LabelsRelease
+from pate._release.transaction import release
+from pate._runs import LABEL, Run
+from pate._runs.released import ReleasedLabels
+from pate._settings import decode_fields
+from pate._votes import MaskedTotal
+from pate._votes.store import finished_votes
+from pate.accounting import NeighboringRelation, gaussian_epsilon
+from pate.accounting._charges import Charge, account
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.mechanisms import private_generator
+from pate.mechanisms._law import NotStatedError
+
+FAMILY_ERROR = 1e-6
+"""The probability that a table of laws accuses a program without faults, at most."""
+_RELEASES = 2  # of the copy
+_SYNTHETIC = 200  # releases of synthetic votes
+_SIMULATED = 20  # audits of a faulty program, for the power
+
+
+class _Traced(LabelsRelease):
+    """The labels of a copy, with the noise that its transaction drew."""
+
+    trace: Trace
+    generator: np.random.Generator
+
+    def draw(self, release: int, generator: np.random.Generator) -> None:
+        self.generator = deepcopy(generator)
+        super().draw(release, generator)
+        self.trace = trace(self._settings.mechanism, self._votes, deepcopy(self.generator))
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """The noise of one subject in several releases, and the name of its axes."""
+
+    subject: str
+    tried: str
+    noise: Sequence[Gaussians | Outcomes]
+
+    def p_values(self, rng: np.random.Generator, factor: float | None = None) -> dict[str, float]:
+        """Return the p-values of the noise, or of simulated noise with ``factor`` of its scale."""
+        drawn = [
+            part.normals(rng) if factor is None else part.simulated(factor, rng)
+            for part in self.noise
+        ]
+        if len({part.shape for part in drawn}) > 1:
+            return p_values(np.concatenate([part.ravel() for part in drawn]), ())
+        stacked = np.stack(drawn)
+        rounds = ("rounds",) if stacked.ndim == 4 else ()
+        return p_values(stacked, ("releases", *rounds, "rows", "columns")[: stacked.ndim])
+
+
+def law_tests(run: Run) -> list[Trial]:
+    """Return the table of laws of a run that has labels, and of its first release, if any."""
+    runs = {"first release, ": Run(run.root / FIRST)} if (run.root / FIRST).is_dir() else {}
+    return [
+        replace(test, subject=prefix + test.subject)
+        for prefix, one in (runs | {"": run}).items()
+        for test in _tests(one)
+    ]
+
+
+def _tests(run: Run) -> list[Trial]:
+    settings = without_budget(decode_fields(LabelSettings, run.inputs_of(LABEL).settings))
+    aggregator, rng = settings.mechanism, np.random.default_rng()
+    if finished_votes(run).manifest().kind is MaskedTotal:
+        return [untested(type(aggregator).__name__, "no party knows the votes of masked silos")]
+    with copied(run) as copy, stage_bar(_RELEASES, "laws", unit="release") as bar:
+        tests, releases, rows = [], [], []
+        for _ in range(_RELEASES):
+            publication = _Traced(copy, finished_votes(copy), settings, None)
+            release(publication)
+            releases.append(publication)
+            tests.append(_file_test(copy, publication))
+            bar.update()
+        votes, seen = releases[0]._votes, [each.trace for each in releases]
+        for name, reason in seen[0].untested.items():
+            tests.append(untested(name, reason))
+        for subject in seen[0].seen:
+            noise = [each.seen[subject] for each in seen if subject in each.seen]
+            rows.append(_Noise(subject, f"{len(noise)} releases of the copy", noise))
+        tests += _price_tests(copy, settings, releases)
+    parts = parts_of(aggregator)
+    for number, part in enumerate(parts, 1):
+        prefix = f"part {number}, " if len(parts) > 1 else ""
+        try:
+            tried = synthetic_releases(part, votes, rng)
+        except NotStatedError as error:
+            if not any(test.verdict == "not tested" for test in tests):
+                tests.append(untested(type(part).__name__, str(error)))
+            continue
+        for name, draw in tried.items():
+            rows += _synthetic(f"{prefix}{type(part).__name__}", name, draw)
+    tests.insert(0, _keys_test(releases))
+    found = [row.p_values(rng) for row in rows]
+    # shared among all p-values of the table
+    level = FAMILY_ERROR / max(1, sum(map(len, found)))
+    tests += [_noise_test(row, each, level, rng) for row, each in zip(rows, found, strict=True)]
+    return tests
+
+
+def without_budget(settings: LabelSettings) -> LabelSettings:
+    """Return the settings of a release that no budget limits."""
+    return replace(settings, max_epsilon=None, max_delta0=None, budget_filter=None)
+
+
+def _synthetic(
+    part: str, name: str, draw: Callable[[np.random.Generator], Seen]
+) -> Iterator[_Noise]:
+    seen = [draw(private_generator()) for _ in range(_SYNTHETIC)]
+    for subject in seen[0]:
+        noise = [each[subject] for each in seen if subject in each]
+        words = ", ".join(dict.fromkeys(word for word in (part, name, subject) if word))
+        yield _Noise(words, f"{len(noise)} releases of synthetic votes near ties", noise)
+
+
+def untested(subject: str, reason: str) -> Trial:
+    """Return the row of a subject that has no test."""
+    return Trial(subject, "no testable law", "nothing", reason, "not tested")
+
+
+def _noise_test(
+    row: _Noise, found: Mapping[str, float], level: float, rng: np.random.Generator
+) -> Trial:
+    least = min(found, key=lambda name: found[name])
+    power = {
+        factor: sum(min(row.p_values(rng, factor).values()) < level for _ in range(_SIMULATED))
+        for factor in FACTORS
+    }
+    numbers = sum(part.normals(rng).size for part in row.noise)
+    refuted = found[least] < level
+    weak = power[min(FACTORS)] < 0.95 * _SIMULATED and "synthetic" in row.tried
+    return Trial(
+        row.subject,
+        f"{numbers:,} numbers in {row.tried}",
+        ", ".join(
+            f"{factor} of the noise in {count} of {_SIMULATED} simulated audits"
+            for factor, count in power.items()
+        ),
+        f"p = {found[least]:.2g} ({least}), the least of {len(found)}; {level:.1g} refutes",
+        "refuted" if refuted else "not tested" if weak else "passed",
+    )
+
+
+def _keys_test(releases: Sequence[_Traced]) -> Trial:
+    words = {tuple(each.generator.integers(2**63, size=4).tolist()) for each in releases}
+    return Trial(
+        "keys of releases",
+        f"the first 256 bits of {len(releases)} releases",
+        "any two releases with one key",
+        f"{len(words)} different streams",
+        "passed"
+        if len(words) == len(releases) or releases[0].noise_seed is not None
+        else "refuted",
+    )
+
+
+def _file_test(run: Run, publication: _Traced) -> Trial:
+    file, drawn = ReleasedLabels.load(run.root), publication.trace.release
+    same = np.array_equal(file.labels, drawn.labels) and np.array_equal(file.mask, drawn.mask)
+    if drawn.noisy_counts is not None and file.noisy_counts is not None:
+        same &= np.array_equal(file.noisy_counts, drawn.noisy_counts)
+    same &= (drawn.noisy_counts is None) == (file.noisy_counts is None)
+    return Trial(
+        f"labels.npz of release {file.release}",
+        f"{file.labels.size:,} labels, and counts, drawn again from the same key",
+        "any other bit in the file",
+        "the same bits" if same else "other bits",
+        "passed" if same else "refuted",
+    )
+
+
+def _price_tests(run: Run, settings: LabelSettings, releases: Sequence[_Traced]) -> list[Trial]:
+    """Compare what the ledger and the statement of the copy say with the events and the noise."""
+    relation, delta = NeighboringRelation.REPLACE_RECORD, settings.delta
+    book, queries = read_ledger(run.ledger_path), releases[0].queries
+    events, count = settings.mechanism.events(queries.shape), len(queries.ids)
+    due: list[Charge] = [(events, count)] * len(releases)
+    reserved = account(book.reserved(1), relation)
+    expected = account(due, relation)
+    paid_for = (
+        reserved.rdp >= expected.rdp * (1 - 1e-9)
+    ).all() and reserved.delta0 >= expected.delta0 * (1 - 1e-9)
+    one = account(book.reserved(1)[:1], relation).get_epsilon(delta=delta)
+    stated = publication_epsilon(run)
+    tests = [
+        Trial(
+            "ledger",
+            f"the reservations of {len(releases)} releases of {count} queries",
+            "any charge that is smaller than the event of the mechanism",
+            f"epsilon {one:.6g} reserved for a release,"
+            f" {account(due[:1], relation).get_epsilon(delta=delta):.6g} due",
+            "passed" if paid_for else "refuted",
+        ),
+        _price("statement", "epsilon of both releases", stated, expected.get_epsilon(delta=delta)),
+    ]
+    squared = releases[0].trace.mu_squared
+    if squared > 0:
+        mu = gaussian_epsilon(delta, math.sqrt(squared))
+        tests.append(
+            _price("price of the noise", "the sensitivity over the deviation of all sums", one, mu)
+        )
+    return tests
+
+
+def _price(subject: str, tried: str, paid: float, due: float) -> Trial:
+    return Trial(
+        subject,
+        tried,
+        "any epsilon below it",
+        f"{paid:.6g}, where {due:.6g} is due",
+        "passed" if paid >= due * (1 - 1e-6) else "refuted",
+    )
+
+
+def publication_epsilon(run: Run) -> float:
+    """Return the epsilon of single records that the statement of a run gives."""
+    from pate.accounting import Statement
+
+    statement = Statement.read(run.root / LABEL.outputs[1])
+    epsilon = statement["guarantees"]["replace_record"]["epsilon"]
+    return math.inf if epsilon is None else float(epsilon)
+
+
+@contextmanager
+def copied(run: Run) -> Iterator[Run]:
+    """Yield a copy of a run without its labels and student, with a ledger of its own."""
+    with scratch(run, "laws") as folder:
+        root = folder / "run"
+        left_out = shutil.ignore_patterns("label", "label.*", "student*", "*.ckpt")
+        shutil.copytree(run.private, root / "private", ignore=left_out, copy_function=_link)
+        (root / "public").mkdir()
+        content = yaml.safe_load(run.data_config.read_text())
+        ledger = root / "ledger.sqlite"
+        (root / "data.yaml").write_text(yaml.safe_dump(content | {"ledger": str(ledger)}))
+        Ledger(ledger, home=ledger.resolve())
+        yield Run(root, overwrite=True, ledger=ledger)
+
+
+def _link(source: str, target: str) -> None:
+    """Link large arrays, which are replaced and never changed in place; copy other files."""
+    (os.link if source.endswith((".npy", ".pt")) else shutil.copy2)(source, target)
