@@ -25,6 +25,7 @@ HIGHER = {
     "read_network_fit": "pate._commands.student_network:read_network_fit",
     "SiloSum": "pate._silos.exchange:SiloSum",
     "label_silos": "pate._stages.silos:label_silos",
+    "prove": "pate._audit.proof:prove",
 }
 """The place of each of them, as ``module:name``."""
 

@@ -39,6 +39,8 @@ from pate.accounting._formatting import explain_epsilon, format_epsilon, format_
 from pate.data import DataSource, Role
 from pate.data._table import TableSource
 
+_PROOF = "proof.txt"
+_NO_THEOREM = "a test of this program, not a proof of the theorem"
 _PARTS = ("data", "teachers", "label", "student")
 
 
@@ -137,6 +139,15 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         return
     # held through all stages
     lock_run(root)
+    proven = None
+    if parsed.prove:
+        print("[proof] law and isolation, on made-up records", flush=True)
+        proven = find("prove")(
+            root, data, plan, settings, voting=voting, first=None if first is None else first[0]
+        )
+        if proven == "refuted":
+            print((root / _PROOF).read_text(), end="")
+            raise SystemExit(1)
     if first is not None:
         print(f"[0/{len(steps)}] first release", flush=True)
         pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
@@ -154,6 +165,10 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         )
     print()
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
+    if proven is not None:
+        print(f"{'proof:':<19}{root / _PROOF} (law and isolation {proven}; {_NO_THEOREM})")
+    if proven == "not tested":
+        raise SystemExit(3)
 
 
 def _require_table(path: Path, overrides: Sequence[str]) -> None:
@@ -301,6 +316,12 @@ def _parser() -> CommandParser:
         action="store_true",
         help="also measure a student of the true labels and the noiseless majority: PRIVATE, for"
         " data that you may see",
+    )
+    parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="first test the law of the noise and the isolation of records, on made-up records; a"
+        " refuted program ends with status 1 and spends nothing, an inconclusive one ends with 3",
     )
     parser.add_argument(
         "--dry_run",
