@@ -28,7 +28,11 @@ class Altered(DataSource):
     """
 
     def __init__(self, source: DataSource, *, change: Change | None = None, row: int = 0) -> None:
-        super().__init__(features=source.feature_map, permanent_ids=source.permanent_ids)
+        super().__init__(
+            features=source.feature_map,
+            permanent_ids=source.permanent_ids,
+            unknown_labels=source.unknown_labels,
+        )
         require(change in (None, *get_args(Change)), "a change of a record", change=change)
         require_count(0, row=row)
         self._source, self._change, self._row = source, change, row
@@ -73,7 +77,9 @@ class MadeUp(DataSource):
     """
 
     def __init__(self, source: DataSource, *, seed: int = 0, grouped: bool = False) -> None:
-        super().__init__(features=source.feature_map, permanent_ids=True)
+        super().__init__(
+            features=source.feature_map, permanent_ids=True, unknown_labels=source.unknown_labels
+        )
         require_count(0, seed=seed)
         self._source, self._seed, self._grouped = source, seed, grouped
 

@@ -19,13 +19,20 @@ from pate._validation import FloatArray, IntArray, UInt8Array
 from pate._votes import Ballots, Counts, MaskedTotal
 from pate._votes.voters import GroupedVoters, MomentQuery, RecordVoters, Voters
 from pate.aggregators._base import Aggregator, Release
-from pate.aggregators._clipped_votes import MEDIAN_SHARE, MEDIAN_SPARE, Bisection, ClippedVotes
+from pate.aggregators._clipped_votes import (
+    MEDIAN_SHARE,
+    MEDIAN_SPARE,
+    Bisection,
+    ClippedVotes,
+    clipped_sums,
+)
 from pate.aggregators._multi_winner import TauVoting
 from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._rounds import Rounds
 from pate.aggregators._score_votes import (
     COUNT_SHARE,
     KNOWN_SHARE,
+    Learner,
     Round,
     ScoreVotes,
     clip_candidates,
@@ -182,14 +189,18 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
     noisy = _from_guess(aggregator.around_predictions, votes, _counts(release))
     tried = []
     for clip in clips[possible] if len(possible) else clips[-1:]:
-        factors = np.minimum(1.0, np.sqrt(clip / np.maximum(sizes, 1)))
-        sums = np.array([factors @ rows.astype(np.float64) for rows in differing])
-        tried.append((noisy - sums) / release.noise_std)
+        tried.append((noisy - _sums_of(differing, sizes, clip)) / release.noise_std)
     # clips with the same noise: the one that explains the release
     seen["sums"] = Gaussians(min(tried, key=lambda values: float((values**2).sum())))
     moved = min(2 * clips[possible].max(initial=0), size) / release.noise_std**2
     comparisons = bisection.num_steps * (6 / votes.num_teachers) ** 2 if spent else 0.0
     return Trace(release, seen, {}, moved + comparisons)
+
+
+def _sums_of(ballots: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
+    """Return sums ``[Q, C]`` of ballots ``[Q, T, C]`` of ``sizes`` that are scaled to a clip."""
+    factors = np.minimum(1.0, np.sqrt(clip / np.maximum(sizes, 1)))
+    return np.array([factors @ rows.astype(np.float64) for rows in ballots])
 
 
 SUMS: Mapping[type[Aggregator], Callable[..., Trace]] = {
@@ -298,7 +309,9 @@ def _entries(aggregator: Any, votes: Any) -> tuple[FloatArray, Callable[[Release
 def _checks(aggregator: Any, votes: Counts) -> tuple[FloatArray, Callable[[Release], IntArray]]:
     """The law of the checks of a screen: held back, or passed on."""
     if isinstance(aggregator, ConfidentScreen):
-        distances = np.abs(votes.counts - votes.num_teachers / 2)
+        number = aggregator.num_top or votes.num_labels
+        counted = np.sort(votes.counts, axis=1)[:, -number:]
+        distances = np.abs(counted - votes.num_teachers / 2)
         worst, threshold, sigma = (
             distances.min(axis=1),
             aggregator.threshold_confident,
@@ -433,6 +446,31 @@ def median_law(above: IntArray, half: float, sigma: float) -> FloatArray:
 
     search(0, len(above) - 1, 1.0)
     return law
+
+
+def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] | None:
+    """Return how far the program's clipped sums are from their definition, and its rounding error.
+
+    Both are in clips. The clip is so small that it scales most ballots. None without clipped sums.
+    """
+    if type(aggregator) is ScoreVotes:
+        voters = votes.voters
+        question = Learner(voters.geometry, voters.num_labels, math.inf).question()
+        norms = voters.norms(question)
+        clip = float(np.median(norms[norms > 0])) / 4 if (norms > 0).any() else 1.0
+        sums = voters.clipped_sum(question, clip), plain_sum(voters, question, clip)
+        return float(np.abs(sums[0] - sums[1]).max()) / clip, 1e-3
+    if type(aggregator) is ClippedVotes:
+        nothing = np.zeros(votes.counts.shape, dtype=np.uint8)
+        sizes = votes.ballots.sum(axis=(0, 2), dtype=np.int64)
+        size = max(1, int(np.median(sizes)) // 4)
+        sums = clipped_sums(votes, nothing, sizes, size), _sums_of(votes.ballots, sizes, size)
+        return float(np.abs(sums[0] - sums[1]).max()) / math.sqrt(size), votes.num_teachers / 2**19
+    if type(aggregator) is TauVoting:
+        small = replace(aggregator, tau=aggregator.tau / 4)
+        sums = small.clipped_sums(votes), _tau_sums(small, votes)
+        return float(np.abs(sums[0] - sums[1]).max()) / small.tau, votes.num_teachers / 2**29
+    return None
 
 
 def plain_sum(voters: Voters, question: MomentQuery, clip: float) -> FloatArray:

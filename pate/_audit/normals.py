@@ -111,8 +111,9 @@ def _two_sided(squares: float, freedom: int) -> float:
 
 def _pairs(units: FloatArray) -> float:
     """Return the p-value of the largest correlation of two among ``units`` ``[k, n]``, times k."""
-    lengths = np.maximum(np.linalg.norm(units, axis=1), 1e-300)
-    cosines = (units @ units.T) / np.outer(lengths, lengths)
+    # units of zeros, which another test finds, have no correlation
+    lengths = np.maximum(np.linalg.norm(units, axis=1, keepdims=True), 1e-150)
+    cosines = (units / lengths) @ (units / lengths).T
     largest = float(np.abs(cosines[np.triu_indices(len(units), 1)]).max())
     freedom = units.shape[1] - 1
     if largest >= 1 - 1e-12:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import yaml
 
-from pate._audit.laws import Seen, Trace, parts_of, trace
+from pate._audit.laws import Seen, Trace, distance_of_sums, parts_of, trace
 from pate._audit.normals import FACTORS, Gaussians, Outcomes, p_values
 from pate._audit.synthetic import synthetic_releases
 from pate._audit.tables import Trial, scratch
@@ -34,6 +35,7 @@ from pate._votes.store import finished_votes
 from pate.accounting import NeighboringRelation, gaussian_epsilon
 from pate.accounting._charges import Charge, account
 from pate.accounting._ledger import Ledger, read_ledger
+from pate.aggregators._base import Aggregator
 from pate.mechanisms import private_generator
 from pate.mechanisms._law import NotStatedError
 
@@ -110,6 +112,7 @@ def _tests(run: Run) -> list[Trial]:
     parts = parts_of(aggregator)
     for number, part in enumerate(parts, 1):
         prefix = f"part {number}, " if len(parts) > 1 else ""
+        tests += _sums_test(prefix, part, votes)
         try:
             tried = synthetic_releases(part, votes, rng)
         except NotStatedError as error:
@@ -194,6 +197,20 @@ def _file_test(run: Run, publication: _Traced) -> Trial:
         "any other bit in the file",
         "the same bits" if same else "other bits",
         "passed" if same else "refuted",
+    )
+
+
+def _sums_test(prefix: str, part: Aggregator, votes: Any) -> Iterator[Trial]:
+    measured = distance_of_sums(part, votes)
+    if measured is None:
+        return
+    distance, allowed = measured
+    yield Trial(
+        f"{prefix}clipped sums of {type(part).__name__}",
+        "the sums of the votes, by a clip that scales most ballots, against their definition",
+        "a clip that is missing, too wide, or applied to the sum",
+        f"{distance:.2g} clips apart, {allowed:.2g} of rounding allowed",
+        "refuted" if distance > allowed else "passed",
     )
 
 

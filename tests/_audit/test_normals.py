@@ -34,6 +34,7 @@ def test_p_values_of_normal_numbers_are_uniform() -> None:
         (lambda z: 0.8 * z, "size"),
         (lambda z: z + 0.2, "mean"),
         (lambda z: np.sign(z), "law"),
+        (lambda z: z * (np.arange(30)[:, None] > 4), "size"),
         (lambda z: np.broadcast_to(z[:1], SHAPE), "pairs of releases"),
         (lambda z: np.broadcast_to(z[:, :1], SHAPE), "pairs of rounds"),
         (lambda z: np.broadcast_to(z[:, :, :1], SHAPE), "pairs of rows"),

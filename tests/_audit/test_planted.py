@@ -243,18 +243,12 @@ def half_the_queries_in_the_ledger(patch: Patch) -> None:
 
 
 def half_of_each_event(patch: Patch) -> None:
-    cost = GaussianEvent.cost
-    patch.setattr(
-        GaussianEvent,
-        "cost",
-        lambda event, *given: cost(
-            GaussianEvent(
-                neighboring_relation=event.neighboring_relation,
-                noise_multiplier=event.noise_multiplier * 2**0.5,
-            ),
-            *given,
-        ),
-    )
+    total: Any = GaussianEvent.total
+
+    def faulty(_: Any, events: Any, weights: Any, orders: Any) -> Any:
+        return total(events, weights / 2, orders)
+
+    patch.setattr(GaussianEvent, "total", classmethod(faulty))
 
 
 Made = Callable[[Path, float], Run]
