@@ -36,7 +36,7 @@ from pate._votes.named import NamedVotes
 from pate.data import ArrayFeatures, Arrays
 from pate.data._checks import UnknownLabels, as_text, check_labels, known_truth
 from pate.data._partition import assign_teachers
-from pate.data.features import PublicScaling
+from pate.data.features import AutoFeatures, PublicScaling
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -187,7 +187,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         settings = LabelSettings(
             delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
         )
-        self._scaling = PublicScaling().fit(ArrayFeatures(as_float32(public, what="X_public")))
+        # samples between bounds are not like the records: no bandwidth follows from them
+        bends = self.teacher is None and X_public is not None
+        kind = AutoFeatures if bends else PublicScaling
+        self._map = kind().fit(ArrayFeatures(as_float32(public, what="X_public")))
         ids = np.char.mod("public%09d", np.arange(len(public)))
         with TemporaryDirectory(prefix="pate") as folder:
             run = Path(folder) / type(self).__name__
@@ -203,7 +206,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     run,
                     _OneFit(
                         file,
-                        features=PublicScaling(),
+                        features=kind(),
                         permanent_ids=True,
                         unknown_labels=self.unknown_labels,
                     ),
@@ -298,7 +301,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         return tuple(names)
 
     def _features(self, X: FloatArray) -> FloatArray:
-        return self._scaling.transform(ArrayFeatures(as_float32(X, what="X"))).astype(np.float64)
+        return self._map.transform(ArrayFeatures(as_float32(X, what="X"))).astype(np.float64)
 
     def _public_samples(
         self, X_public: ArrayLike | None, random: np.random.RandomState

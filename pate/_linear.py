@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -221,6 +221,10 @@ class Answers(Protocol):
     def linear(self) -> bool:
         """Whether the counts are ``num_teachers`` times the answers of a linear model."""
 
+    @property
+    def columns(self) -> BoolArray | None:
+        """``[F]``, the features that this model reads; None for all of them."""
+
 
 def student_of(released: Answers, features: ArrayLike, num_teachers: int) -> LinearStudent:
     """Return the linear student of a release: from noisy shares if it has counts, else from labels.
@@ -234,7 +238,11 @@ def student_of(released: Answers, features: ArrayLike, num_teachers: int) -> Lin
     """
     counts, share = released.noisy_counts, 1 / num_teachers
     if released.linear and counts is not None and len(released.labels):
-        return linear_student_of(features, counts * share, released.labels)
+        x, used = flat(features), slice(None) if released.columns is None else released.columns
+        student = linear_student_of(x[:, used], counts * share, released.labels)
+        weights = np.zeros((x.shape[1] + 1, counts.shape[1]))
+        weights[:-1][used], weights[-1] = student.weights[:-1], student.weights[-1]
+        return replace(student, weights=weights)
     if counts is None or released.noise_std is None:
         return fit_linear(features, released.labels, released.mask)
     return fit_linear(features, counts * share, released.mask, noise_std=released.noise_std * share)

@@ -162,7 +162,7 @@ class Task:
         self.name, self.folder = name, folder
         self.is_faces = name == "faces"
         self.unit = "group" if name == "celeba_persons" else "record"
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "ledgers").mkdir(parents=True, exist_ok=True)
         self._figures = folder / "figures.jsonl"
         self._figures.touch()
 
@@ -212,7 +212,8 @@ class Task:
     def options(self, way: str) -> list[str]:
         """Return the words of `pate run`: a recipe, a run, and public facts about the records."""
         run = self.folder / way
-        place = [f"--run={run}", f"--ledger={run}.ledger.sqlite", "--overwrite"]
+        # next to the records it would be taken for the ledger of others
+        place = [f"--run={run}", f"--ledger={self.folder / 'ledgers' / way}.sqlite", "--overwrite"]
         if self.is_faces:
             return ["configs/faces", f"--data.init_args.root={self.data}", *place]
         recipe = self.folder / "recipe"

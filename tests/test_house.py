@@ -33,7 +33,8 @@ MANY_PARAMETERS = {
 # three fields or fewer, or results that only the package makes
 GUARDED = (
     *("pate/accounting/", "pate/aggregators/", "pate/mechanisms/", "pate/_release/"),
-    *("pate/_linear.py", "pate/_votes/voters.py", "pate/teachers/_partitions.py"),
+    *("pate/_linear.py", "pate/_votes/geometry.py", "pate/_votes/voters.py"),
+    "pate/teachers/_partitions.py",
 )
 # in a base, in a subclass, under another name
 ARRAYS_ELSEWHERE = {

@@ -154,6 +154,30 @@ def test_whole_runs_are_measured_once(
     assert capsys.readouterr().out == first.out
 
 
+@pytest.mark.parametrize("name", ["products", "radial", "modes", "mixed", "linear"])
+def test_drawn_tasks_have_labels_as_frequent_as_they_say(name: str) -> None:
+    script = load("measure_maps")
+    arrays, again = script.task(name, 3), script.task(name, 3)
+    assert all(np.array_equal(arrays[part], again[part]) for part in arrays)
+    assert np.bincount(arrays["split"]).tolist() == [5000, 1000, 2000]
+    np.testing.assert_allclose(arrays["Y"].mean(axis=0), np.linspace(0.5, 0.1, 8), atol=0.01)
+
+
+@pytest.mark.slow
+def test_maps_are_compared_by_whole_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = load("measure_maps")
+    monkeypatch.setattr(script, "SIZES", (3000, 400, 600))
+    script.main(["radial", "linear", "--epsilons", "8", "--seeds", "1"])
+    *_, radial, linear = (
+        line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()
+    )
+    assert radial[:2] == ["radial", "8"] and float(radial[2]) + 0.2 < float(radial[3])
+    assert radial[4].endswith(" r") and float(radial[4][:5]) > float(radial[3]) - 0.05
+    assert float(linear[2]) > 0.8 and float(linear[4][:5]) > float(linear[2]) - 0.05
+
+
 def test_every_interrupted_command_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
     load("measure_interrupts").main(2, 0, 5, ["--version"])
     *_, row = capsys.readouterr().out.splitlines()

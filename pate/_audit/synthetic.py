@@ -21,7 +21,8 @@ from pate._audit.laws import (
 from pate._audit.normals import FACTORS
 from pate._validation import FloatArray
 from pate._votes import Ballots, Counts, Votes, VoteShape
-from pate._votes.voters import Geometry, MomentQuery, Voters
+from pate._votes.geometry import Geometry
+from pate._votes.voters import MomentQuery, Voters
 from pate.aggregators._base import Aggregator
 from pate.aggregators._clipped_votes import ClippedVotes
 from pate.aggregators._score_votes import COUNT_SHARE, ScoreVotes

@@ -49,7 +49,7 @@ _KINDS = {
     "mask": "b",
     _SEAL: "U",
 }
-_OPTIONAL_KINDS = {"values": "f", "noise_std": "fiu", "steps": "iu"}
+_OPTIONAL_KINDS = {"values": "f", "noise_std": "fiu", "steps": "iu", "columns": "b"}
 """The kinds of the arrays' types, by their names."""
 
 
@@ -92,6 +92,7 @@ class ReleasedLabels(Queries):
         tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named
             ``steps`` in the file.
         linear: whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model.
+        columns: ``[F]``, the features that such a model reads; None for all of them.
     """
 
     release: int
@@ -101,6 +102,7 @@ class ReleasedLabels(Queries):
     noise_std: float | None = None
     tiers: IntArray | None = None
     linear: bool = False
+    columns: BoolArray | None = None
 
     @property
     def answered(self) -> BoolArray:
@@ -148,6 +150,8 @@ class ReleasedLabels(Queries):
             }
         if self.tiers is not None:
             arrays["steps"] = np.asarray(self.tiers)
+        if self.columns is not None:
+            arrays["columns"] = np.asarray(self.columns)
         named: dict[str, Any] = arrays
         np.savez_compressed(file, **named, seal=np.array(_seal(arrays, key)))
         file.truncate()
@@ -194,6 +198,7 @@ class ReleasedLabels(Queries):
             noise_std=None if values is None or not noise else float(noise),
             tiers=arrays.get("steps"),
             linear=values is not None and not noise,
+            columns=arrays.get("columns"),
         )
 
 
@@ -205,7 +210,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     table = shape["ids"] + shape["label_names"]
     shapes = shape | {"steps": shape["ids"]} | dict.fromkeys(("labels", "mask", "values"), table)
     for name, array in arrays.items():
-        wanted = shapes.get(name, ())
+        wanted = (array.size,) if name == "columns" else shapes.get(name, ())
         fits = array.shape == wanted and array.dtype.kind in (_KINDS | _OPTIONAL_KINDS)[name]
         require(
             fits, f"{name} of shape {wanted} in {path}", shape=array.shape, dtype=str(array.dtype)

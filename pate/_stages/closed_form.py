@@ -17,9 +17,10 @@ from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import begin_fit, require_same_data
 from pate._validation import MOST_VOTERS, FloatArray, IntArray, StrArray, require
 from pate._votes import Voting
+from pate._votes.geometry import Geometry
 from pate._votes.store import VoteStore
 from pate._votes.voter_store import VoterStore, fingerprint_of_voters, load_voters
-from pate._votes.voters import Geometry, GroupVoters, RecordVoters
+from pate._votes.voters import GroupVoters, RecordVoters
 from pate.data import UNKNOWN, DataSource, Features, Role
 from pate.data._partition import assign_teachers
 
@@ -49,7 +50,9 @@ def fit_closed_form(
         )
     data.require_distinct()
     units = private.units(plan.unit)
-    geometry = Geometry.of(_all_of(data.records(Role.PUBLIC).features))
+    public = _all_of(data.records(Role.PUBLIC).features)
+    feature_map = data.feature_map
+    geometry = Geometry.of(public, () if feature_map is None else feature_map.widths)
     if dry_run:
         size = len(private) * (4 * geometry.num_directions + data.num_labels)
         directions = f"{geometry.num_directions} directions, {size / 1e9:.2g} GB"

@@ -22,6 +22,7 @@ from pate._validation import (
     require_distinct,
     require_known,
 )
+from pate._votes.geometry import blocks
 from pate._votes.kinds import (
     Ballots,
     Counts,
@@ -32,7 +33,6 @@ from pate._votes.kinds import (
     VoteShape,
     unpack_ballots,
 )
-from pate._votes.voters import blocks
 
 Form = Literal["bits", "scores", "moments", "masked"]
 Known = TypeVar("Known", bound=Counts)

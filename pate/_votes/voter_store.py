@@ -18,7 +18,8 @@ from pate._files.hashing import digest
 from pate._files.writing import atomic_write, write_arrays
 from pate._runs import TEACHERS_FIT, Run
 from pate._validation import MOST_VOTERS
-from pate._votes.voters import Geometry, GroupVoters, RecordVoters, Voters, blocks
+from pate._votes.geometry import Geometry, blocks
+from pate._votes.voters import GroupVoters, RecordVoters, Voters
 from pate.data._records import Records
 
 _GEOMETRY = tuple(field.name for field in fields(Geometry))

@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pate._linear import Directions, flat
 from pate._validation import (
     MOST_VOTERS,
     UNKNOWN,
@@ -29,90 +29,20 @@ from pate._validation import (
     require,
     require_count,
 )
+from pate._votes.geometry import (
+    COORDINATE_BITS,
+    Geometry,
+    Int32Array,
+    blocks,
+    power_above,
+)
 
-Int32Array = NDArray[np.int32]
-
-_DIRECTIONS = 1 << 12  # of the features, the widest ones
-# bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
-_COORDINATE = 20
-_SPARE = 4  # a coordinate may be so many times as large as the largest public one
 _BASIS = 12  # fractional bits of an entry of the basis, which has a norm of about 2
 _MAX_FEATURE_NORM = 2.0  # the norm to which coordinates are clipped; the mean square is 1
 _LARGEST = 17  # bits of an entry before that: sums of squares over all directions are exact
 _RESIDUAL = 16  # fractional bits of a residual: sums of products over MOST_VOTERS are exact
 _CLIP_SLACK = 1 - 2.0**-30  # rounding of norms and factors is far less than that
 SCORE_STEPS = 254  # between scores of 0 and of 1
-_ENTRIES = 1 << 22  # numbers worked on at once
-
-
-@dataclass(frozen=True, eq=False)
-class Geometry:
-    """Public features as coordinates along their principal directions, on a grid of integers.
-
-    Attributes:
-        centre: ``[F]`` float64, the mean of the public features as whole numbers of ``step``.
-        axes: ``[F, R]`` float64, the directions, the widest first, as whole numbers of a power of
-            two.
-        step: the grid of the features, which are clipped to `_SPARE` times the largest public one.
-        unit: the grid of the coordinates, in units of the features.
-        variances: ``[R]``, the mean squares of the public coordinates, above 0.
-        samples: ``[P, R]`` int32, the coordinates of the public samples, in units of ``unit``.
-    """
-
-    centre: FloatArray
-    axes: FloatArray
-    step: float
-    unit: float
-    variances: FloatArray
-    samples: Int32Array
-
-    @classmethod
-    def of(cls, features: ArrayLike) -> Geometry:
-        """Return the geometry of public features ``[P, ...]``, flattened.
-
-        Raises:
-            ValueError: with fewer than two samples, with features that are not finite, or all
-                alike.
-        """
-        public = flat(features)
-        require(len(public) >= 2, "features of two public samples or more", samples=len(public))
-        require(np.isfinite(public).all(), "finite features", features="others")
-        space = Directions.of(public)
-        require(space.spread.size, "public features that differ", directions=0)
-        bits = _feature_bits(public.shape[1])
-        step = _power_above(_SPARE * float(np.abs(public).max())) / (1 << bits)
-        axes = np.rint(space.right[:, :_DIRECTIONS] * (1 << bits))
-        exact = _projected(public, centre := np.rint(space.centre / step), axes, step)
-        unit = _power_above(_SPARE * float(np.abs(exact).max())) / (1 << _COORDINATE)
-        samples = _quantize(exact, unit)
-        variances = (samples.astype(np.float64) ** 2).mean(axis=0) * unit**2
-        held = variances > 0
-        return cls(centre, axes[:, held], step, unit, variances[held], samples[:, held])
-
-    @property
-    def num_directions(self) -> int:
-        """The number of directions."""
-        return len(self.variances)
-
-    def coordinates(self, features: ArrayLike) -> Int32Array:
-        """Return coordinates ``[N, R]`` of features ``[N, ...]``, row by row, by ``unit``."""
-        inner = flat(features)
-        require(
-            inner.shape[1] == len(self.centre),
-            f"features of {len(self.centre)} numbers",
-            features=inner.shape[1],
-        )
-        coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
-        for rows in blocks(len(inner), sum(self.axes.shape)):
-            coordinates[rows] = _quantize(
-                _projected(inner[rows], self.centre, self.axes, self.step), self.unit
-            )
-        return coordinates
-
-    def linear(self, features: ArrayLike) -> FloatArray:
-        """Return coordinates ``[N, R]`` of features ``[N, ...]``, in their units, on no grid."""
-        inner = flat(features) - self.centre * self.step
-        return np.asarray(inner @ self.axes / (1 << _feature_bits(len(self.centre))))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -195,7 +125,7 @@ class MomentQuery:
     @cached_property
     def _quantized_slopes(self) -> tuple[float, FloatArray]:
         largest = float(np.abs(self.slopes).max(initial=0.0))
-        grid = _power_above(largest) / (1 << _COORDINATE) if largest else 1.0
+        grid = power_above(largest) / (1 << COORDINATE_BITS) if largest else 1.0
         return grid * self.geometry.unit, np.rint(self.slopes / grid)
 
 
@@ -238,6 +168,16 @@ class Voters(ABC):
         PRIVATE. A voter moves an entry by 1 at most. None without `unknown_labels`.
         """
         return None
+
+    def by_part(self) -> list[Self]:
+        """Return the voters along the directions of each part of the features by itself."""
+        starts, voters = np.unique(self.geometry.parts, return_index=True)[1].tolist(), []
+        for part in (slice(start, end) for start, end in pairwise([*starts, None])):
+            held: dict[str, Any] = {"geometry": self.geometry.along(part)}
+            if isinstance(self, RecordVoters | GroupVoters):
+                held["coordinates"] = self.coordinates[:, part]
+            voters.append(replace(self, **held))
+        return voters
 
     def least_norm(self, question: MomentQuery) -> float:
         """Return a public norm below which no clip is worth seeking."""
@@ -457,36 +397,3 @@ def clip_factors(norms: FloatArray, clip: float) -> FloatArray:
     """Return the factors that scale ballots of ``norms`` ``[n]`` to a norm of ``clip`` at most."""
     most = clip * _CLIP_SLACK
     return np.asarray(most / np.maximum(norms, most))
-
-
-def blocks(num_rows: int, entries: int) -> list[slice]:
-    """Return rows in blocks of a few million numbers, at ``entries`` numbers a row."""
-    step = max(1, _ENTRIES // max(1, entries))
-    return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
-
-
-def _feature_bits(num_features: int) -> int:
-    """Return the bits of a feature and of an axis: sums of their products stay below 2^53."""
-    return (51 - math.ceil(math.log2(num_features))) // 2
-
-
-def _projected(
-    features: FloatArray, centre: FloatArray, axes: FloatArray, step: float
-) -> FloatArray:
-    """Return coordinates without rounding errors beyond those in the features and the axes."""
-    most = float(1 << _feature_bits(len(centre)))
-    # a feature map may return NaN or infinity for one record, which must not be an error
-    steps = (
-        np.rint(np.nan_to_num(features / step, posinf=most, neginf=-most)).clip(-most, most)
-        - centre
-    )
-    return np.asarray((steps @ axes) * (step / most))
-
-
-def _power_above(value: float) -> float:
-    return 2.0 ** math.ceil(math.log2(value))
-
-
-def _quantize(values: FloatArray, unit: float) -> Int32Array:
-    most = float(1 << _COORDINATE)
-    return np.asarray(np.rint(values / unit).clip(-most, most), dtype=np.int32)

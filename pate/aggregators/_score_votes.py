@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
@@ -13,7 +13,8 @@ from scipy.special import expit
 from pate._linear import labels_better_than_constant, match_logistic_moments, shrunk_means
 from pate._validation import BoolArray, FloatArray, require, require_positive
 from pate._votes import Ballots, Moments, Need, Scores, VoteShape
-from pate._votes.voters import Geometry, MomentQuery, Voters
+from pate._votes.geometry import Geometry
+from pate._votes.voters import MomentQuery, Voters
 from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
@@ -30,6 +31,10 @@ _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
 # prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
 _RATIO_DEVIATION = 0.5
+_LARGEST_VARIANCE = 0.25  # of a label
+# of the prospect of the first part: columns lose much where they do not suffice, and random features
+# little where columns do
+_FIRST = 0.8
 # standard deviations: hardly ever worse than a constant, over many labels and releases
 _SIGNIFICANT = 3.0
 
@@ -57,6 +62,13 @@ class ScoreVotes(Aggregator):
     the posterior is not shrunk there; the first gives the share that ridge regression with a
     penalty of the mean variance would leave.
 
+    Where the features have parts, alternatives such as columns and random features of them
+    (`pate.data.AutoFeatures`), the first round is asked once for each part, at the same share of
+    the budget, and later rounds only along one part: the one whose answers explain most of the
+    public samples in expectation, by the posterior after its first round and the precision that
+    later rounds add. The first part has to be ahead by a quarter. The release names the columns of
+    this part.
+
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
     decisions: a label departs from its constant answer only if the expected gain on public samples
@@ -82,7 +94,7 @@ class ScoreVotes(Aggregator):
         multiplier_scores: noise multiplier of one query; a release of ``n`` queries has one that
             is smaller by ``sqrt(n)``.
         rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up
-            to 1, and a rest of rounding is divided out.
+            to 1, and a rest of rounding, or a first round for each part, is divided out.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
@@ -125,10 +137,15 @@ class ScoreVotes(Aggregator):
             return Release(
                 np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), linear=True
             )
-        *_, last = released(self, votes.voters, len(mask), generator)
+        voters = votes.voters
+        *_, last = released(self, voters, len(mask), generator)
         answers, labels = last.learner.answers(features_of(votes))
         return Release(
-            labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, linear=True
+            labels.astype(np.uint8),
+            mask,
+            noisy_counts=votes.num_teachers * answers,
+            linear=True,
+            columns=last.learner.columns if len(voters.by_part()) > 1 else None,
         )
 
 
@@ -149,14 +166,33 @@ def released(
         multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
         divisor = noisy_knowing(knowing, count, multiplier, generator)
         left -= KNOWN_SHARE
-    learner = Learner.of(voters, divisor)
-    known_share, all_shares = float(np.mean(divisor)) / count, math.fsum(aggregator.rounds)
-    for share in aggregator.rounds:
+    parts = voters.by_part()
+    learners = [Learner.of(part, divisor) for part in parts]
+    known_share = float(np.mean(divisor)) / count
+    first, *later = aggregator.rounds
+    all_shares = math.fsum([*later, *(first for _ in parts)])
+
+    def asked(voters: Voters, learner: Learner, share: float) -> Round:
         question = learner.question()
         multiplier = noise_multiplier / math.sqrt(left * share / all_shares)
         moments = noisy_sum(voters, question, count, multiplier, generator, known_share)
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
-        yield Round(learner, question, count, known_share, moments)
+        return Round(learner, question, count, known_share, moments)
+
+    trials = [asked(*each, first) for each in zip(parts, learners, strict=True)]
+    best = _best_part(learners, math.fsum(later) / first)
+    yield from (trials[i] for i in (*(i for i in range(len(parts)) if i != best), best))
+    for share in later:
+        yield asked(parts[best], learners[best], share)
+
+
+def _best_part(learners: Sequence[Learner], growth: float) -> int:
+    """Return the number of the part that promises to explain most."""
+    if len(learners) == 1:
+        return 0
+    explained = np.array([learner.prospect(growth) for learner in learners])
+    explained[0] *= _FIRST
+    return int(np.argmax(explained))
 
 
 class Round(NamedTuple):
@@ -316,6 +352,32 @@ class Learner:
         self._level_precision = self._level_precision + level_precision
         self._infer()
 
+    @property
+    def columns(self) -> BoolArray:
+        """``[F]``, the features on which the answers depend."""
+        return np.asarray(self._geometry.axes.any(axis=1))
+
+    def prospect(self, growth: float) -> float:
+        """Return the variance of the answers over public samples that later rounds would explain.
+
+        It is expected of the posterior means, the sum over labels, once precision has grown by
+        ``growth`` times its value so far, given what has been released. More than a label can vary,
+        which noise alone may promise, counts as that much.
+        """
+        estimates, noise, drawn = self._estimated
+        priors, losses = _losses(estimates, noise)
+        losses = losses + losses.mean(axis=1, keepdims=True)
+        weights = np.exp((losses.min(axis=0) - losses) / 2)
+        later = (noise - drawn) / (1 + growth) + drawn
+        explained = np.empty_like(losses)
+        for i, prior in enumerate(priors):
+            shrinkage = prior / (prior + noise)
+            # the variance that the posterior loses is the variance that its mean gains
+            gained = shrinkage * noise - prior * later / (prior + later)
+            squares = (shrinkage * estimates) ** 2 + gained
+            explained[i] = np.minimum(self._geometry.variances @ squares, _LARGEST_VARIANCE)
+        return float((weights * explained / weights.sum(axis=0)).sum())
+
     def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
         answers = self._geometry.linear(features) @ self._slopes + self._levels
@@ -327,13 +389,13 @@ class Learner:
 
     def _infer(self) -> None:
         """Find the posterior of the slopes, and the next question."""
-        variances = self._geometry.variances
         lowest = 0.5 / len(self._geometry.samples)
         levels = self._level_weighted / self._level_precision
         self._levels = shrunk_means(levels, np.full(len(levels), 1 / self._level_precision)).clip(
             lowest, 1 - lowest
         )
-        drawn = self._levels * (1 - self._levels) / self._num_independent / variances[:, None]
+        variances = self._geometry.variances[:, None]
+        drawn = self._levels * (1 - self._levels) / self._num_independent / variances
         precisions, residuals, students = (
             np.array(parts) for parts in zip(*self._rounds, strict=True)
         )
@@ -358,6 +420,8 @@ class Learner:
         ratios = (prior - found.sum(axis=1)) / (prior + known.sum(axis=1))
         self._ratios = np.maximum(ratios, 1)[:, None]
         self._slopes, self._errors, shrinkage = posterior()
+        squared = self._ratios**2
+        self._estimated = residual / self._ratios + student, noise / squared, drawn / squared
         # a direction's share follows its shrinkage, in addition to its share in the first round:
         # the rest goes to the constant
         wanted = shrinkage.mean(axis=1) + self._ridge
@@ -394,10 +458,16 @@ def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, Fl
     noise; the mean log-likelihood of all labels counts as one label more. Evidence for slopes is
     twice the gain in the label's own log-likelihood over slopes of 0.
     """
+    priors, losses = _losses(estimates, noise)
+    chosen = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
+    evidence = losses[0] - losses[chosen, np.arange(len(chosen))]
+    return priors[chosen] / (priors[chosen] + noise), evidence
+
+
+def _losses(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return prior variances ``[G]``, and twice the negative log-likelihood of each, ``[G, C]``."""
     squares, priors = estimates**2, _RATIOS * noise.min()
     losses = np.array(
         [(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors]
     )
-    chosen = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
-    evidence = losses[0] - losses[chosen, np.arange(len(chosen))]
-    return priors[chosen] / (priors[chosen] + noise), evidence
+    return priors, losses

@@ -21,6 +21,7 @@ from pate.data._records import (
 from pate.data._source import DataSource as DataSource
 from pate.data._text_table import TextTable as TextTable
 from pate.data.features import (
+    AutoFeatures as AutoFeatures,
     FeatureMap as FeatureMap,
     FrozenBackbone as FrozenBackbone,
     PictureTransforms as PictureTransforms,

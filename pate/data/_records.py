@@ -268,6 +268,11 @@ class FeatureMap(RecordsInitArgs, ABC):
     workers.
     """
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers of columns of alternative parts, once fitted; empty if there is one part."""
+        return ()
+
     @abstractmethod
     def fit(self, public: Features) -> FeatureMap:
         """Fit on public features ``[N, ...]`` and return the map; later calls change nothing."""

@@ -27,6 +27,8 @@ class Release(NamedTuple):
     """``[Q]``: price tiers of queries, as in `Aggregator.event`; None if all cost the same."""
     linear: bool = False
     """Whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model."""
+    columns: BoolArray | None = None
+    """``[F]``: the features that such a model reads; None for all of them."""
 
     @classmethod
     def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:

@@ -13,7 +13,12 @@ from scipy.special import expit
 from scipy.stats import kstest, multivariate_normal, norm
 
 from pate import Outlook, Votes, VoteShape
-from pate._linear import linear_student_of, match_logistic_moments, shrunk_means
+from pate._linear import (
+    linear_student_of,
+    match_logistic_moments,
+    shrunk_means,
+    student_of,
+)
 from pate._validation import BoolArray, FloatArray, UInt8Array
 from pate._votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
@@ -769,3 +774,90 @@ def test_a_round_survives_an_audit_by_sampling(kind: type[ScoreVoters], caught: 
     )
     assert (audit.epsilon > claimed) == caught
     assert audit.epsilon > 0.1
+
+
+def signs(num: int, generator: np.random.Generator) -> tuple[FloatArray, UInt8Array]:
+    """Return columns and their products, next to each other, with labels that products decide."""
+    columns = generator.normal(size=(num, 6))
+    products = columns[:, :3] * columns[:, 3:]
+    labels = (products + 0.3 * generator.normal(size=(num, 3)) > 0).astype(np.uint8)
+    return np.hstack((columns, products)), labels
+
+
+def in_parts(num: int, widths: tuple[int, ...], *, straight: bool = False) -> Moments:
+    """Return votes of records on 300 samples, about products of columns or columns themselves."""
+    generator = np.random.default_rng(5)
+    public, _ = signs(300, generator)
+    features, labels = signs(num, generator)
+    if straight:
+        labels = (features[:, :3] > 0.2).astype(np.uint8)
+    geometry = Geometry.of(public, widths)
+    voters = RecordVoters(
+        geometry=geometry,
+        num_voters=num,
+        num_labels=3,
+        coordinates=geometry.coordinates(features),
+        labels=labels,
+    )
+    return Moments(voters=voters, features=public)
+
+
+@pytest.mark.parametrize("straight", [True, False])
+def test_the_part_that_explains_more_is_kept_and_the_student_reads_it_alone(
+    straight: bool,
+) -> None:
+    votes = in_parts(4000, (6, 3), straight=straight)
+    release = make(0.3 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))
+    expected = np.repeat([straight, not straight], [6, 3])
+    assert release.columns is not None and np.array_equal(release.columns, expected)
+    student = student_of(release, votes.features, votes.num_teachers)
+    assert not student.weights[:-1][~expected].any() and student.departs.all()
+    inner = student_of(
+        release._replace(columns=None), votes.features[:, expected], votes.num_teachers
+    )
+    elsewhere, truth = signs(500, np.random.default_rng(6))
+    answers = student.predict(elsewhere)
+    np.testing.assert_allclose(answers, inner.predict(elsewhere[:, expected]), atol=1e-9)
+    truth = (elsewhere[:, :3] > 0.2).astype(np.uint8) if straight else truth
+    assert ((answers > 0.5) == truth).mean() > 0.8
+
+
+def test_of_parts_that_promise_as_much_the_first_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Learner, "prospect", lambda *_: 0.0)
+    release = make(3.0).aggregate(in_parts(100, (4, 5)), generator=np.random.default_rng(0))
+    assert release.columns is not None and release.columns[0]
+
+
+def test_a_prospect_is_the_variance_that_a_learner_explains_in_the_end() -> None:
+    """Without more rounds, it is about the variance of the answers that it has; with them, more."""
+    votes = in_parts(4000, (9,))
+    for multiplier, apart in ((0.01, 0.01), (1.0, 0.1)):
+        *_, last = score_votes.released(make(multiplier), votes.voters, 1, np.random.default_rng(0))
+        learner = last.learner
+        answers, _ = learner.answers(votes.features)
+        assert learner.prospect(0.0) == pytest.approx(answers.var(axis=0).sum(), rel=apart)
+        assert learner.prospect(0.0) <= learner.prospect(3.0) <= learner.prospect(1e9)
+
+
+@pytest.mark.parametrize("rounds", [(1.0,), (0.1, 0.15, 0.25, 0.5)])
+def test_a_choice_costs_a_first_round_for_each_part(
+    rounds: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them, and the count of the voters, are within the budget of one release."""
+    multipliers, asked = [], []
+
+    def spend(voters: Voters, question: MomentQuery, *given: Any) -> Any:
+        multipliers.append(given[1])
+        asked.append(question.geometry.parts.tolist())
+        return noisy_sum(voters, question, *given)
+
+    monkeypatch.setattr(score_votes, "noisy_sum", spend)
+    voting = ScoreVotes(multiplier_scores=3.0, rounds=rounds)
+    votes = in_parts(200, (6, 3))
+    release = voting.aggregate(votes, generator=np.random.default_rng(0))
+    shares = np.array([rounds[0], *rounds]) / (1 + rounds[0])
+    np.testing.assert_allclose([m**-2 for m in multipliers], 0.98 * 300 / 9 * shares)
+    assert asked[:2] == [[0] * 6, [1] * 3]
+    assert release.columns is not None
+    kept = asked[0] if release.columns[0] else asked[1]
+    assert asked[2:] == [kept] * (len(rounds) - 1)

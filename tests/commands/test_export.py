@@ -19,6 +19,7 @@ import pate
 from pate import cli
 from pate.data import (
     Arrays,
+    AutoFeatures,
     CelebA,
     DataSource,
     FeatureMap,
@@ -125,7 +126,7 @@ def table(tmp_path: Path) -> Arrays:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feature_map", [PublicScaling(), RandomFeatures(20)])
+@pytest.mark.parametrize("feature_map", [PublicScaling(), RandomFeatures(20), AutoFeatures(20)])
 def test_raw_rows_are_scaled(feature_map: FeatureMap, tmp_path: Path) -> None:
     arrays = make_arrays()
     arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6)).astype(np.float32)

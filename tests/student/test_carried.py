@@ -27,6 +27,7 @@ from pate._votes import rows_of
 from pate.data import (
     ArrayFeatures,
     Arrays,
+    AutoFeatures,
     CelebA,
     DataSource,
     FeatureMap,
@@ -349,7 +350,7 @@ def test_raw_rows_in_units_of_their_own(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("feature_map", [RandomFeatures(50), RandomFeatures(seed=3)])
+@pytest.mark.parametrize("feature_map", [RandomFeatures(50), AutoFeatures(seed=3)])
 def test_random_features_leave_with_their_student(
     feature_map: RandomFeatures, tmp_path: Path
 ) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import pate._votes.voters
+import pate._votes.geometry
 from pate._linear import Directions
 from pate._validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
-from pate._votes.voters import blocks, clip_factors, encode_scores
+from pate._votes.geometry import blocks
+from pate._votes.voters import clip_factors, encode_scores
 from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
 from pate.data import UNKNOWN
 
@@ -134,7 +135,7 @@ def test_blocks_and_order_change_no_bit(kind: str, monkeypatch: pytest.MonkeyPat
     norms, total = make(records).norms(question), make(records).clipped_sum(question, 0.3)
     order = np.argsort(records.groups + generator.random(300) * 0.5)
     shuffled = records.of(order)
-    monkeypatch.setattr(pate._votes.voters, "_ENTRIES", 100)
+    monkeypatch.setattr(pate._votes.geometry, "_ENTRIES", 100)
     np.testing.assert_array_equal(np.sort(make(shuffled).norms(question)), np.sort(norms))
     np.testing.assert_array_equal(make(shuffled).clipped_sum(question, 0.3), total)
 
@@ -606,3 +607,48 @@ def test_voters_that_cannot_be_are_refused() -> None:
     groups = group_voters(Records.drawn(60, np.random.default_rng(8)))
     with pytest.raises(ValueError, match=r"^Expected groups in ascending order[^\n]*$"):
         replace(groups, groups=groups.groups[::-1])
+
+
+@pytest.mark.parametrize("kind", ["record", "group"])
+def test_a_part_has_directions_of_its_own(kind: str) -> None:
+    """Voters along a part are the voters of its columns, whatever stands next to them."""
+    generator = np.random.default_rng(0)
+    public, features = generator.normal(size=(2, 60, 7))
+    labels = generator.integers(2, size=(60, 3)).astype(np.uint8)
+    settings: dict[str, Any] = {"num_voters": 60, "num_labels": 3, "labels": labels}
+
+    def made(of: FloatArray, among: FloatArray, widths: tuple[int, ...] = ()) -> Voters:
+        geometry = Geometry.of(among, widths)
+        coordinates = geometry.coordinates(of)
+        if kind == "record":
+            return RecordVoters(geometry=geometry, coordinates=coordinates, **settings)
+        return GroupVoters(
+            geometry=geometry, coordinates=coordinates, groups=np.arange(60) // 4, **settings
+        )
+
+    whole = made(features, public, (4, 3))
+    assert whole.geometry.parts.tolist() == [0] * 4 + [1] * 3
+    for part, columns in zip(whole.by_part(), (slice(4), slice(4, 7)), strict=True):
+        alone = made(features[:, columns], public[:, columns])
+        for voters in (part, alone):
+            assert voters.num_private == whole.num_private
+        np.testing.assert_allclose(
+            part.geometry.linear(features), alone.geometry.linear(features[:, columns]), atol=1e-4
+        )
+        one, other = (
+            np.sort(voters.norms(question_on(voters.geometry))) for voters in (part, alone)
+        )
+        np.testing.assert_allclose(one, other, rtol=1e-2)
+    (itself,) = made(features, public).by_part()
+    assert np.array_equal(itself.geometry.axes, Geometry.of(public).axes)
+
+
+def question_on(geometry: Geometry) -> MomentQuery:
+    num = geometry.num_directions
+    return MomentQuery(
+        geometry=geometry,
+        shares=np.full(num, 1 / num),
+        constant=1.0,
+        levels=np.full(3, 0.5),
+        slopes=np.zeros((num, 3)),
+    )

@@ -20,7 +20,7 @@ from pate.data.features._backbone import FrozenBackbone
 from pate.data.features._picture_transforms import PictureTransforms
 from pate.data.features._public_pca import PublicPCA
 from pate.data.features._public_scaling import PublicScaling
-from pate.data.features._random_features import RandomFeatures
+from pate.data.features._random_features import AutoFeatures, RandomFeatures
 from pate.data.features._saved import MapInNumpy, save_map
 
 
@@ -138,14 +138,32 @@ class Waves(nn.Module):
 
     def forward(self, records: Tensor) -> Tensor:
         """Return features ``[B, num_features]`` of records ``[B, ...]``."""
-        angles = self.scaling(records).flatten(1).double() @ self.frequencies.double() + self.phases
-        waves: Tensor = sqrt(2 / len(self.phases)) * angles.cos()
+        return self.waves(self.scaling(records).flatten(1))
+
+    def waves(self, scaled: Tensor) -> Tensor:
+        """Return features ``[B, num_features]`` of scaled rows ``[B, F]``."""
+        angles = scaled.double() @ self.frequencies.double() + self.phases
+        waves: Tensor = sqrt(2 / max(1, len(self.phases))) * angles.cos()
         return waves.float()
+
+
+class ScaledAndWaves(Waves):
+    """The map of `AutoFeatures`, in double precision as there."""
+
+    def forward(self, records: Tensor) -> Tensor:
+        """Return scaled rows and features ``[B, F + num_features]`` of records ``[B, ...]``."""
+        scaled = self.scaling(records).flatten(1)
+        return torch.cat((scaled, self.waves(scaled)), dim=1)
 
 
 @as_module.register
 def _of_waves(features: RandomFeatures, shape: tuple[int, ...]) -> MapModule:
     return _with_state(features, Waves(shape, **features.module_arguments), shape)
+
+
+@as_module.register
+def _of_auto(features: AutoFeatures, shape: tuple[int, ...]) -> MapModule:
+    return _with_state(features, ScaledAndWaves(shape, **features.module_arguments), shape)
 
 
 def _with_state(features: MapInNumpy, module: nn.Module, shape: tuple[int, ...]) -> MapModule:

@@ -16,6 +16,8 @@ from pate.data.features._public_scaling import PublicScaling
 
 _MOST = 600  # features, unless a number is given
 _PAIRED = 1000  # public samples, whose distances give the bandwidth
+# columns, and entries that equal their column's median, beyond which random features hardly ever win
+_WIDEST, _SPARSE = 256, 0.75
 _SCALING = "scaling."  # before the names of the scaling's arrays
 
 
@@ -65,6 +67,9 @@ class RandomFeatures(FeatureMap):
 
     def transform(self, features: Features) -> Float32Array:
         """Map features ``[N, ...]`` to ``[N, num_features]``, each row by itself."""
+        return self._waves(ArrayFeatures(self._scaling.transform(features)))
+
+    def _waves(self, scaled: Features) -> Float32Array:
         assert self._frequencies is not None, "fit comes before transform"
         frequencies = self._frequencies.astype(np.float64)
         held, angles = (np.empty(size) for size in frequencies.shape)
@@ -72,9 +77,8 @@ class RandomFeatures(FeatureMap):
         def wave(row: Float32Array) -> FloatArray:
             held[:] = row
             np.matmul(held, frequencies, out=angles)
-            return np.asarray(np.sqrt(2 / len(angles)) * np.cos(angles + self._phases))
+            return np.asarray(np.sqrt(2 / max(1, len(angles))) * np.cos(angles + self._phases))
 
-        scaled = ArrayFeatures(self._scaling.transform(features))
         return map_by_rows(scaled, len(angles), wave)
 
     @property
@@ -92,12 +96,56 @@ class RandomFeatures(FeatureMap):
     @classmethod
     def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
         """Return the fitted map that `state` described."""
-        made = cls(len(state["phases"]))
+        made = cls()
         made._scaling = PublicScaling.restored(
             {name.removeprefix(_SCALING): part for name, part in state.items()}
         )
         made._frequencies, made._phases = state["frequencies"], state["phases"]
         return made
+
+
+class AutoFeatures(RandomFeatures):
+    """The columns of `PublicScaling` and, for narrow dense rows, `RandomFeatures` next to them.
+
+    They are alternatives: `ScoreVotes` asks its first round of both parts and later rounds of the
+    part that promises most, and the student reads only this part. The first round of the other part
+    is the price of the choice, a tenth of the budget. It is not paid where random features hardly
+    ever win, which public samples show: with more than 256 columns, or if at least three quarters
+    of the entries equal their column's median, as words do. Such rows have one part, as after
+    `PublicScaling`.
+
+    Args:
+        num_features: as of `RandomFeatures`.
+        seed: as of `RandomFeatures`.
+    """
+
+    def fit(self, public: Features) -> AutoFeatures:
+        """Fit on public features ``[N, ...]``, flattened.
+
+        Raises ``ValueError`` if all samples are alike.
+        """
+        if self._frequencies is None:
+            self._scaling.fit(public)
+            rows = np.arange(min(public.shape[0], _PAIRED))
+            scaled = self._scaling.transform(public.select(rows)).reshape(len(rows), -1)
+            width = scaled.shape[1]
+            if width <= _WIDEST and (scaled == 0).mean() < _SPARSE:
+                super().fit(public)
+            else:
+                self._frequencies = np.empty((width, 0), dtype=np.float32)
+        return self
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The numbers of columns and of random features; empty without random features."""
+        assert self._frequencies is not None, "fit comes before widths"
+        width, number = self._frequencies.shape
+        return (width, number) if number else ()
+
+    def transform(self, features: Features) -> Float32Array:
+        """Map features ``[N, ...]`` to columns and random features, each row by itself."""
+        scaled = self._scaling.transform(features).reshape(features.shape[0], -1)
+        return np.hstack((scaled, self._waves(ArrayFeatures(scaled))))
 
 
 def _bandwidth(rows: Float32Array) -> float:

@@ -13,7 +13,7 @@ from pate._validation import require
 from pate.data._records import FeatureMap
 from pate.data.features._public_pca import PublicPCA
 from pate.data.features._public_scaling import PublicScaling
-from pate.data.features._random_features import RandomFeatures
+from pate.data.features._random_features import AutoFeatures, RandomFeatures
 
 _MODULES = "pate.data.features._modules"
 """The room of the torch modules that map as feature maps do."""
@@ -23,6 +23,7 @@ _IN_NUMPY: dict[str, type[MapInNumpy]] = {
     f"{_MODULES}.Scaling": PublicScaling,
     f"{_MODULES}.Projection": PublicPCA,
     f"{_MODULES}.Waves": RandomFeatures,
+    f"{_MODULES}.ScaledAndWaves": AutoFeatures,
 }
 """The maps that need no torch, by the modules that map as they do."""
 

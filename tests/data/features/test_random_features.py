@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
-from pate.data import ArrayFeatures, Arrays, PublicScaling, RandomFeatures, Role
+from pate.data import ArrayFeatures, Arrays, AutoFeatures, PublicScaling, RandomFeatures, Role
 from tests.conftest import Write, make_arrays
 
 
@@ -66,7 +66,7 @@ def test_a_linear_student_of_them_bends(tmp_path: Path) -> None:
     }
     np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
     accuracy = {}
-    for feature_map in (PublicScaling(), RandomFeatures(60)):
+    for feature_map in (PublicScaling(), RandomFeatures(60), AutoFeatures(60)):
         name = type(feature_map).__name__
         source = Arrays(tmp_path / "data.npz", features=feature_map)
         run = Pipeline(tmp_path / name, source, ledger=tmp_path / f"{name}.sqlite")
@@ -75,4 +75,30 @@ def test_a_linear_student_of_them_bends(tmp_path: Path) -> None:
         run.label(LabelSettings(delta=1e-6, target_epsilon=2.0, noise_seed=0))
         run.fit_student(StudentPlan())
         accuracy[name] = run.test_student()["student"]["accuracy"]
+        away = run.student().predict(columns[-500:])
+        assert (away == arrays["Y"][-500:]).mean() == pytest.approx(accuracy[name], abs=1e-9)
     assert accuracy["PublicScaling"] < 0.6 and accuracy["RandomFeatures"] > 0.9
+    assert accuracy["AutoFeatures"] > 0.9
+
+
+def table(columns: int, zeros: float) -> np.ndarray:
+    generator = np.random.default_rng(0)
+    rows = generator.standard_normal((200, columns)).astype(np.float32)
+    return rows * (generator.random(rows.shape) >= zeros)
+
+
+@pytest.mark.parametrize(
+    ("columns", "zeros", "bends"),
+    [(5, 0.0, True), (256, 0.0, True), (257, 0.0, False), (20, 0.7, True), (20, 0.8, False)],
+)
+def test_random_features_are_an_alternative_for_narrow_dense_rows(
+    columns: int, zeros: float, bends: bool
+) -> None:
+    rows = ArrayFeatures(table(columns, zeros))
+    mapping = AutoFeatures().fit(rows)
+    mapped = mapping.transform(rows)
+    assert mapping.widths == ((columns, 100) if bends else ())
+    assert np.array_equal(mapped[:, :columns], PublicScaling().fit(rows).transform(rows))
+    assert mapped.shape == (200, columns + 100 * bends)
+    if bends:
+        assert np.array_equal(mapped[:, columns:], RandomFeatures().fit(rows).transform(rows))
