@@ -213,7 +213,7 @@ def test_a_table_is_read_for_its_recipe(
         "columns": ["age", "sex", "city", "bmi"],
         "categories": {"sex": "public", "city": "public"},
         "fill": "public",
-        "features": "PublicScaling",
+        "features": "AutoFeatures",
     }
     assert text.count("# Guessed: ") == 4 and max(map(len, text.splitlines())) <= 100
     # nothing is published until somebody says so
