@@ -33,8 +33,9 @@ from pate._validation import (
 )
 from pate._votes import VoteShape, highest, rows_of
 from pate._votes.named import NamedVotes
-from pate.data import ArrayFeatures, Arrays
+from pate.data import ArrayFeatures, Arrays, DataSource, DrawnPublic, Role
 from pate.data._checks import UnknownLabels, as_text, check_labels, known_truth
+from pate.data._drawn import column_bounds
 from pate.data._partition import assign_teachers
 from pate.data.features import AutoFeatures, PublicScaling
 
@@ -70,7 +71,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
-    drawn between ``bounds``. They are not protected. Earlier steps of a pipeline transform
+    drawn from noisy moments, which are paid for. They are not protected. Earlier steps of a pipeline transform
     ``X_public`` only if its ``transform_input`` names it, and are not protected if they are fitted
     to private records: scale by public records, or leave scaling to this estimator. Each fit costs
     anew: cross-validation and a search over parameters make several releases, and the choice among
@@ -88,8 +89,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in
             closed form None lets each record (each group) vote for itself.
         bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
-            known without a look at the records. `fit` without ``X_public`` draws its samples
-            uniformly from this range, and refuses ``X_public`` outside of it.
+            known without a look at the records. `fit` refuses ``X_public`` outside of it; without
+            ``X_public`` it measures features by it. None then means one unit for all features, and
+            only the direction of a row counts.
         unknown_labels: ``nan`` if labels ``[N, C]`` may be NaN, unknown; -1 if -1 is unknown, too.
             None if all must be known.
         classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
@@ -151,7 +153,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
                 says; or ``[N]``, the class of each.
             X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
-                ``bounds``.
+                noisy moments of the records, for a fifth of the squared budget (`DrawnPublic`); with
+                ``teacher`` uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
                 are then the protected units.
 
@@ -177,7 +180,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         names = self._label_names(Y, labels.shape[1])
         random = check_random_state(self.random_state)
-        public = self._public_samples(X_public, random)
+        drawn = X_public is None and self.teacher is None
+        public = np.zeros((0, records.shape[1]))
+        if not drawn:
+            public = self._public_samples(X_public, random)
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
         require(
             len(units) == len(records),
@@ -187,10 +193,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         settings = LabelSettings(
             delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
         )
-        # samples between bounds are not like the records: no bandwidth follows from them
+        # samples that are drawn are not like the records: no bandwidth follows from them
         bends = self.teacher is None and X_public is not None
         kind = AutoFeatures if bends else PublicScaling
-        self._map = kind().fit(ArrayFeatures(as_float32(public, what="X_public")))
+        if not drawn:
+            self._map = kind().fit(ArrayFeatures(as_float32(public, what="X_public")))
         ids = np.char.mod("public%09d", np.arange(len(public)))
         with TemporaryDirectory(prefix="pate") as folder:
             run = Path(folder) / type(self).__name__
@@ -202,16 +209,21 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     num_teachers=None if self.n_teachers is None else int(self.n_teachers),
                     unit="record" if groups is None else "group",
                 )
-                pipeline = Pipeline(
-                    run,
-                    _OneFit(
-                        file,
-                        features=kind(),
-                        permanent_ids=True,
-                        unknown_labels=self.unknown_labels,
-                    ),
-                    ledger=self.ledger,
+                data: DataSource = _OneFit(
+                    file,
+                    features=None if drawn else kind(),
+                    permanent_ids=True,
+                    unknown_labels=self.unknown_labels,
                 )
+                if drawn:
+                    place, low_high = Path(folder) / "samples.npz", self._checked_bounds()
+                    bounds = None if low_high is None else [bound.tolist() for bound in low_high]
+                    data = DrawnPublic(data, samples=place, bounds=bounds)
+                pipeline = Pipeline(run, data, ledger=self.ledger)
+                if isinstance(data, DrawnPublic):
+                    pipeline.draw_public_samples(settings, unit=plan.unit)
+                    samples, self._map = data.load(Role.PUBLIC), data.scaling
+                    public, ids = np.asarray(samples.features, dtype=np.float64), samples.ids
                 pipeline.fit_teachers(plan)
                 pipeline.vote()
                 released = pipeline.label(settings)
@@ -336,20 +348,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
 
     def _checked_bounds(self) -> tuple[FloatArray, FloatArray] | None:
         """Return the bounds ``[F]`` of each feature."""
-        if self.bounds is None:
-            return None
-        size = self.n_features_in_
-        wanted = f"bounds (low, high), finite and low < high, each a number or {size} of them"
-        try:
-            pair = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)
-            low, high = (np.broadcast_to(bound, size) for bound in pair)
-            ordered = bool(
-                np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
-            )
-        except (TypeError, ValueError):
-            ordered = False
-        require(ordered, wanted, bounds=self.bounds)
-        return low, high
+        return None if self.bounds is None else column_bounds(self.bounds, self.n_features_in_)
 
     def _ballots(
         self,
@@ -436,7 +435,7 @@ def _save(
     sizes = [len(X), len(public), 1]
     private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
     arrays = {
-        "X": np.concatenate((X, public, public[:1])),
+        "X": np.concatenate((X, public, np.zeros((1, X.shape[1])))),
         "Y": np.concatenate((private, np.zeros((len(public) + 1, labels.shape[1]), np.float32))),
         "ids": np.concatenate((np.char.mod("private%09d", np.arange(len(X))), ids, ["test"])),
         "split": np.repeat([0, 1, 2], sizes),

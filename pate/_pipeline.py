@@ -14,10 +14,12 @@ from pate._data_file import load_data, load_ledger, read_data, require_data_conf
 from pate._files.json import Json, read_json
 from pate._files.locks import locked
 from pate._planning.completion import resolve_settings
+from pate._planning.halves import sample_settings
 from pate._registry import find
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
 from pate._release.ledger_file import choose_ledger, require_ledger
+from pate._release.public_samples import draw_public_samples, released_samples
 from pate._release.starting import released_first
 from pate._release.statements import StatedLabels
 from pate._runs import (
@@ -42,6 +44,9 @@ from pate._validation import require
 from pate._votes import NoisyTotal
 from pate._votes.named import NamedVotes
 from pate._votes.store import finished_votes
+from pate.accounting._charges import Charge
+from pate.data._drawn import DrawnPublic
+from pate.data._records import Unit
 from pate.data._source import DataSource
 from pate.teachers._jobs import CurveFormat, Execution
 
@@ -85,6 +90,23 @@ class Pipeline:
         self.data = data
         self.ledger = None if ledger is None else Path(ledger)
         self.overwrite = overwrite
+
+    def draw_public_samples(self, settings: LabelSettings, *, unit: Unit = "record") -> None:
+        """Draw the public samples of a `DrawnPublic`, unless they exist. Their file is PUBLIC.
+
+        Args:
+            settings: the settings of the labels. A fifth of the squared budget of their target
+                epsilon pays for the samples, and `label` then takes the rest.
+            unit: the unit that is protected, as in the plan of the teachers.
+
+        Raises:
+            ValueError: in one line, if they cannot be drawn or paid for; nothing is spent then.
+        """
+        require(isinstance(self.data, DrawnPublic), "data whose public samples are drawn")
+        assert isinstance(self.data, DrawnPublic)
+        with locked(self.folder):
+            run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
+            draw_public_samples(run, self.data, sample_settings(settings, unit))
 
     def fit_teachers(
         self,
@@ -234,7 +256,7 @@ class Pipeline:
                     manifest.shape,
                     len(manifest.ids),
                     manifest.kind,
-                    before=released_first(run),
+                    before=_released_before(run),
                 )
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for
@@ -391,6 +413,13 @@ def open_run(
         run = replace(run, ledger=choose_ledger(run.root, ledger, data, overwrite=run.overwrite))
     require_ledger(run)
     return run
+
+
+def _released_before(run: Run) -> list[Charge]:
+    """Return the charges of the releases that a run's own target covers besides its labels."""
+    data = None if first_stage(run) is VOTES_IMPORT else load_data(run)
+    samples = [released_samples(run, data)] if isinstance(data, DrawnPublic) else []
+    return samples + released_first(run)
 
 
 @contextmanager

@@ -259,7 +259,11 @@ def test_bad_input_is_one_line_and_spends_nothing(
     X, Y = arrays
     ledger = tmp_path / "ledger.sqlite"
     cases: list[tuple[dict[str, Any], UInt8Array, str]] = [
-        ({}, Y, "Expected X_public, samples that anybody may see, or bounds"),
+        (
+            {"teacher": LogisticRegression(), "n_teachers": 9},
+            Y,
+            "Expected X_public, samples that anybody may see, or bounds",
+        ),
         ({"bounds": (3, -3)}, Y, r"Expected bounds \(low, high\), finite and low < high"),
         (
             {"bounds": 3},

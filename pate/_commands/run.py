@@ -23,12 +23,13 @@ from pate._files.writing import require_place
 from pate._networks import is_linear
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
-from pate._planning.halves import first_settings, teachers_for
+from pate._planning.halves import first_settings, sample_settings, teachers_for
 from pate._planning.unanswered import describe_gap
 from pate._registry import find
-from pate._release.foresight import require_possible
+from pate._release.foresight import is_paid, require_possible
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import choose_ledger
+from pate._release.public_samples import SampleSettings, released_samples
 from pate._release.query_choice import require_student_for
 from pate._runs import STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
@@ -36,7 +37,7 @@ from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
 from pate.accounting._accountant import epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
-from pate.data import DataSource, Role
+from pate.data import DataSource, DrawnPublic, Role
 from pate.data._table import TableSource
 
 _PROOF = "proof.txt"
@@ -104,34 +105,48 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         voting = Run(root).inputs_of(TEACHERS_VOTE).settings.get("votes")
     asked, plan = label.settings_for(label_words, label_preset), fit.plan
     require_student_for(asked.query_choice, plan.start_from)
-    first = _first_release(plan, data, asked)
-    earlier = [] if first is None else [first[0].charge(first[1])]
+    ledger = choose_ledger(root, fit.options.ledger, data, overwrite=parsed.overwrite)
+    run = Run(root, overwrite=parsed.overwrite, ledger=ledger)
+    samples = sample_settings(asked, plan.unit) if isinstance(data, DrawnPublic) else None
+    if isinstance(data, DrawnPublic) and data.samples.is_file():
+        earlier, unpaid = [released_samples(run, data)], []
+    else:
+        earlier = unpaid = [] if samples is None else [samples.charge]
+    # what is checked does not depend on the values of samples that are yet to be drawn
+    known = data.rehearsal() if isinstance(data, DrawnPublic) and unpaid else data
+    drawn_before = "public samples that are drawn before --prove, as they are by a run without it"
+    require(known is data or not parsed.prove, drawn_before)
+    first = _first_release(plan, known, asked)
+    if first is not None:
+        earlier = [*earlier, first[0].charge(first[1])]
     if plan.start_from is not None and plan.num_teachers is None:
-        size = len(data.load(Role.PUBLIC).ids)
-        number = teachers_for(asked, data.num_labels, size, earlier)
+        size = len(known.load(Role.PUBLIC).ids)
+        number = teachers_for(asked, known.num_labels, size, earlier)
         plan = replace(plan, num_teachers=number)
         overrides["teachers"].append(f"--num_teachers={number}")
-    settings, shape = _label_settings(plan, data, voting, asked, earlier)
+    settings, shape = _label_settings(plan, known, voting, asked, earlier)
     assert settings.num_queries is not None, "settings are complete"
-    ledger = choose_ledger(root, fit.options.ledger, data, overwrite=parsed.overwrite)
-    for folder in (root, Run(root, ledger=ledger).ledger_path.parent):
+    for folder in (root, run.ledger_path.parent):
         require_place(folder)
-    run = Run(root, overwrite=parsed.overwrite, ledger=ledger)
     before = Run(root / FIRST, parsed.overwrite, run.ledger_path)
     if first is not None:
-        require_possible(before, *first, data)
-    planned_first = None if first is None else (before, *first)
-    require_possible(run, settings, shape, data, first=planned_first)
+        require_possible(before, *first, known, unpaid=unpaid)
+        if not is_paid(before, first[0]):
+            unpaid = [*unpaid, first[0].charge(first[1])]
+    require_possible(run, settings, shape, known, unpaid=unpaid)
     is_network = not is_linear(student_settings["model"]["network"])
     if is_network and (parsed.overwrite or not Run(root).is_finished(STUDENT)):
         find("rehearse_student")(
-            Run(root), student_settings, data, num_queries=settings.num_queries
+            Run(root), student_settings, known, num_queries=settings.num_queries
         )
     vote = _VOTE._replace(words=(f"--votes={voting}",) if voting else ())
     steps = [_FIT, vote, _LABEL, _STUDENT, _TEST, *([_REFERENCES] if parsed.references else [])]
     if parsed.dry_run:
-        print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
-        teachers.fit([*_words(_FIT, overrides), "--dry_run"], _preset(_FIT, recipe, root))
+        if known is data:
+            print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
+            teachers.fit([*_words(_FIT, overrides), "--dry_run"], _preset(_FIT, recipe, root))
+        if samples is not None:
+            print(_planned_samples(samples))
         for planned in (first, (settings, shape)):
             if planned is not None:
                 print(_planned_release(*planned))
@@ -148,6 +163,10 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         if proven == "refuted":
             print((root / _PROOF).read_text(), end="")
             raise SystemExit(1)
+    if samples is not None:
+        print(f"[0/{len(steps)}] public samples", flush=True)
+        drawing = Pipeline(root, data, ledger=ledger, overwrite=parsed.overwrite)
+        drawing.draw_public_samples(asked, unit=plan.unit)
     if first is not None:
         print(f"[0/{len(steps)}] first release", flush=True)
         pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
@@ -225,6 +244,18 @@ def _label_settings(
         require(voting is None, fixed, votes=voting)
         kind = Moments if plan.start_from is None else Ballots
     return resolve_settings(asked, shape, size, kind, before=before), shape
+
+
+def _planned_samples(samples: SampleSettings) -> str:
+    """Return a description of public samples that are drawn, with their epsilon."""
+    events, count = samples.charge
+    event = events[samples.relation].for_group_size(samples.max_teachers_per_unit)
+    epsilon = epsilon_of(event, count=count, delta=samples.delta)
+    return (
+        f"Public samples with noise multiplier {samples.noise_multiplier:.6g}:\n   "
+        f" epsilon = {format_epsilon(epsilon)} at delta = {format_exact(samples.delta)},"
+        f" {samples.relation.name}"
+    )
 
 
 def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:

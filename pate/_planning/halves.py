@@ -1,4 +1,4 @@
-"""One target for two releases: of score votes first, and then of teachers that start from what was released."""
+"""One target for several releases: public samples, score votes, teachers that start from these."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
+from pate._release.public_samples import SampleSettings
 from pate._validation import require
 from pate._votes import VoteShape
 from pate.accounting._accountant import Target, calibrate_scale, epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._events import GaussianEvent
 from pate.aggregators import Partial, ScoreVotes
+from pate.data._records import Unit
 
+_OF_SAMPLES = 0.2  # of the squared budget
 _MANY = 10_000  # teachers, with which noise is tried before their number is known
 _ANSWERED = 0.9  # the probability with which a query of the predicted gap is answered
 _SPARE = 1.5  # teachers for each vote of that gap
@@ -28,37 +31,59 @@ def first_settings(settings: LabelSettings) -> LabelSettings:
         ValueError: without a target epsilon, or with a budget, whose filter might admit the first
             release and not the second.
     """
+    half = _share(settings, 1 / 2).for_group_size(settings.max_teachers_per_unit)
+    return LabelSettings(
+        Partial(ScoreVotes, neighboring_relation=settings.relation),
+        delta=settings.delta,
+        target_epsilon=epsilon_of(half, count=1, delta=settings.delta),
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+        noise_seed=settings.noise_seed,
+    )
+
+
+def sample_settings(settings: LabelSettings, unit: Unit) -> SampleSettings:
+    """Return the settings of public samples that are drawn, for a fifth of the squared budget.
+
+    Raises ``ValueError`` as `first_settings` does.
+    """
+    return SampleSettings(
+        noise_multiplier=_share(settings, _OF_SAMPLES).noise_multiplier,
+        delta=settings.delta,
+        relation=settings.relation,
+        unit=unit,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+        noise_seed=settings.noise_seed,
+    )
+
+
+def _share(settings: LabelSettings, share: float) -> GaussianEvent:
+    """Return Gaussian noise that takes a share of the squared budget of a target.
+
+    Raises ``ValueError`` without a target, or with a budget.
+    """
     require(
         settings.max_epsilon is None,
-        "no `max_epsilon` with start_from: first, whose target covers both releases",
+        "no `max_epsilon` where one target covers several releases",
         max_epsilon=settings.max_epsilon,
     )
     require(
         settings.target_epsilon is not None,
-        "`target_epsilon`, which both releases share",
+        "`target_epsilon`, which several releases share",
         target_epsilon=None,
     )
     assert settings.target_epsilon is not None
-    relation, reach = settings.relation, settings.max_teachers_per_unit
 
     def event(multiplier: float) -> GaussianEvent:
-        return GaussianEvent(neighboring_relation=relation, noise_multiplier=multiplier)
+        return GaussianEvent(neighboring_relation=settings.relation, noise_multiplier=multiplier)
 
     target = Target(
         epsilon=settings.target_epsilon,
         delta=settings.delta,
         num_queries=1,
-        neighboring_relation=relation,
-        max_teachers_per_unit=reach,
+        neighboring_relation=settings.relation,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
     )
-    half = event(math.sqrt(2) * calibrate_scale(event, target)).for_group_size(reach)
-    return LabelSettings(
-        Partial(ScoreVotes, neighboring_relation=relation),
-        delta=settings.delta,
-        target_epsilon=epsilon_of(half, count=1, delta=settings.delta),
-        max_teachers_per_unit=reach,
-        noise_seed=settings.noise_seed,
-    )
+    return event(calibrate_scale(event, target) / math.sqrt(share))
 
 
 def teachers_for(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pate._release.label_settings import LabelSettings
@@ -15,9 +17,6 @@ from pate.accounting import ComposedEvent, RepeatedEvent
 from pate.accounting._charges import Charge
 from pate.data import DataSource, Role
 
-Planned = tuple[Run, LabelSettings, VoteShape]
-"""A release to come: its run, its complete settings, and the numbers of teachers and labels."""
-
 
 def require_possible(
     run: Run,
@@ -25,7 +24,7 @@ def require_possible(
     shape: VoteShape,
     data: DataSource,
     *,
-    first: Planned | None = None,
+    unpaid: Sequence[Charge] = (),
 ) -> None:
     """Raise ``ValueError`` if the labels that a run is yet to release would be refused.
 
@@ -36,16 +35,16 @@ def require_possible(
         settings: the queries, the mechanism and the budget, complete.
         shape: the numbers of teachers and labels.
         data: the source of the public samples.
-        first: a release that the same command makes before this one. The ledger must be able to pay
-            for both, so that the second is not refused after the first was paid for.
+        unpaid: releases that the same command makes before this one. The ledger must be able to
+            pay for all, so that none is refused after another was paid for.
     """
-    if _is_paid(run, settings):
+    if is_paid(run, settings):
         return
     aggregator, ids = settings.mechanism, data.load(Role.PUBLIC).ids
     count = len(ids) if settings.num_queries is None else settings.num_queries
     charge = aggregator.events(shape), count
-    if first is not None and not _is_paid(*first[:2]):
-        charge = _together(first[1].charge(first[2]), charge)
+    if unpaid:
+        charge = _together(*unpaid, charge)
     relation = aggregator.neighboring_relation
     require_payable_release(
         run.ledger_path,
@@ -80,7 +79,7 @@ def _together(*charges: Charge) -> Charge:
     return events, 1
 
 
-def _is_paid(run: Run, settings: LabelSettings) -> bool:
+def is_paid(run: Run, settings: LabelSettings) -> bool:
     """Return whether labels by these settings exist, or the ledger may hold their cost."""
     seeds = run.private / "label"
     if seeds.is_dir() and any(seeds.iterdir()):

@@ -75,7 +75,7 @@ def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tupl
         facts = ReleasedLabels.read(file).facts
     else:
         name = statement.name.removesuffix(".privacy.json")
-        lists = [statement.with_name(f"{name}{suffix}") for suffix in (".csv", ".json")]
+        lists = [statement.with_name(f"{name}{suffix}") for suffix in (".csv", ".json", ".npz")]
         file = (
             next((path for path in lists if path.is_file()), lists[0])
             if released is None

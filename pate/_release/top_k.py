@@ -359,7 +359,7 @@ class _TopK(Releasable):
         self, pending: PendingRelease, generator: np.random.Generator
     ) -> Iterator[ReservationRequest]:
         settings = self._settings
-        self._require_new(pending)
+        self.require_new(pending, self._ledger)
         self._histogram = self._source.read(generator)
         # the noise belongs to the files as they were digested
         same = self.request_digest() == pending.file.stem
@@ -409,14 +409,6 @@ class _TopK(Releasable):
         entry = book.entries[statement["release"] - 1]
         same = entry.events == mechanism.events() and entry.seeded == (self.noise_seed is not None)
         return statement if same and budget in (None, book.budget) else None
-
-    def _require_new(self, pending: PendingRelease) -> None:
-        """Raise ``ValueError`` if outputs exist, unless this release wrote them and was killed."""
-        places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
-        existing = ", ".join(str(path) for path in places if path.exists())
-        same_release = existing and pending.matches_statement(self.statement_file, self._ledger)
-        unpaid = "another output, because every release is paid for"
-        require(not existing or same_release, unpaid, existing=existing)
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
         items = _chosen(self._mechanism, self._histogram, generator)

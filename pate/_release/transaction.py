@@ -18,6 +18,7 @@ import numpy as np
 from pate._files.writing import output_errors, write_json, write_text
 from pate._progress import step_bar
 from pate._release.pending import PendingRelease, delete_other_seeds, destroy, pending_release
+from pate._validation import require
 from pate.accounting import NeighboringRelation, Statement
 from pate.accounting._budget import Budget, BudgetExceededError
 from pate.accounting._charges import Charge, Events, for_group_size, require_delta_beyond_tests
@@ -108,6 +109,14 @@ class Releasable(ABC):
 
     def publish(self) -> None:  # noqa: B027 (labels need none)
         """Write files that must not appear before the statement."""
+
+    def require_new(self, pending: PendingRelease, ledger: Path) -> None:
+        """Raise ``ValueError`` if outputs exist, unless this release wrote them and was killed."""
+        places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
+        existing = ", ".join(str(path) for path in places if path.exists())
+        same_release = existing and pending.matches_statement(self.statement_file, ledger)
+        unpaid = "another output, because every release is paid for"
+        require(not existing or same_release, unpaid, existing=existing)
 
 
 def release(publication: Releasable) -> Statement:

@@ -194,10 +194,8 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
                 if once["delta"] == guarantee["delta"]
                 else f" at delta = {format_exact(once['delta'])}"
             )
-            where, this = (
-                f"epsilon at delta = {at} under {name.upper()}",
-                f"{format_epsilon(once['epsilon'])}{other}",
-            )
+            where = f"epsilon at delta = {at} under {name.upper()}"
+            this = f"{format_epsilon(once['epsilon'])}{other}"
             yield f"{where}: this release {this}; all releases of {whose} {total}:"
         differ = neighbors(NeighboringRelation(name), statement)
         yield f"    neighbors are data sets where {differ}."
@@ -274,11 +272,8 @@ def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
 
 def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]:
     """Return the lines that derive the figures under the statement's own relation."""
-    relation, reserved, paid = (
-        NeighboringRelation(statement["neighboring_relation"]),
-        book.reserved(),
-        book.charges(),
-    )
+    relation = NeighboringRelation(statement["neighboring_relation"])
+    reserved, paid = book.reserved(), book.charges()
     guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
     as_reserved = all(entry.realised is None for entry in book.entries)
     if guarantee["fixed_by"] != "reservation":
@@ -414,6 +409,11 @@ def _published_labels(statement: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _published_samples(statement: Mapping[str, Any]) -> list[str]:
+    size = f"{statement['num_samples']} samples of {statement['num_columns']} columns"
+    return [f"{size} were drawn from noisy moments of all records."]
+
+
 def _call(value: Any) -> str:
     """Return settings as Python would write them, each object of a list on its own line."""
     if isinstance(value, Mapping) and "class_path" in value:
@@ -435,10 +435,8 @@ def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
-    removed, users = (
-        relation is NeighboringRelation.ADD_REMOVE_TEACHER,
-        published["max_teachers_per_unit"],
-    )
+    removed = relation is NeighboringRelation.ADD_REMOVE_TEACHER
+    users = published["max_teachers_per_unit"]
     change = "is there or not" if removed else "is altered in any way"
     who = "one user contributes" if users == 1 else f"{users} users at most contribute"
     return f"all that {who} {change} ({published['contributions']})"
@@ -495,6 +493,7 @@ def _reached_by_users(_: Mapping[str, Any]) -> tuple[str, str]:
 
 WORDS: Mapping[str, StatementText] = {
     "labels": StatementText(_neighbors_of_labels, _published_labels, _reached_by_unit),
+    "samples": StatementText(_neighbors_of_labels, _published_samples, _reached_by_unit),
     "topk": StatementText(_neighbors_of_top_k, _published_top_k, _reached_by_users),
 }
 """The kinds of statements."""

@@ -9,6 +9,7 @@ from pate.data._datasets import (
     LightningData as LightningData,
     TorchDatasets as TorchDatasets,
 )
+from pate.data._drawn import DrawnPublic as DrawnPublic
 from pate.data._number_table import ColumnEncoding as ColumnEncoding, NumberTable as NumberTable
 from pate.data._picture_table import PictureTable as PictureTable
 from pate.data._python_file import PythonFile as PythonFile

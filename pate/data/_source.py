@@ -99,9 +99,9 @@ class DataSource(RecordsInitArgs, ABC):
         """Return the records of a role with mapped features; they are read only once."""
         if role not in self._records:
             records = self._raw(role)
-            if self._feature_map is not None:
+            if self.feature_map is not None:
                 public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
-                fitted = self._feature_map.fit(public.features.once())
+                fitted = self.feature_map.fit(public.features.once())
                 if role is Role.PRIVATE and fitted.by_rows:
                     features: Features = MappedFeatures(fitted, records.features)
                 else:

@@ -18,6 +18,7 @@ from pate.mechanisms._gaps import (
 from pate.mechanisms._joint import JointMechanism as JointMechanism, joint_window as joint_window
 from pate.mechanisms._law import Law as Law, NotStatedError as NotStatedError
 from pate.mechanisms._limited_domain import LimitedDomain as LimitedDomain, TopItems as TopItems
+from pate.mechanisms._moments import Moments as Moments, NoisyMoments as NoisyMoments
 from pate.mechanisms._noise import (
     private_generator as private_generator,
     seeded_generator as seeded_generator,

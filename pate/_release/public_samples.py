@@ -1,0 +1,197 @@
+"""Public samples that are drawn from noisy moments of private records."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from pate._data_file import describe_data
+from pate._files.hashing import code_version, digest
+from pate._files.json import Json
+from pate._files.locks import locked_output
+from pate._files.writing import atomic_write, require_place
+from pate._release.ledger_file import open_ledger
+from pate._release.pending import PendingRelease
+from pate._release.promise import require_promise
+from pate._release.transaction import Releasable, ReleaseOutcome, ReservationRequest, release
+from pate._runs import Run
+from pate._validation import MOST_VOTERS, FloatArray, require, require_positive
+from pate._version import __version__
+from pate.accounting import LedgerEntry, NeighboringRelation, Statement, read_ledger
+from pate.accounting._charges import Charge
+from pate.accounting._place import is_ledger_of
+from pate.data import Role
+from pate.data._drawn import DrawnPublic, drawn_ids
+from pate.data._records import Unit, blocks_of
+from pate.mechanisms._moments import NoisyMoments
+
+_MOST_COLUMNS = 4096  # whose products are released
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSettings:
+    """The cost of public samples, and the unit that it protects.
+
+    Args:
+        noise_multiplier: of the Gaussian mechanisms together.
+        delta: the delta of the statement.
+        relation: the relation of the guarantee that is stated first.
+        unit: the protected unit, a record or a group of records.
+        max_teachers_per_unit: as in `LabelSettings`.
+        noise_seed: a fixed seed of the noise, for tests: the samples are NOT private.
+    """
+
+    noise_multiplier: float
+    delta: float
+    relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    unit: Unit = "record"
+    max_teachers_per_unit: int = 1
+    noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.noise_multiplier)
+        require_promise(self.delta)
+
+    @property
+    def charge(self) -> Charge:
+        """The cost of the release, under both relations."""
+        mechanism = NoisyMoments(noise_multiplier=self.noise_multiplier)
+        return {relation: mechanism.event(relation) for relation in NeighboringRelation}, 1
+
+
+def draw_public_samples(run: Run, data: DrawnPublic, settings: SampleSettings) -> Charge:
+    """Draw the public samples that ``data`` names, unless they exist, and return their cost.
+
+    The cost is in the ledger before the noise is drawn. After a kill, the same call continues with
+    its reservation and its noise. Samples that exist are compared with the ledger.
+
+    Args:
+        run: the run, with the ledger that pays.
+        data: the source of the private records.
+        settings: the cost.
+
+    Raises:
+        ValueError: before anything is spent, if samples exist that the ledger did not pay for, the
+            records are no rows of numbers, or the ledger cannot pay.
+    """
+    if not data.samples.is_file():
+        require_place(data.samples.parent)
+        with locked_output(data.samples.resolve()):
+            release(_Samples(run, data, settings))
+    return released_samples(run, data)
+
+
+def released_samples(run: Run, data: DrawnPublic) -> Charge:
+    """Return the charge of the drawn samples of a source, as the ledger of a run holds it.
+
+    Raises ``ValueError`` unless the ledger holds their release.
+    """
+    try:
+        require(run.ledger_path.is_file(), "a ledger that holds their release", ledger=None)
+        statement = Statement.read(data.samples.with_suffix(".privacy.json"))
+        statement.verify(ledger=run.ledger_path, released=data.samples)
+        require(statement.kind == "samples", "a statement on samples", kind=statement.kind)
+    except ValueError as error:
+        raise ValueError(
+            f"Expected samples in {data.samples} that were drawn from these records and paid for"
+            f" in {run.ledger_path}: {error}"
+        ) from None
+    entry = read_ledger(run.ledger_path).entries[statement["release"] - 1]
+    return entry.events, entry.count
+
+
+class _Samples(Releasable):
+    """The samples of a source."""
+
+    _content: bytes
+    _shape: tuple[int, ...]
+
+    def __init__(self, run: Run, data: DrawnPublic, settings: SampleSettings) -> None:
+        self._run, self._data, self._settings = run, data, settings
+        self.file, self.statement_file = data.samples, data.samples.with_suffix(".privacy.json")
+        self.seeds = run.ledger_path.with_suffix(".pending")
+        self.noise_seed = settings.noise_seed
+
+    def request_digest(self) -> str:
+        facts: Json = {name: str(value) for name, value in vars(self._settings).items()}
+        facts |= {"output": str(self.file.resolve()), "data": describe_data(self._data)}
+        made_by = [facts, code_version(), np.__version__]
+        return digest(json.dumps(made_by, sort_keys=True), self._data.fingerprint(Role.PRIVATE))
+
+    @contextmanager
+    def prepared(
+        self, pending: PendingRelease, generator: np.random.Generator
+    ) -> Iterator[ReservationRequest]:
+        settings = self._settings
+        self.require_new(pending, self._run.ledger_path)
+        private = self._data.load(Role.PRIVATE)
+        _ = self._data.scaling
+        columns = private.features.shape[1]
+        require(columns <= _MOST_COLUMNS, f"at most {_MOST_COLUMNS} columns", columns=columns)
+        if len(private) > MOST_VOTERS:  # the number of records is private
+            raise ValueError(
+                f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more"
+            )
+        private.units(settings.unit)
+        events, count = settings.charge
+        yield ReservationRequest(
+            ledger=open_ledger(self._run, settings.max_teachers_per_unit),
+            events=events,
+            count=count,
+            relation=settings.relation,
+            delta=settings.delta,
+            budget=None,
+            run=self._run.root.absolute().name,
+            description=DrawnPublic.__name__,
+        )
+
+    def draw(self, release: int, generator: np.random.Generator) -> None:
+        mechanism = NoisyMoments(noise_multiplier=self._settings.noise_multiplier)
+        moments = mechanism(self._blocks(), generator=generator)
+        number = self._data.num_samples
+        samples = self._data.unscaled(moments.draw(number, generator=generator))
+        content = io.BytesIO()
+        np.savez(content, X=samples, ids=drawn_ids(number))
+        self._content, self._shape = content.getvalue(), samples.shape
+
+    def _blocks(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield rows of private records of norm 1 at most, and the share of each in its unit."""
+        private, scaling = self._data.load(Role.PRIVATE), self._data.scaling
+        _, units, sizes = np.unique(
+            private.units(self._settings.unit), return_inverse=True, return_counts=True
+        )
+        for index in blocks_of(private.features, range(len(private))):
+            rows = scaling.transform(private.features.select(index))
+            yield rows.astype(np.float64) / math.sqrt(2), 1 / sizes[units[index]]
+
+    def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
+        run, beside = self._run, self._data.ledger_path
+        scope = "named" if run.ledger is not None else "run"
+        if run.ledger is not None and beside is not None and is_ledger_of(run.ledger, beside):
+            scope = "private data"
+        number, columns = self._shape
+        published = {
+            "kind": "samples",
+            "neighboring_relation": self._settings.relation.value,
+            "delta": self._settings.delta,
+            "unit": self._settings.unit,
+            "max_teachers_per_unit": self._settings.max_teachers_per_unit,
+            "num_samples": number,
+            "num_columns": columns,
+            "versions": {"pate": __version__, "numpy": np.__version__},
+            "ledger": (entry.published or {}).get("ledger") or scope,
+            "sha256": sha256(self._content).hexdigest(),
+        }
+        return ReleaseOutcome(published=published)
+
+    def publish(self) -> None:
+        """Write the samples last, so that none exist without their statement."""
+        with atomic_write(self.file) as file:
+            file.write(self._content)
