@@ -28,7 +28,7 @@ from pate.aggregators._clipped_votes import (
 )
 from pate.aggregators._multi_winner import TauVoting
 from pate.aggregators._noisy_votes import NoisyVotes
-from pate.aggregators._rounds import Rounds
+from pate.aggregators._rounds import Rounds, round_releases
 from pate.aggregators._score_votes import (
     COUNT_SHARE,
     KNOWN_SHARE,
@@ -85,7 +85,7 @@ def parts_of(aggregator: Aggregator) -> list[Aggregator]:
 
 def _in_rounds(aggregator: Rounds, votes: Any, generator: np.random.Generator) -> Trace:
     traces, release = [], None
-    for one in aggregator.releases(votes, generator):
+    for one in round_releases(aggregator, votes, generator):
         traces.append(_noise_of(one.aggregator, one.votes, one.answers))
         release = one.combined
     assert release is not None, "there is a round"

@@ -103,20 +103,8 @@ class Rounds(Aggregator):
         return replace(self, rounds=tuple(part.scaled(factor) for part in self.rounds))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        *_, last = self.releases(votes, generator)
+        *_, last = round_releases(self, votes, generator)
         return last.combined
-
-    def releases(self, votes: Votes, generator: np.random.Generator) -> Iterator[RoundRelease]:
-        """Yield the release of each round, and all so far combined."""
-        asked, total = votes, None
-        for aggregator in self.rounds:
-            if total is not None:
-                features = features_of(votes)
-                student = student_of(total, features, votes.num_teachers)
-                asked = votes.with_public(predictions=student.predict(features))
-            answers = aggregator.aggregate(asked, generator=generator)
-            total = answers if total is None else combined(total, answers, votes.num_teachers)
-            yield RoundRelease(aggregator, asked, answers, total)
 
     def max_answer_probability(self, shape: VoteShape) -> float:
         return min(part.max_answer_probability(shape) for part in self.rounds)
@@ -131,6 +119,21 @@ class RoundRelease(NamedTuple):
     answers: Release
     combined: Release
     """The release of this and all earlier rounds."""
+
+
+def round_releases(
+    rounds: Rounds, votes: Votes, generator: np.random.Generator
+) -> Iterator[RoundRelease]:
+    """Yield the release of each round, and all so far combined."""
+    asked, total = votes, None
+    for aggregator in rounds.rounds:
+        if total is not None:
+            features = features_of(votes)
+            student = student_of(total, features, votes.num_teachers)
+            asked = votes.with_public(predictions=student.predict(features))
+        answers = aggregator.aggregate(asked, generator=generator)
+        total = answers if total is None else combined(total, answers, votes.num_teachers)
+        yield RoundRelease(aggregator, asked, answers, total)
 
 
 def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
