@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +148,13 @@ def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray
 
 def is_sparse(path: Path) -> bool:
     """Return whether `scipy.sparse.save_npz` wrote a file."""
-    return is_zipfile(path) and {"format.npy", "shape.npy"} <= set(ZipFile(path).namelist())
+    if not path.is_file():  # whoever opens a pipe waits
+        return False
+    try:
+        with ZipFile(path) as archive:
+            return {"format.npy", "shape.npy"} <= set(archive.namelist())
+    except (OSError, BadZipFile):
+        return False  # the reader of archives says why
 
 
 def read_sparse(path: Path) -> Any:
