@@ -32,6 +32,8 @@ _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for 
 # prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
 _RATIO_DEVIATION = 0.5
 _LARGEST_VARIANCE = 0.25  # of a label
+# voters for each direction of the first part and unit of noise, below which a choice is a guess
+_ENOUGH = 20.0
 # of the prospect of the first part: columns lose much where they do not suffice, and random features
 # little where columns do
 _FIRST = 0.8
@@ -66,8 +68,9 @@ class ScoreVotes(Aggregator):
     (`pate.data.AutoFeatures`), the first round is asked once for each part, at the same share of
     the budget, and later rounds only along one part: the one whose answers explain most of the
     public samples in expectation, by the posterior after its first round and the precision that
-    later rounds add. The first part has to be ahead by a quarter. The release names the columns of
-    this part.
+    later rounds add. Another part has to be ahead of the first by a quarter. With fewer than 20
+    voters for each direction of the first part and unit of the noise multiplier, later parts are
+    not asked. The release names the columns of the part that is kept.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
@@ -167,6 +170,8 @@ def released(
         divisor = noisy_knowing(knowing, count, multiplier, generator)
         left -= KNOWN_SHARE
     parts = voters.by_part()
+    if count < _ENOUGH * noise_multiplier * parts[0].geometry.num_directions:
+        parts = parts[:1]
     learners = [Learner.of(part, divisor) for part in parts]
     known_share = float(np.mean(divisor)) / count
     first, *later = aggregator.rounds
