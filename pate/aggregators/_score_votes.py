@@ -68,9 +68,9 @@ class ScoreVotes(Aggregator):
     (`pate.data.AutoFeatures`), the first round is asked once for each part, at the same share of
     the budget, and later rounds only along one part: the one whose answers explain most of the
     public samples in expectation, by the posterior after its first round and the precision that
-    later rounds add. Another part has to be ahead of the first by a quarter. With fewer than 20
-    voters for each direction of the first part and unit of the noise multiplier, later parts are
-    not asked. The release names the columns of the part that is kept.
+    later rounds add. The first part is kept only if it is ahead by a quarter. With fewer than 20
+    voters for each direction of the first part and unit of the noise multiplier, no other part is
+    asked. The release names the columns of the part that is kept.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
