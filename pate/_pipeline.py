@@ -19,8 +19,8 @@ from pate._registry import find
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
 from pate._release.ledger_file import choose_ledger, require_ledger
-from pate._release.public_samples import draw_public_samples, released_samples
-from pate._release.starting import released_first
+from pate._release.public_samples import draw_public_samples
+from pate._release.starting import released_before
 from pate._release.statements import StatedLabels
 from pate._runs import (
     LABEL,
@@ -44,7 +44,6 @@ from pate._validation import require
 from pate._votes import NoisyTotal
 from pate._votes.named import NamedVotes
 from pate._votes.store import finished_votes
-from pate.accounting._charges import Charge
 from pate.data._drawn import DrawnPublic
 from pate.data._records import Unit
 from pate.data._source import DataSource
@@ -256,7 +255,7 @@ class Pipeline:
                     manifest.shape,
                     len(manifest.ids),
                     manifest.kind,
-                    before=_released_before(run),
+                    before=released_before(run),
                 )
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for
@@ -413,13 +412,6 @@ def open_run(
         run = replace(run, ledger=choose_ledger(run.root, ledger, data, overwrite=run.overwrite))
     require_ledger(run)
     return run
-
-
-def _released_before(run: Run) -> list[Charge]:
-    """Return the charges of the releases that a run's own target covers besides its labels."""
-    data = None if first_stage(run) is VOTES_IMPORT else load_data(run)
-    samples = [released_samples(run, data)] if isinstance(data, DrawnPublic) else []
-    return samples + released_first(run)
 
 
 @contextmanager

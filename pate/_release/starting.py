@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from pate._closed_form_plan import FIRST
+from pate._data_file import load_data
 from pate._files.hashing import digest
 from pate._files.json import read_json
+from pate._release.public_samples import released_samples
 from pate._runs import EXPORTED, MODEL, STUDENT, TEACHERS_FIT, Run, labels_file
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import decode
 from pate._validation import Float32Array, FloatArray, require
 from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator
+from pate.data._drawn import DrawnPublic
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.student._carried import ExportedStudent, load_student, student_digests
@@ -102,10 +105,17 @@ class Start:
         return np.asarray(self.student.predict_proba(samples), dtype=np.float64)
 
 
-def released_first(run: Run) -> list[Charge]:
-    """Return the charge of a run's first release; none of a run that has none of its own."""
-    if run.inputs_of(TEACHERS_FIT).settings.get("start_from") != FIRST:
-        return []
+def released_before(run: Run) -> list[Charge]:
+    """Return the charges that a run's target covers before its labels, if any.
+
+    They are those of public samples that were drawn, and of a first release of its own.
+    """
+    settings = run.inputs_of(TEACHERS_FIT).settings
+    described = settings.get("data") or {}
+    data = load_data(run) if described.get("class_path", "").endswith("DrawnPublic") else None
+    charges = [released_samples(run, data)] if isinstance(data, DrawnPublic) else []
+    if settings.get("start_from") != FIRST:
+        return charges
     released = ReleasedLabels.load(run.root / FIRST)
     aggregator: Aggregator = decode(Aggregator, released.aggregator)
-    return [(aggregator.events(released.shape), len(released.ids))]
+    return [*charges, (aggregator.events(released.shape), len(released.ids))]

@@ -212,12 +212,8 @@ def test_features_that_are_no_rows_are_refused(
         np.savez(
             "data/pictures.npz", **{**table, "X": table["X"][:, None, :4].reshape(-1, 1, 2, 2)}
         )
-    assert (
-        cli.main(
-            ["audit", "mine", "--output", "audited", "--data.init_args.path=data/pictures.npz"]
-        )
-        == 2
-    )
+    words = ["--data.init_args.path=data/pictures.npz", "--data.init_args.features=null"]
+    assert cli.main(["audit", "mine", "--output", "audited", *words]) == 2
     assert (
         "Expected features that are rows of numbers: a feature map, such as PublicPCA"
         in capsys.readouterr().err

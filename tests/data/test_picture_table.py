@@ -248,7 +248,7 @@ def test_what_is_wrong_is_said_with_its_line(
         ("file,hat\n", "lines below the headings"),
         ("", r"got columns=\[\]"),
         ("file,split\np01.jpg,test\n", "a column of labels"),
-        ("file;hat\np01.jpg;1\n", "between commas"),
+        ("file;hat\np01.jpg;1\n", "Expected split in"),
         ("file,hat,split\n,1,test\n", "a value in column `file`"),
     ],
 )

@@ -68,7 +68,7 @@ def test_lazy_features_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     lazy.reads.clear()
     mapping = PublicPCA(num_components=2).fit(ArrayFeatures(whole.values[:100]))
     assert np.array_equal(mapping.transform(lazy), mapping.transform(whole))
-    assert max(lazy.reads) == 4096 and sum(lazy.reads) == 20_000
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
 
 
 def test_features_that_are_selected_are_not_read() -> None:

@@ -263,8 +263,8 @@ def test_a_student_without_its_run_is_refused(warm: Path, tmp_path: Path, capsys
 REFUSED = {
     "which `pate run` finds for a target": (),
     "no --votes of teachers in closed form": ("--votes=scores",),
-    "with start_from: first, whose target covers both releases": ("--label.max_epsilon=30",),
-    "which both releases share": (
+    "where one target covers several releases": ("--label.max_epsilon=30",),
+    "which several releases share": (
         "--label.target_epsilon=null",
         "--label.aggregator=NoisyVotes",
         "--label.aggregator.sigma_votes=3",

@@ -93,7 +93,7 @@ def test_records_vote_by_what_they_know(write: Write, tmp_path: Path, capsys: Ca
     references = json.loads(
         (tmp_path / "run" / "private" / "references" / "metrics.json").read_text()
     )
-    assert references["noiseless_sums"]["accuracy"] > 0.9
+    assert references["linear_fit"]["accuracy"] > 0.9
     assert references["true_label_student"]["accuracy"] > 0.8
 
 
