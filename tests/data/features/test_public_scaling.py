@@ -172,6 +172,7 @@ def test_teachers_of_long_rows_give_labels_about_as_often_as_they_are_true(tmp_p
         """Return how many labels teachers give for each true one."""
         words = [f"--data.init_args.path={tmp_path / 'data.npz'}", *more]
         words += ["--label.target_epsilon=8"]
+        words += [] if more else ["--data.init_args.features=PublicScaling"]
         assert cli.main(["run", str(recipe), "--run", str(tmp_path / name), *words]) == 0
         votes, _ = VoteStore(tmp_path / name / "private" / "votes").load(Counts)
         return float(votes.counts.sum() / votes.num_teachers / labels[4000:5000].sum())
