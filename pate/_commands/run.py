@@ -109,7 +109,7 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     run = Run(root, overwrite=parsed.overwrite, ledger=ledger)
     samples = sample_settings(asked, plan.unit) if isinstance(data, DrawnPublic) else None
     if isinstance(data, DrawnPublic) and data.samples.is_file():
-        earlier, unpaid = [released_samples(run, data)], []
+        earlier, unpaid = [released_samples(run, data, plan.unit)], []
     else:
         earlier = unpaid = [] if samples is None else [samples.charge]
     # what is checked does not depend on the values of samples that are yet to be drawn

@@ -85,19 +85,21 @@ def draw_public_samples(run: Run, data: DrawnPublic, settings: SampleSettings) -
         require_place(data.samples.parent)
         with locked_output(data.samples.resolve()):
             release(_Samples(run, data, settings))
-    return released_samples(run, data)
+    return released_samples(run, data, settings.unit)
 
 
-def released_samples(run: Run, data: DrawnPublic) -> Charge:
+def released_samples(run: Run, data: DrawnPublic, unit: Unit) -> Charge:
     """Return the charge of the drawn samples of a source, as the ledger of a run holds it.
 
-    Raises ``ValueError`` unless the ledger holds their release.
+    Raises ``ValueError`` unless the ledger holds their release, for the same protected ``unit``: a
+    group moves moments of records by more than was paid for.
     """
     try:
         require(run.ledger_path.is_file(), "a ledger that holds their release", ledger=None)
         statement = Statement.read(data.samples.with_suffix(".privacy.json"))
         statement.verify(ledger=run.ledger_path, released=data.samples)
         require(statement.kind == "samples", "a statement on samples", kind=statement.kind)
+        require(statement["unit"] == unit, f"samples for unit: {unit}", unit=statement["unit"])
     except ValueError as error:
         raise ValueError(
             f"Expected samples in {data.samples} that were drawn from these records and paid for"

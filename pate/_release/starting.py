@@ -113,7 +113,9 @@ def released_before(run: Run) -> list[Charge]:
     settings = run.inputs_of(TEACHERS_FIT).settings
     described = settings.get("data") or {}
     data = load_data(run) if described.get("class_path", "").endswith("DrawnPublic") else None
-    charges = [released_samples(run, data)] if isinstance(data, DrawnPublic) else []
+    charges = (
+        [released_samples(run, data, settings["unit"])] if isinstance(data, DrawnPublic) else []
+    )
     if settings.get("start_from") != FIRST:
         return charges
     released = ReleasedLabels.load(run.root / FIRST)

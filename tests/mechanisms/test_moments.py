@@ -54,16 +54,23 @@ def test_sums_do_not_depend_on_blocks() -> None:
 
 @pytest.mark.parametrize(("stated", "right"), [(1.0, True), (0.9, False)])
 def test_noise_has_the_stated_law(stated: float, right: bool) -> None:
+    """Off the diagonal; on it there is twice the variance."""
     generator, rows = seeded_generator(0), np.full((400, 3), 0.5)
     mechanism, values = NoisyMoments(noise_multiplier=2.0), []
+    diagonal: list[np.ndarray] = []
     for _ in range(900):
         moments = mechanism([(rows, np.ones(400))], generator=generator)
         count = 2 * 2.0 / moments.error
-        values.append(((moments.products - 0.25) * count)[np.triu_indices(3, 1)])
+        noisy = (moments.products - 0.25) * count
+        values.append(noisy[np.triu_indices(3, 1)])
+        diagonal.append(np.diag(noisy))
     # products of 400 exact rows, less a quarter of the noisy count
     off = np.array(values) - np.array(values).mean(axis=1, keepdims=True)
     deviation = float(np.sqrt((off**2).sum() / (900 * 2))) / (2 * 2.0 * stated)
     # both degrees of freedom of three entries count
+    assert (abs(deviation - 1) < 3 / 3600**0.5) is right
+    on = np.array(diagonal) - np.array(diagonal).mean(axis=1, keepdims=True)
+    deviation = float(np.sqrt((on**2).sum() / (900 * 2))) / (2 * 2.0 * 2**0.5 * stated)
     assert (abs(deviation - 1) < 3 / 3600**0.5) is right
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ import yaml
 
 from pate import LabelSettings, Pipeline, cli
 from pate._release import public_samples
-from pate.accounting import Statement, read_ledger
+from pate.accounting import NeighboringRelation, Statement, read_ledger
 from pate.data import Arrays, DrawnPublic
+from pate.mechanisms import Moments, NoisyMoments
 from tests.conftest import make_arrays
 
 SETTINGS = LabelSettings(delta=1e-6, target_epsilon=4.0, noise_seed=3)
@@ -23,7 +25,7 @@ STAGES = {
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    arrays = make_arrays(6000)
+    arrays = make_arrays(6000) | {"group": np.repeat(np.arange(3000), 2)}
     np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
     return tmp_path / "data.npz"
 
@@ -117,6 +119,34 @@ def test_a_kill_at_any_step_pays_once_and_draws_the_same(
         path.unlink()
     draw(data)
     assert data.with_name("samples.npz").read_bytes() == content
+
+
+def test_samples_that_protect_records_protect_no_groups(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw(data)
+    recipe(data)
+    assert run(data, "--teachers.unit=group") == 2
+    assert "Expected samples for unit: group, got unit='record'" in capsys.readouterr().err
+    assert len(read_ledger(data.with_suffix(".ledger.sqlite")).entries) == 1
+
+
+def test_noise_is_drawn_at_the_multiplier_that_the_ledger_holds(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[NoisyMoments] = []
+    exact = NoisyMoments.__call__
+
+    def recorded(mechanism: NoisyMoments, *blocks: Any, **settings: Any) -> Moments:
+        drawn.append(mechanism)
+        return exact(mechanism, *blocks, **settings)
+
+    monkeypatch.setattr(NoisyMoments, "__call__", recorded)
+    draw(data)
+    (entry,) = read_ledger(data.with_suffix(".ledger.sqlite")).entries
+    assert entry.count == len(drawn) == 1
+    for relation in NeighboringRelation:
+        assert entry.events[relation] == drawn[0].event(relation)
 
 
 def test_samples_of_others_are_refused(data: Path) -> None:
