@@ -1,7 +1,5 @@
 """Checkpoints of Lightning, written atomically and with relative paths."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

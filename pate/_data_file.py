@@ -1,7 +1,5 @@
 """A run's ``data.yaml``, which its first stage writes: the source of its records and its ledger."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

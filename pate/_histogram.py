@@ -1,7 +1,5 @@
 """Histograms of anything: how often users chose each item, read from pairs or from counts."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Networks as plain data: a class path with settings, and the network that they make."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from importlib import import_module

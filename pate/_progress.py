@@ -1,7 +1,5 @@
 """The progress of a stage: one bar in a terminal, and a line each minute elsewhere."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

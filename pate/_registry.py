@@ -3,8 +3,6 @@
 So labels, top k, ledgers and linear teachers need no torch: only training of networks imports it.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Types of arrays, and one-line errors for bad input: the requirement and the given values."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """The command `pate`: finds the subcommand and passes the remaining arguments to it."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

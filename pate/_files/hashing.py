@@ -1,7 +1,5 @@
 """Digests of files, streams and the package's own code."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterable

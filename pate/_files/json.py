@@ -1,7 +1,5 @@
 """Careful reading of JSON that others may have written: bounded depth, distinct keys."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Locks of run folders, outputs and shared work: one process at a time writes each of them."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

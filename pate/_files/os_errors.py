@@ -1,7 +1,5 @@
 """Errors of the machine in one line: a full disk, too little memory, a file without access."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 import sqlite3

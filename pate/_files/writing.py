@@ -3,8 +3,6 @@
 Also the creation of folders, and checks of free space before work that needs it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Checks of a release by public facts, before teachers are trained for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

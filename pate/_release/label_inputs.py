@@ -1,7 +1,5 @@
 """Everything that determines labels, except the noise: votes, settings and side information."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The settings of `pate label`: the queries, the mechanism that answers them, and the budget."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Literal, get_args

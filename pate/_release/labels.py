@@ -1,7 +1,5 @@
 """The stage `label`: a mechanism turns PRIVATE votes into PUBLIC labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """The choice of a run's ledger: one for all runs on the same private data, where possible."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The public files of a run as one archive."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo

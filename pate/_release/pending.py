@@ -6,8 +6,6 @@ ledger, the seed to its noise. A seed serves one request on the same votes: no t
 share noise.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The largest delta at which a release still promises something."""
 
-from __future__ import annotations
-
 import math
 
 from pate._validation import MOST_VOTERS, require, require_in_open_unit_interval

@@ -1,7 +1,5 @@
 """Public samples that are drawn from noisy moments of private records."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -5,8 +5,6 @@ By a released student: ``entropy`` and ``margin`` take the samples on which it i
 (1985); Sener & Savarese (2018)).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

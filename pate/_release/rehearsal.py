@@ -1,7 +1,5 @@
 """A rehearsal of an aggregator on synthetic votes, so that it fails before anything is spent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Disk space and folders for labels, tried before the labels are paid for."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

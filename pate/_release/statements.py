@@ -1,7 +1,5 @@
 """Statements of labels, and their comparison with the files next to them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

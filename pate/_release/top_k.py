@@ -1,7 +1,5 @@
 """The private top k of a histogram, and the settings of `pate topk` for its mechanism."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -4,8 +4,6 @@ A release that is killed at any step continues when it is requested again: it pa
 the same noise.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """The PRIVATE key of a run, which determines the partitions of its records and seals its labels."""
 
-from __future__ import annotations
-
 import secrets
 from pathlib import Path
 

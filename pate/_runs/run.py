@@ -1,7 +1,5 @@
 """A run on disk: its folders and the progress of its stages."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence

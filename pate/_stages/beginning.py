@@ -1,7 +1,5 @@
 """The beginning of `teachers fit`, the same for trained and closed-form teachers."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 All their outputs are PRIVATE.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 All that they leave is PRIVATE.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The choice of a student by the teachers of a run, on their own private records."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

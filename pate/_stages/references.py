@@ -1,7 +1,5 @@
 """The stage `references`: figures to compare a student with. All its outputs are PRIVATE."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pate._closed_form_plan import ClosedFormPlan

@@ -1,7 +1,5 @@
 """Labels from silos that mask their votes: the invitation, and the sum that is released."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

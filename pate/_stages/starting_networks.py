@@ -3,8 +3,6 @@
 It depends only on public things: the student, public samples and the plan.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The stage `student`: LightningCLI, with a run's folder in place of a log folder."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Callable

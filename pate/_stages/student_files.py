@@ -1,7 +1,5 @@
 """The files of a trained student in its run, the same for networks and linear students."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable, Iterator

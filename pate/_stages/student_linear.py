@@ -1,7 +1,5 @@
 """The stage `student` of a linear network: solved in closed form, in numpy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_type_hints

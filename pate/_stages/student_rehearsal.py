@@ -1,7 +1,5 @@
 """A rehearsal: the student trains for one batch before any budget is spent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 All of it is PRIVATE.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 All its outputs are PRIVATE.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

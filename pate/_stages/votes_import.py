@@ -3,8 +3,6 @@
 All of it is PRIVATE.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

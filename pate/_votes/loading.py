@@ -6,8 +6,6 @@ The needs of an aggregator determine what is read. From ballots, `NoisyVotes` is
     votes = load_votes(run, finished_votes(run), ids, aggregator.needs)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 PRIVATE.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path

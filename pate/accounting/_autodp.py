@@ -1,7 +1,5 @@
 """Conversion of autodp mechanisms to events, and of accountants to autodp, imported when needed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bisection for the point where a condition starts or stops holding, on the safe side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

@@ -5,8 +5,6 @@ They broadcast: ``orders`` of shape ``[K]`` against parameters of shape ``[..., 
 that it is never below the true curve.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Formatting of the figures of a guarantee, never rounded down."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal

@@ -1,7 +1,5 @@
 """The place of a ledger: one for the same private data, under any of their paths."""
 
-from __future__ import annotations
-
 import filecmp
 import os
 from pathlib import Path

@@ -3,8 +3,6 @@
 Where a formula loses digits, the value is raised by a bound on the rounding error.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

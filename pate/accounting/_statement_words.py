@@ -5,8 +5,6 @@ too. `Statement.verify` compares the sentences that a statement holds, so that a
 ``neighbors`` or `CONVERSION` comes with a new version of `pate`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

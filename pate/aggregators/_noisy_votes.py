@@ -1,7 +1,5 @@
 """Gaussian noise on the counts of all labels: Binary voting, hard or soft, and thresholds on it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

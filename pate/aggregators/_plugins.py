@@ -1,7 +1,5 @@
 """Aggregators by name: our own, and the entry points of installed packages."""
 
-from __future__ import annotations
-
 from importlib.metadata import entry_points
 
 from pate._validation import require

@@ -1,7 +1,5 @@
 """Screens: a cheap noisy check that decides which queries are passed on to another aggregator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args

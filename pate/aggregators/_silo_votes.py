@@ -1,7 +1,5 @@
 """Gaussian noise on counts, drawn in shares by silos, so that no count is seen without noise."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The interface of a mechanism: one object that selects, and describes the cost of selecting."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ Otherwise sums take O(k) time for each tail that can matter, in blocks of a few 
 1,000 of 18,000 items some hundred tails do.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

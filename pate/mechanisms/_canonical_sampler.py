@@ -9,8 +9,6 @@ last member. The top-k itself is (-1, k - 1). Each sampler proposes classes at a
 - `EnvelopeSampler` bounds the masses of the tails of one long row.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

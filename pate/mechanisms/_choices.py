@@ -1,7 +1,5 @@
 """Mechanisms by the names under which `pate topk` offers them, installed packages included."""
 
-from __future__ import annotations
-
 from importlib.metadata import entry_points
 from typing import Any
 

@@ -8,8 +8,6 @@ and quantiles are bounded by decimal numbers, with operations and a logarithm th
 correctly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction

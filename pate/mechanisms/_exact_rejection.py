@@ -14,8 +14,6 @@ each outcome, thinned with the chance ``1 / (p + (1 - p) exp(t))``. About two pr
 however many outcomes there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction

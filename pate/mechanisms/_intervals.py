@@ -1,7 +1,5 @@
 """Bounds on real numbers: pairs of decimal numbers, each of which is rounded outwards."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction

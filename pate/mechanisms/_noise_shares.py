@@ -6,8 +6,6 @@ deviation ``s sqrt(n)`` but for a probability of `failure`: the proof is in docs
 in shares".
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

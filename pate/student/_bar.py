@@ -1,7 +1,5 @@
 """The one bar of a student's training or evaluation, in place of Lightning's one for each epoch."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

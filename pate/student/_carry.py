@@ -1,7 +1,5 @@
 """The export of a trained student, for use without the run and its data. PUBLIC."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The curves of a student's training, in one file despite interruptions."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cuts of probabilities for accuracy, macro-F1 or micro-F1, and the figures of decisions."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Export of a student as a program of torch or ONNX, with feature map, gate and cuts inside."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

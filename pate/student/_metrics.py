@@ -1,7 +1,5 @@
 """Metrics of multi-label predictions that count rare labels as much as common ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

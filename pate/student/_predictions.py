@@ -1,7 +1,5 @@
 """Predictions of an exported student for the samples in a folder, a table or an archive."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The answers of a linear student without torch, with feature map, gate and cuts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The targets of a student, from released labels."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

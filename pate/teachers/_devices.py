@@ -1,7 +1,5 @@
 """The processor or GPU that this process works on, and the memory that it may use."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

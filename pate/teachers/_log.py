@@ -1,7 +1,5 @@
 """Logs of trained teachers: a table with a line per teacher, and loss curves. PRIVATE."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How teachers are trained: the content of `teachers.yaml`, without Lightning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

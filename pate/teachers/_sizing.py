@@ -4,8 +4,6 @@ Both are measured on random data of the public shape, so that the choice reveals
 private records.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Laws of one query on all ballots of a few teachers, and pairs of them that are neighbors."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Tests of aggregators at a size that occurs in practice: they answer signal, and nothing else."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
