@@ -127,14 +127,18 @@ class TaskFacts:
             else (self.num_units // _FEWEST_RECORDS, self.num_units)
         )
 
+    @property
+    def most_teachers(self) -> int:
+        """The largest number of teachers of which each has a group, and five records, on average."""
+        return int(self.num_records / max(self.records_per_group, _FEWEST_RECORDS))
+
     def grid(self) -> tuple[int, ...]:
         """Return numbers of teachers that double from 50 to 12,800, or as far as the records allow.
 
         Raises:
             ValueError: if there are not enough records for 50 teachers.
         """
-        # each teacher has a group, and five records, on average
-        most = int(self.num_records / max(self.records_per_group, _FEWEST_RECORDS))
+        most = self.most_teachers
         require(
             most >= _SMALLEST, f"records for {_SMALLEST} teachers (or `num_teachers`)", at_most=most
         )

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.public_samples import SampleSettings
-from pate._validation import require
-from pate._votes import VoteShape
+from pate._validation import MOST_VOTERS, require
+from pate._votes import Moments, VoteShape
 from pate.accounting._accountant import Target, calibrate_scale, epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._events import GaussianEvent
@@ -113,3 +113,19 @@ def teachers_for(
     number = max(2.0, _SPARE * gap.votes * shape.num_teachers / gap.available)
     digits = 10.0 ** max(0, math.floor(math.log10(number)) - 1)
     return int(math.ceil(number / digits) * digits)
+
+
+def teachers_that_start(settings: LabelSettings, num_labels: int, size: int) -> int:
+    """Return how many teachers start from the first of two releases of one target (``start_from: first``).
+
+    Args:
+        settings: the settings of the second release.
+        num_labels: the number of labels.
+        size: the number of public samples, on which all records vote in the first.
+
+    Raises:
+        ValueError: as `teachers_for` and `first_settings` do.
+    """
+    shape = VoteShape(MOST_VOTERS, num_labels)
+    first = resolve_settings(first_settings(settings), shape, size, Moments)
+    return teachers_for(settings, num_labels, size, [first.charge(shape)])

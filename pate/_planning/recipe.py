@@ -8,13 +8,17 @@ import yaml
 
 from pate._files.json import Json
 from pate._files.writing import write_text
+from pate._planning.halves import teachers_that_start
 from pate._planning.plots import log2_axis, save_figure
 from pate._planning.sweep import SweepResult, Trial
 from pate._planning.tables import write_csv
+from pate._release.label_settings import LabelSettings
 from pate.accounting._cost import NeighboringRelation
+from pate.aggregators import Partial, StableTopK
 
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
 _NUM_STEPS, _BATCH_SIZE = 150, 100
+_FEW_QUERIES = 20
 
 
 def sweep_text(result: SweepResult) -> str:
@@ -43,7 +47,7 @@ def sweep_text(result: SweepResult) -> str:
         lines.append(
             f"{'constant answer':>58}{result.constant[0]:>9.4f}{result.constant[1]:>20.4f}"
         )
-        lines += _advice(result, choice)
+        lines += [*_advice(result, choice), _exact_sets(result, epsilon)]
     return "\n".join(lines) + "\n"
 
 
@@ -90,6 +94,33 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
     if choice.num_teachers in (min(sizes), max(sizes)) and len(set(sizes)) > 1:
         advice.append("this is at an end of what was tried (num_teachers)")
     return advice
+
+
+def _exact_sets(result: SweepResult, epsilon: float) -> str:
+    """Return a line on teachers that start from a first release, as many as StableTopK needs.
+
+    There are as many queries as asked, or as many as teachers with five records, and a group, answer.
+    """
+    facts, sweep, most = result.facts, result.sweep, result.facts.most_teachers
+    aggregator = Partial(StableTopK, neighboring_relation=sweep.neighboring_relation)
+    queries, number = sweep.queries(facts), 0
+    while True:
+        settings = LabelSettings(
+            aggregator, delta=sweep.delta, target_epsilon=epsilon, num_queries=queries
+        )
+        number = teachers_that_start(settings, facts.num_labels, facts.num_public)
+        # the gap is about as wide as the root of the number of queries
+        fewer = int(0.9 * queries * (most / number) ** 2)
+        if number <= most or fewer < _FEW_QUERIES:
+            break
+        queries = fewer
+    line = f"for exact sets or none: {number} teachers that start from a release"
+    if number > most:
+        return (
+            f"{line}, for {queries} queries; {most} have enough records: a larger epsilon or more"
+            " records"
+        )
+    return f"{line}, StableTopK (fit: closed_form, start_from: first), {queries} queries"
 
 
 def write_sweep(path: Path, result: SweepResult) -> None:

@@ -1,6 +1,7 @@
 """`pate plan`: a table, a picture, and a recipe that runs."""
 
 import csv
+import re
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,9 @@ def test_a_plan_can_be_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     assert "nothing private was touched" in out and "<- take" in out
     assert "+-" not in out  # one simulated task has no spread
+    assert re.search(
+        r"sets or none: \d\d teachers that start .* \(fit: closed_form, start_from", out
+    )
     assert (output / "plan.txt").read_text() in out
     assert (output / "plan.png").read_bytes()[:4] == b"\x89PNG"
     lines = (output / "plan.csv").read_text().splitlines()
@@ -88,6 +92,7 @@ def test_a_plan_says_what_it_does_not_know(
     out = capsys.readouterr().out
     assert "a guess" in out
     assert "no number of teachers is better than the constant answer" in out
+    assert re.search(r"sets or none: \d{3,} teachers .*; 80 have enough records: a larger", out)
 
 
 @pytest.mark.parametrize(

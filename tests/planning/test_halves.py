@@ -4,7 +4,7 @@ import pytest
 
 from pate import LabelSettings, Partial, VoteShape
 from pate._planning.completion import resolve_settings
-from pate._planning.halves import first_settings, teachers_for
+from pate._planning.halves import first_settings, teachers_for, teachers_that_start
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.aggregators import Moments, NoisyVotes, ScoreVotes
 
@@ -57,3 +57,10 @@ def test_more_budget_needs_fewer_teachers() -> None:
     numbers = [teachers_for(asked(epsilon), 5, SIZE, []) for epsilon in (0.5, 1.0, 4.0)]
     assert numbers == sorted(numbers, reverse=True) and numbers[0] > 2 * numbers[-1]
     assert all(number % 10 == 0 or number < 100 for number in numbers)
+
+
+def test_the_first_release_is_paid_before_teachers_start_from_it() -> None:
+    first = resolve_settings(first_settings(asked()), FIRST_SHAPE, SIZE, Moments)
+    number = teachers_that_start(asked(), 5, SIZE)
+    assert number == teachers_for(asked(), 5, SIZE, [first.charge(FIRST_SHAPE)])
+    assert 1.3 < number / teachers_for(asked(), 5, SIZE, []) < 1.6
