@@ -47,7 +47,7 @@ def different(made: Files, expected: Files, but: str) -> list[str]:
 
 
 def every_kill(
-    place: Path, before: Path, words: list[str], *, step: int = 1, but: str = "-"
+    place: Path, before: Path, words: list[str], *, first: int = 0, step: int = 1, but: str = "-"
 ) -> int:
     """Kill a command at each of its changes, run it again, and compare the end; return how many there are.
 
@@ -55,14 +55,15 @@ def every_kill(
         place: the folder that the command works in, so that all paths are the same each time.
         before: what the folder holds before it.
         words: the command.
+        first: the number of the first change that it is killed at.
         step: 1 for each change, 2 for every other one.
         but: a pattern of names of files that may differ.
     """
-    number, expected = 0, Files()
+    number, expected = first, Files()
     while True:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(before, place)
-        if number == 0:
+        if number == first:
             assert not kill_at(1 << 30, *words, folder=place)
             expected = files(place)
             shutil.rmtree(place)
@@ -166,8 +167,9 @@ def test_teachers_that_forget_vote_again(before: Path, tmp_path: Path, plan: str
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", range(7))  # parts that together try each change
 def test_two_releases_of_one_run_that_is_killed_pay_twice_and_no_more(
-    before: Path, tmp_path: Path
+    before: Path, tmp_path: Path, first: int
 ) -> None:
     (before / "teachers.yaml").write_text("fit: closed_form\nstart_from: first\nnum_teachers: 9\n")
     label = "aggregator: NoisyVotes\ntarget_epsilon: 20\nnum_queries: 5\ndelta: 1.0e-3\n"
@@ -179,8 +181,11 @@ def test_two_releases_of_one_run_that_is_killed_pay_twice_and_no_more(
     place, words = tmp_path / "place", ["run", ".", "--run=run"]
     # labels that are there are stated on all that the ledger holds by now
     restated = "run/first/public/(student/model/)?privacy"
-    assert every_kill(place, before, words, step=7, but=restated) > 100
+    assert every_kill(place, before, words, first=first, step=7, but=restated) > 100
     entries = read_ledger(place / "data.ledger.sqlite").entries
     assert [entry.description for entry in entries] == ["ScoreVotes", "NoisyVotes"]
     statement = json.loads((place / "run" / "public" / "privacy.json").read_text())
     assert len(statement["releases"]) == 2
+    verify = ["ledger", "verify", "--ledger=data.ledger.sqlite"]
+    verify.append("--statement=run/public/privacy.json")
+    assert run_here(*verify, folder=place).code == 0
