@@ -346,9 +346,11 @@ def require_kind(kind: type[Votes], needs: Iterable[Need], name: str) -> None:
     """Raise ``ValueError`` in one line unless votes of a ``kind`` meet the needs of ``name``."""
     needed = tuple(needs)
     taken = [each.__name__ for each in KINDS if serves(each, needed)]
+    # of records that vote for themselves
+    other = " (`start_from: first` makes Ballots)" if kind is Moments and "Ballots" in taken else ""
     require(
         serves(kind, needed),
-        f"votes that are {' or '.join(taken)}, which {name} takes",
+        f"votes that are {' or '.join(taken)}, which {name} takes{other}",
         votes=kind.__name__,
     )
 

@@ -272,7 +272,7 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
     assert cli.main(["frontier", "--run", str(place.root), "--num_queries=10"]) == 2
     refused(
         capsys,
-        "votes that are Ballots, which the comparison takes, got votes='Moments'",
+        "votes that are Ballots, which the comparison takes (`start_from: first` makes Ballots), got",
     )
 
 

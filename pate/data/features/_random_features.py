@@ -144,7 +144,8 @@ class AutoFeatures(RandomFeatures):
 
     def transform(self, features: Features) -> Float32Array:
         """Map features ``[N, ...]`` to columns and random features, each row by itself."""
-        scaled = self._scaling.transform(features).reshape(features.shape[0], -1)
+        number, *shape = features.shape
+        scaled = self._scaling.transform(features).reshape(number, prod(shape))
         return np.hstack((scaled, self._waves(ArrayFeatures(scaled))))
 
 

@@ -100,5 +100,6 @@ def test_random_features_are_an_alternative_for_narrow_dense_rows(
     assert mapping.widths == ((columns, 100) if bends else ())
     assert np.array_equal(mapped[:, :columns], PublicScaling().fit(rows).transform(rows))
     assert mapped.shape == (200, columns + 100 * bends)
+    assert mapping.transform(ArrayFeatures(rows[:0])).shape == (0, columns + 100 * bends)
     if bends:
         assert np.array_equal(mapped[:, columns:], RandomFeatures().fit(rows).transform(rows))
