@@ -14,7 +14,7 @@ from pate._planning.tables import write_csv
 from pate._runs import Run
 from pate._settings import require_made
 from pate._validation import require
-from pate._votes import Counts
+from pate._votes import Votes
 from pate.aggregators import Aggregator
 
 
@@ -37,7 +37,7 @@ def compare(
         aggregators: the aggregators to compare. Only the proportions of their noise matter, because
             one factor scales all of it to meet each target. An aggregator that needs a student is
             the last of two `Rounds`. None for the proposals of all aggregators of this package and
-            of installed ones.
+            of installed ones; for records that vote for themselves, `ScoreVotes`.
         output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for
             ``private/frontier`` in the run, or ``frontier`` for simulated votes. With variants,
             ``variants.png`` is next to them.
@@ -52,7 +52,7 @@ def compare(
     require(one, "either a run or a simulation", run=run, simulate=simulate)
     require_made("aggregators", aggregators)
     if simulate is not None:
-        task: Task[Counts] = simulated(simulate).drawn(
+        task: Task[Votes] = simulated(simulate).drawn(
             comparison.num_queries, seed=comparison.query_seed
         )
         default = Path("frontier")

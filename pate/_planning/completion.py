@@ -21,7 +21,7 @@ from pate.aggregators._base import AnyAggregator
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
 _TOLERANCE = 1e-6
-_DEFAULTS: Mapping[type[Votes], type[Aggregator]] = {
+DEFAULTS: Mapping[type[Votes], type[Aggregator]] = {
     Scores: ScoreVotes,
     Moments: ScoreVotes,
     MaskedTotal: SiloVotes,
@@ -66,8 +66,8 @@ def resolve_settings(
         max_teachers_per_unit=settings.max_teachers_per_unit,
         before=before,
     )
-    if aggregator is None and kind in _DEFAULTS:
-        aggregator = Partial(_DEFAULTS[kind])
+    if aggregator is None and kind in DEFAULTS:
+        aggregator = Partial(DEFAULTS[kind])
     scaled = scale_to_target(
         complete_aggregator(aggregator, target, shape), target, shape, settings.budget
     )

@@ -18,7 +18,8 @@ from scipy.special import ndtr, ndtri
 
 from pate._data_file import load_data
 from pate._linear import LinearStudent, fit_linear, flat, student_of
-from pate._planning.comparison import Comparison, Frontier, Point, candidates
+from pate._planning.comparison import LABEL_FIGURES, Comparison, Frontier, Point, candidates
+from pate._planning.completion import DEFAULTS
 from pate._progress import stage_bar
 from pate._runs import Run
 from pate._validation import (
@@ -32,14 +33,15 @@ from pate._validation import (
 from pate._votes import (
     Ballots,
     Counts,
+    Moments,
     Need,
+    Scores,
     Votes,
     VoteShape,
     drawn_rows,
     require_kind,
-    rows_of,
-    serves,
 )
+from pate._votes.loading import load_votes
 from pate._votes.store import finished_votes
 from pate.accounting._accountant import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._bisection import smallest_where
@@ -82,7 +84,7 @@ class Task(Generic[Kind]):
 
 def load_task(
     root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
-) -> Task[Counts]:
+) -> Task[Votes]:
     """Return the task of a run: votes on the drawn samples, as a comparison needs them. PRIVATE.
 
     Args:
@@ -92,37 +94,29 @@ def load_task(
             these, or for None.
 
     Raises:
-        ValueError: if the teachers have not voted, or only their counts are known where ballots are
-            needed, or on fewer samples than there are queries.
+        ValueError: if the teachers have not voted, or on fewer samples than there are queries, or
+            their votes are of a kind that an aggregator does not take, or have no majority to
+            compare labels with and there is no student.
     """
     run = Run(root)
     store = finished_votes(run)
     manifest = store.manifest()
-    names = tuple(manifest.label_names)
+    kind, names = manifest.kind, tuple(manifest.label_names)
     rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
-    # a round of clipped ballots, which trains a student, precedes aggregators with predictions
-    needs = frozenset[Need]({Counts}).union(*(each.needs for each in aggregators or ()))
-    if aggregators is None or "predictions" in needs:
-        needs |= {Ballots, "features"}
-    require_kind(manifest.kind, needs, "the comparison")
-    votes, ids = store.load(Counts if serves(Counts, needs) else Ballots, rows=rows)
+    needs = frozenset[Need]().union(*(each.needs for each in aggregators or ()))
+    if issubclass(kind, Counts):
+        # a round of clipped ballots, which trains a student, precedes aggregators with predictions
+        if aggregators is None or "predictions" in needs:
+            needs |= {Ballots, "features"}
+    else:
+        require(comparison.student, f"student=True for {kind.__name__}, which have no majority")
+    require_kind(kind, needs | {Counts | Scores | Moments}, "the comparison")
     test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)
-    brought = store.features(rows)
-    if brought is not None:
-        votes = votes.with_public(features=brought)
-    if comparison.student or ("features" in needs and brought is None):
-        data = load_data(run)
-        if brought is None:
-            public = data.records(Role.PUBLIC)
-            votes = votes.with_public(
-                features=flat(public.features[rows_of(np.array(ids), public.ids)])
-            )
-        if comparison.student:
-            test = data.records(Role.TEST)
-            test_features, test_labels = (
-                np.asarray(test.features[np.arange(len(test))], np.float64),
-                test.labels,
-            )
+    if comparison.student:
+        needs |= {"features"}
+        test = load_data(run).records(Role.TEST)
+        test_features, test_labels = flat(test.features[np.arange(len(test))]), test.labels
+    votes = load_votes(run, store, np.array(manifest.ids)[rows], needs)
     return Task(
         votes=votes,
         test_features=test_features,
@@ -214,7 +208,7 @@ _SHORT = 1e-3  # the relative shortfall of epsilon below its target that is acce
 
 
 def measure(
-    task: Task[Counts], aggregator: Aggregator, epsilon: float, comparison: Comparison
+    task: Task[Votes], aggregator: Aggregator, epsilon: float, comparison: Comparison
 ) -> Point | None:
     """Return the results of an aggregator at a target epsilon, or None if no noise meets it."""
     shape, target = task.votes.shape, comparison.target(epsilon)
@@ -255,7 +249,7 @@ def _calibrated(
 
 
 def _figures_of(
-    task: Task[Counts], aggregator: Aggregator, allowed: float, comparison: Comparison, seed: int
+    task: Task[Votes], aggregator: Aggregator, allowed: float, comparison: Comparison, seed: int
 ) -> dict[str, float]:
     """Draw the noise of a calibrated aggregator once, and return its figures by name."""
     votes = task.votes
@@ -289,9 +283,12 @@ def _metrics(probabilities: FloatArray, truth: UInt8Array, *, cutoff: float) -> 
     }
 
 
-def label_quality(release: Release, votes: Counts) -> dict[str, float]:
+def label_quality(release: Release, votes: Votes) -> dict[str, float]:
     """Return the share of released labels, and their agreement with the majority (NaN if none)."""
-    majority, labeled, answered = majority_of(votes), release.labels > 0, release.mask
+    labeled, answered = release.labels > 0, release.mask
+    if not isinstance(votes, Counts):
+        return dict.fromkeys(LABEL_FIGURES, math.nan) | {"answered": float(answered.mean())}
+    majority = majority_of(votes)
     agreeing = (labeled == majority) & answered
     both = (labeled & majority & answered).sum(axis=0)
     either = (labeled & answered).sum(axis=0) + (majority & answered).sum(axis=0)
@@ -310,28 +307,31 @@ def majority_of(votes: Counts) -> BoolArray:
     return np.asarray(2 * votes.counts.astype(np.int64) > votes.num_teachers)
 
 
-def references(task: Task[Counts], *, student: bool, cutoff: float) -> dict[str, dict[str, float]]:
+def references(task: Task[Votes], *, student: bool, cutoff: float) -> dict[str, dict[str, float]]:
     """Return the figures of the references that aggregators are compared with, by name.
 
     The ``constant answer`` gives each label its more common value, among noiseless majorities for
     released labels and among true test labels for a student. It is the best answer that does not
     look at a sample, which a useful student must beat. The ``noiseless majority`` releases the
     majority of the teachers' votes, the ``noiseless counts`` their exact numbers; both would cost
-    an infinite epsilon.
+    an infinite epsilon. Votes without counts have neither, and no figures of released labels.
     """
-    votes, majority = task.votes, majority_of(task.votes)
+    votes, usual_student = task.votes, {}
+    if student:
+        right, known = known_truth(task.test_labels)
+        usual = np.broadcast_to(2 * right.sum(axis=0) > known.sum(axis=0), right.shape)
+        usual_student = _metrics(usual.astype(np.float64), task.test_labels, cutoff=cutoff)
+    if not isinstance(votes, Counts):
+        return {"constant answer": dict.fromkeys(LABEL_FIGURES, math.nan) | usual_student}
+    majority = majority_of(votes)
     all_answered = np.ones(majority.shape, dtype=np.bool_)
     common = np.broadcast_to(majority.mean(axis=0) > 0.5, majority.shape)
     constant = label_quality(Release(common.astype(np.uint8), all_answered), votes)
     exact = label_quality(Release(majority.astype(np.uint8), all_answered), votes)
-    figures = {"constant answer": constant, "noiseless majority": exact}
+    figures = {"constant answer": constant | usual_student, "noiseless majority": exact}
     if not student:
         return figures
-    (right, known), features = known_truth(task.test_labels), features_of(votes)
-    usual = np.broadcast_to(2 * right.sum(axis=0) > known.sum(axis=0), right.shape)
-    figures["constant answer"] |= _metrics(
-        usual.astype(np.float64), task.test_labels, cutoff=cutoff
-    )
+    features = features_of(votes)
     figures["noiseless majority"] |= score_student(
         fit_linear(features, majority, all_answered), task, cutoff=cutoff
     )
@@ -343,7 +343,7 @@ def references(task: Task[Counts], *, student: bool, cutoff: float) -> dict[str,
 
 
 def frontier(
-    task: Task[Counts], comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+    task: Task[Votes], comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
 ) -> Frontier:
     """Measure labels, and a student, against epsilon for several aggregators on the same votes.
 
@@ -352,7 +352,8 @@ def frontier(
         comparison: the settings common to all aggregators.
         aggregators: the aggregators to compare; one factor scales all noise of each of them to meet
             each target. Aggregators that need predictions become the last of two `Rounds`. None for
-            the proposals of all registered aggregators.
+            the proposals of all registered aggregators or, for votes without counts, of the one
+            that a target alone takes.
 
     Returns:
         A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.
@@ -370,6 +371,8 @@ def frontier(
     outlook = Outlook.of(
         task.votes, delta=comparison.delta, relation=comparison.neighboring_relation
     )
+    if aggregators is None and type(task.votes) in DEFAULTS:
+        aggregators = DEFAULTS[type(task.votes)].proposals(outlook)
     compared = candidates(outlook, aggregators, variants=comparison.variants)
     points: list[Point] = []
     with stage_bar(len(compared) * len(comparison.epsilons), "frontier", unit="point") as bar:

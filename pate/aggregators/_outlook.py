@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pate._validation import require, require_count, require_in_open_unit_interval
-from pate._votes import Counts, VoteShape
+from pate._votes import Counts, Votes, VoteShape
 from pate.accounting import NeighboringRelation, Target
 
 
@@ -41,14 +41,15 @@ class Outlook:
         require_in_open_unit_interval(delta=self.delta)
 
     @classmethod
-    def of(cls, votes: Counts, *, delta: float, relation: NeighboringRelation) -> Outlook:
+    def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
         """Describe given votes; the result is as PRIVATE as they are.
 
-        A set never has all of several labels.
+        A set never has all of several labels. Votes without counts do not tell how many it has.
         """
-        num_labels = votes.num_labels
-        average = round(float(votes.counts.mean()) * num_labels / votes.num_teachers)
-        k = min(max(1, average), max(1, num_labels - 1))
+        num_labels, k = votes.num_labels, None
+        if isinstance(votes, Counts):
+            average = round(float(votes.counts.mean()) * num_labels / votes.num_teachers)
+            k = min(max(1, average), max(1, num_labels - 1))
         return cls(
             shape=votes.shape,
             num_queries=votes.num_queries,

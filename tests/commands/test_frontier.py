@@ -7,6 +7,7 @@ import pytest
 
 from pate import cli
 from pate.accounting import read_ledger
+from tests.conftest import Write
 
 LISTED = """
 aggregators:
@@ -143,3 +144,27 @@ def test_bad_input_is_one_line(
     assert cli.main(["frontier", *words]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_records_that_vote_for_themselves_are_compared_by_their_student(
+    tmp_path: Path, write_arrays: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_arrays()
+    (tmp_path / "teachers.yaml").write_text(
+        f"data: {{class_path: Arrays, init_args: {{path: {data}}}}}\n"
+        "fit: closed_form\nunit: record\n"
+    )
+    run = f"--run={tmp_path / 'run'}"
+    assert cli.main(["teachers", "fit", f"--config={tmp_path / 'teachers.yaml'}", run]) == 0
+    assert cli.main(["teachers", "vote", run]) == 0
+    command = ["frontier", run, "--num_queries=50", "--epsilons=[2, 40]", "--delta=1e-4"]
+    capsys.readouterr()
+    assert cli.main(command) == 2
+    refusal = "pate frontier: Expected student=True for Moments, which have no majority\n"
+    assert capsys.readouterr().err == refusal
+    assert cli.main([*command, "--student=true", "--seeds=1"]) == 0
+    *points, constant = read(tmp_path / "run" / "private" / "frontier" / "frontier.csv")
+    assert [row["aggregator"] for row in points] == ["ScoreVotes"] * 2
+    assert constant["aggregator"] == "constant answer" and constant["label_accuracy"] == "nan"
+    little, much = (float(row["student_accuracy"]) for row in points)
+    assert much > max(little, float(constant["student_accuracy"]) + 0.1)

@@ -60,7 +60,8 @@ def test_only_drawn_samples_are_read(finished: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(type(public.features), "__getitem__", select)
     again = load_task(finished, Comparison(num_queries=7))
-    assert read == [600, 7]  # all of them once, as the file is checked
+    # all of them once, as the file is checked, and the public ones compared with those voted on
+    assert read == [600, 100, 7]
     assert task.votes.features is not None and again.votes.features is not None
     np.testing.assert_array_equal(task.votes.features, again.votes.features)
     _, ids = VoteStore(finished / "private" / "votes").load(Counts)
