@@ -13,7 +13,7 @@ from pate import NamedVotes, cli
 from tests.conftest import recipe
 
 NAMES = ("<b>bold</b>", "a & b", '"quoted"')
-VOID = {"meta", "img"}
+VOID = {"wbr", "meta", "img"}
 
 
 class Reader(HTMLParser):
@@ -114,7 +114,7 @@ def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = recipe(place / "recipe", Path("unused"))
     described = {
         "class_path": "CelebA",
-        "init_args": {"root": str(faces), "size": 32, "labels": ["Male", "Smiling"]},
+        "init_args": {"root": str(faces), "size": 32, "labels": ["Male", "Mouth_Slightly_Open"]},
     }
     (folder / "data.yaml").write_text(yaml.safe_dump({"data": described}))
     noisy = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 1.0}}
