@@ -1,18 +1,22 @@
 """Scripts whose pictures the pages show run, at a small size."""
 
 import csv
+import importlib
 import importlib.util
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import pate
 
-SCRIPTS = Path(pate.__file__).parents[1] / "scripts"
+ROOT = Path(pate.__file__).parents[1]
+SCRIPTS = ROOT / "scripts"
 
 
 def load(name: str) -> ModuleType:
@@ -226,3 +230,31 @@ def test_the_table_of_networks_has_medians_and_refusals() -> None:
         "| StableTopK | 1 | refused |  |  |  |",
         "| StableTopK | 2 | 20 | 0.900 | 0.800 | 0.700 |",
     ]
+
+
+@pytest.mark.slow
+def test_one_command_draws_all_pictures_of_the_pages(tmp_path: Path) -> None:
+    script = importlib.import_module("scripts.draw_pictures")
+    if shutil.which("chromium") is None:
+        del script.PICTURES["report.png"]
+    # one form of the frontier draws both of its pictures
+    names = [name for name in script.PICTURES if name not in ("frontier.png", "plan.png")]
+    script.main([str(tmp_path), "--small", "--only", *names])
+    for name in names:
+        with Image.open(tmp_path / name) as picture:
+            colors = picture.convert("RGB").resize((60, 40)).getcolors()
+            assert colors is not None and len(colors) > 20
+
+
+def test_every_picture_of_a_page_has_its_command() -> None:
+    script = importlib.import_module("scripts.draw_pictures")
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    shown = {
+        name for page in pages for name in re.findall(r"\(\S*images/(\S+)\)", page.read_text())
+    }
+    assert shown == {*script.PICTURES, "flow.svg"}
+    commands = [
+        script.command_above(*each)
+        for each in (("frontier.md", "variants.png"), ("planning.md", "plan.png"))
+    ]
+    assert commands[0][-1] == "true" and commands[1][0] == "plan"
