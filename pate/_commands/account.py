@@ -12,6 +12,7 @@ from pate._planning.plots import draw_epsilons
 from pate._planning.tables import text_table
 from pate._settings import require_made
 from pate._votes import VoteShape
+from pate.accounting._autodp import unknown_to_autodp
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.aggregators import Aggregator
 from pate.aggregators._base import LEAST_ANSWERED
@@ -53,6 +54,9 @@ def account(
         )
         rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
     print("\n".join(text_table(rows)))
+    unknown = unknown_to_autodp(next(iter(events.values())))
+    if unknown:
+        print(f"    autodp has no mechanism for {', '.join(unknown)}, and gives no second opinion.")
     meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"])
     if meaning is not None:
         print(meaning)

@@ -6,7 +6,6 @@ The cost of queries is computed by several accountants from the parameters.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.util import find_spec
@@ -18,7 +17,8 @@ from pate._planning.proposals import (
 )
 from pate._planning.tables import text_table
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
-from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant, Target, to_autodp
+from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant, Target
+from pate.accounting._autodp import epsilon_by_autodp
 from pate.accounting._charges import Events
 from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, leaves
 from pate.aggregators import Aggregator, Outlook, registered
@@ -39,8 +39,8 @@ def costs_of(
     Returns:
         For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
         ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
-        Gaussian; epsilon from ``autodp`` for the same curve, and from ``dp_accounting`` by its own
-        curves, if they are installed. A missing figure is None. ``delta0`` is the part of delta
+        Gaussian; epsilon from ``autodp`` and ``dp_accounting`` by their own curves, if they are
+        installed and have one for each part of the event. A missing figure is None. ``delta0`` is the part of delta
         that is spent on failures, such as failures of stability tests.
 
     Raises:
@@ -57,21 +57,18 @@ def costs_of(
             "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
             "classic": total.get_epsilon(delta=delta, conversion="classic"),
             "exact": total.get_epsilon(delta=delta, conversion="exact") if gaussian else None,
-            "autodp": _by_autodp(total, delta),
+            "autodp": _by_autodp(event, num_queries, delta),
             "dp_accounting": _by_dp_accounting(event, num_queries, delta),
             "delta0": total.delta0,
         }
     return costs
 
 
-def _by_autodp(total: RDPAccountant, delta: float) -> float | None:
-    """Return epsilon of the same curve by the conversion and search of autodp."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return float(to_autodp(total).get_approxDP(delta))
-        except ImportError:
-            return None
+def _by_autodp(event: Event, count: int, delta: float) -> float | None:
+    try:
+        return epsilon_by_autodp(event, count=count, delta=delta)
+    except ImportError:
+        return None
 
 
 def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:

@@ -1,5 +1,11 @@
-"""Conversion of autodp mechanisms to events, and of accountants to autodp, imported when needed."""
+"""Conversion of autodp mechanisms to events, and of events and accountants to autodp.
 
+autodp is imported when needed.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -8,7 +14,62 @@ from pate._validation import FloatArray, require
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._cost import DEFAULT_ORDERS, NeighboringRelation, remaining_delta
 from pate.accounting._curves import renyi_curve_rdp
-from pate.accounting._events import RenyiCurveEvent
+from pate.accounting._events import (
+    BoundedRangeEvent,
+    Event,
+    GaussianEvent,
+    PureDPEvent,
+    RenyiCurveEvent,
+    RootPeelingEvent,
+    leaves,
+)
+
+# of an event, and of the module of autodp's mechanisms: its own mechanism, and how often it is asked
+_MECHANISMS: Mapping[type[Event], Callable[[Any, Any], tuple[Any, int]]] = {
+    GaussianEvent: lambda event, zoo: (zoo.GaussianMechanism(sigma=event.noise_multiplier), 1),
+    BoundedRangeEvent: lambda event, zoo: (zoo.ExponentialMechanism(eps=event.eta), 1),
+    RootPeelingEvent: lambda event, zoo: (zoo.ExponentialMechanism(eps=event.eta), event.count),
+    PureDPEvent: lambda event, zoo: (zoo.PureDP_Mechanism(eps=event.epsilon), 1),
+    RenyiCurveEvent: lambda event, zoo: (_given_curve(event.orders, event.rdp, zoo), 1),
+}
+
+
+def unknown_to_autodp(event: Event) -> list[str]:
+    """Return the classes of the parts of an event for which autodp has no mechanism, in order."""
+    kinds = dict.fromkeys(type(leaf) for leaf, _ in leaves(event))
+    return [kind.__name__ for kind in kinds if kind not in _MECHANISMS]
+
+
+def epsilon_by_autodp(event: Event, *, count: int, delta: float) -> float | None:
+    """Return epsilon of ``count`` events by autodp: its mechanisms, composition and conversion.
+
+    A second opinion, from curves of its own. Its curve of a choice of bounded range is that of
+    concentrated DP, which is above ours. None if it has no mechanism for a part of the event.
+    Raises ``ImportError`` if autodp is not installed.
+    """
+    zoo, transformers = (
+        import_module(f"autodp.{name}") for name in ("mechanism_zoo", "transformer_zoo")
+    )
+    if unknown_to_autodp(event):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parts, counts = [], []
+        for leaf, number in leaves(event, count):
+            mechanism, times = _MECHANISMS[type(leaf)](leaf, zoo)
+            parts.append(mechanism)
+            counts.append(number * times)
+        return float(transformers.Composition()(parts, counts).get_approxDP(delta))
+
+
+def _given_curve(orders: Any, rdp: Any, zoo: Any) -> Any:
+    mechanism = zoo.Mechanism()
+    mechanism.name, mechanism.params = "pate", {}
+    known, values = np.asarray(orders), np.asarray(rdp)
+    mechanism.propagate_updates(
+        lambda alpha: float(renyi_curve_rdp(alpha, known, values)) if known.size else np.inf, "RDP"
+    )
+    return mechanism
 
 
 def from_autodp(
@@ -47,18 +108,11 @@ def to_autodp(accountant: RDPAccountant) -> Any:
     subtracted from ``delta`` before autodp sees it. Raises ``ImportError`` if autodp is not
     installed.
     """
-    from autodp.autodp_core import Mechanism
+    from autodp import autodp_core
 
     rdp, log_survival, *_ = accountant.cost
     finite = np.isfinite(rdp)
-    orders, rdp = accountant.orders[finite], rdp[finite]
-
-    def curve(alpha: float) -> float:
-        return float(renyi_curve_rdp(alpha, orders, rdp)) if orders.size else float("inf")
-
-    mechanism = Mechanism()
-    mechanism.name = "pate"
-    mechanism.propagate_updates(curve, "RDP")
+    mechanism = _given_curve(accountant.orders[finite], rdp[finite], autodp_core)
     convert = mechanism.approxDP
 
     def with_delta0(delta: float) -> Any:

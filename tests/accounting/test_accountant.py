@@ -21,13 +21,16 @@ from pate.accounting import (
     RDPAccountant,
     RenyiCurveEvent,
     RepeatedEvent,
+    RootPeelingEvent,
     StabilityTestEvent,
     from_autodp,
     gaussian_epsilon,
     to_autodp,
 )
+from pate.accounting._autodp import _MECHANISMS, epsilon_by_autodp, unknown_to_autodp
 from pate.accounting._cost import gaussian_delta, remaining_delta
 from pate.accounting._curves import pure_dp_rdp
+from pate.accounting._events import leaves
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -305,31 +308,42 @@ def test_exact_epsilon_of_a_composition() -> None:
 # peers
 
 
+ORDERS = tuple(DEFAULT_ORDERS.tolist())
+CURVE = tuple(order / 1250 for order in ORDERS)
+# by which part autodp may be above us: its curve of a choice is that of concentrated DP
+PEERS: list[tuple[Event, float]] = [
+    (gaussian(25.0), 1e-3),
+    (pure(0.05), 1e-3),
+    (ComposedEvent(events=(gaussian(25.0), pure(0.05))), 1e-3),
+    (RenyiCurveEvent(orders=ORDERS, rdp=CURVE, neighboring_relation=REPLACE), 1e-3),
+    (BoundedRangeEvent(eta=0.05, neighboring_relation=REPLACE), 0.4),
+    (RootPeelingEvent(eta=0.05, count=4, neighboring_relation=REPLACE), 0.4),
+]
+
+
 @pytest.mark.parametrize("count", [1, 3, 30, 1000])
-@pytest.mark.parametrize("kind", ["gaussian", "zcdp", "pure", "mixed"])
-def test_epsilon_equals_that_of_autodp(kind: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("event", "above"), PEERS, ids=lambda each: getattr(type(each), "__name__", "")
+)
+def test_epsilon_equals_that_of_autodp(event: Event, above: float, count: int) -> None:
+    pytest.importorskip("autodp")
     warnings.simplefilter("ignore")
-    zoo = pytest.importorskip("autodp.mechanism_zoo")
-    compose = pytest.importorskip("autodp.transformer_zoo").Composition()
-    peers: dict[str, tuple[Any, Event]] = {
-        "gaussian": (zoo.GaussianMechanism(sigma=25.0), gaussian(25.0)),
-        "pure": (zoo.PureDP_Mechanism(eps=0.05), pure(0.05)),
-    }
-    if kind == "zcdp":
-        rho = 1e-3
-        theirs, ours = (
-            compose([zoo.zCDP_Mechanism(rho)], [count]),
-            accountant((gaussian(math.sqrt(1 / (2 * rho))), count)),
-        )
-    elif kind == "mixed":
-        theirs = compose([peer for peer, _ in peers.values()], [count] * 2)
-        ours = accountant(*((event, count) for _, event in peers.values()))
-    else:
-        theirs, ours = compose([peers[kind][0]], [count]), accountant((peers[kind][1], count))
+    ours = accountant((event, count))
+    assert unknown_to_autodp(event) == []
     for delta in (1e-8, 1e-5):
         epsilon = ours.get_epsilon(delta=delta, conversion="optimal")
-        assert epsilon == pytest.approx(float(theirs.get_approxDP(delta)), rel=1e-3)
+        theirs = epsilon_by_autodp(event, count=count, delta=delta)
+        assert theirs is not None and epsilon * (1 - 1e-3) <= theirs <= epsilon * (1 + above)
         assert epsilon == pytest.approx(float(to_autodp(ours).get_approxDP(delta)), rel=1e-3)
+
+
+def test_autodp_knows_every_event_with_a_mechanism_of_its_own() -> None:
+    """All others have no figure, and are named."""
+    pytest.importorskip("autodp")
+    assert {type(leaf) for event, _ in PEERS for leaf, _ in leaves(event)} == set(_MECHANISMS)
+    event = stable_top_k(REPLACE, scale_gap=39, sigma=60, delta_test=1e-9)
+    assert unknown_to_autodp(event) == ["StabilityTestEvent"]
+    assert epsilon_by_autodp(event, count=3, delta=1e-5) is None
 
 
 def test_mechanisms_come_from_autodp_and_go_back() -> None:
