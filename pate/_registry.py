@@ -21,7 +21,7 @@ HIGHER = {
     "rehearse_student": "pate._stages.student_rehearsal:rehearse_student",
     "run_network_command": "pate._commands.student_network:run_network_command",
     "read_network_fit": "pate._commands.student_network:read_network_fit",
-    "SiloSum": "pate._silos.exchange:SiloSum",
+    "SiloSum": "pate._stages.silos:SiloSum",
     "label_silos": "pate._stages.silos:label_silos",
     "prove": "pate._audit.proof:prove",
 }

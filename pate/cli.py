@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "label": ("label", "main", "release labels through a private mechanism"),
     "silo key": ("silo", "key", "make the signing key of a silo, or of the server"),
+    "silo relay": ("silo", "relay", "serve an exchange to silos that share no folder"),
     "silo": ("silo", "main", "take part in labels from silos that keep their votes secret"),
     "student fit": ("student", "fit", "train the student on the released labels"),
     "student validate": ("student", "validate", "evaluate the student on held-out released labels"),

@@ -186,7 +186,7 @@ def test_commands_that_take_no_time_survive(
 
 def test_no_command_is_left_out() -> None:
     tried = {next(name for name in cli._COMMANDS if case.words.startswith(name)) for case in CASES}
-    assert set(cli._COMMANDS) == tried
+    assert set(cli._COMMANDS) - tried == {"silo relay"}  # serves until an interrupt: test_relay.py
 
 
 def _behind(cause: BaseException) -> ValueError:

@@ -57,7 +57,7 @@ def _tree(commands: Mapping[str, tuple[str, str, str]]) -> argparse.ArgumentPars
     for name, (_, _, summary) in commands.items():
         group, _, last = name.rpartition(" ")
         if group not in levels:
-            # `silo` is a command as well as a group with `silo key`
+            # `silo` is a command as well as the group of `silo key` and `silo relay`
             text = commands[group][2] if group in commands else ""
             parsers[group] = levels[""].add_parser(group, add_help=False, help=text)
             levels[group] = parsers[group].add_subparsers()

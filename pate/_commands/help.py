@@ -53,6 +53,7 @@ EXAMPLES: dict[str, str] = {
     "silo": "pate silo exchange --name north --votes north/votes.npz --state north/private"
     " --signing_key north/silo.pem --public_keys keys --max_epsilon 4 --delta 1e-6",
     "silo key": "pate silo key north/silo.pem keys/north.pub",
+    "silo relay": "pate silo relay exchange --host 0.0.0.0 --certificate server.pem",
     "topk": "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 --output"
     " top.csv",
     "faces": "pate faces --output data/faces --num 10000",

@@ -1,15 +1,18 @@
-"""The commands `pate silo`, which takes part in labels without a curator, and `pate silo key`."""
+"""The command `pate silo`, which takes part in labels without a curator, and its key and relay."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pate._commands.parsing import new_parser
 from pate._release.promise import require_promise
 from pate._validation import require
 from pate.accounting import Budget, NeighboringRelation
+
+_Result = TypeVar("_Result")
 
 
 def main(args: Sequence[str]) -> None:
@@ -23,7 +26,9 @@ def main(args: Sequence[str]) -> None:
         " continues, and sends the same.",
     )
     parser.add_argument(
-        "exchange", type=Path, help="folder that all silos and the server read and write"
+        "exchange",
+        type=Path,
+        help="folder that all silos and the server read and write; with --relay, the silo's copy",
     )
     parser.add_argument("--name", required=True, help="the silo's name in the invitation")
     parser.add_argument(
@@ -83,6 +88,12 @@ def main(args: Sequence[str]) -> None:
         help="seconds to wait for others, 0 to do only the steps that are possible now; by default"
         " without limit",
     )
+    parser.add_argument(
+        "--relay",
+        type=str | None,
+        default=None,
+        help="address of `pate silo relay`, https://HOST:PORT, where silos share no folder",
+    )
     options = parser.parse_args(list(args))
 
     limits = {"max_epsilon": options.max_epsilon, "delta": options.delta}
@@ -94,34 +105,30 @@ def main(args: Sequence[str]) -> None:
 
     from pate._silos.exchange import SERVER, AwaitedError, Exchange, require_private, waiting
     from pate._silos.member import Consent, Member
-    from pate._silos.secrets import read_public_keys
+    from pate._silos.relay import POLL_SECONDS, Relayed
+    from pate._silos.secrets import SigningKey, read_public_keys
 
     def say(line: str) -> None:
-        if line not in shown:
-            shown.add(line)
-            print(f"{options.name}: {line}", flush=True)
+        print(f"{options.name}: {line}", flush=True)
 
     def accepts(_: str) -> bool:
         if sys.stdin is None or not sys.stdin.isatty():
             return False
         return input(f"{options.name}: take part? (yes/no) ").strip().lower() == "yes"
 
-    shown: set[str] = set()
     exchange = Exchange(options.exchange)
+    relayed = None
+    if options.relay is not None:
+        signing_key = SigningKey.read(options.signing_key)
+        relayed = Relayed(options.relay, exchange, options.name, signing_key)
 
-    def advance() -> tuple[str, ...]:
-        try:
-            return member.advance()
-        except AwaitedError as error:
-            say(f"waiting for {error}")
-            raise
+    def awaited(step: Callable[[], _Result]) -> _Result:
+        if relayed is None:
+            return waiting(step, options.wait, say)
+        return waiting(relayed.around(step), options.wait, say, POLL_SECONDS)
 
     def invited() -> Member:
-        try:
-            names = exchange.invitation.teachers
-        except AwaitedError as error:
-            say(f"waiting for {error}")
-            raise
+        names = exchange.invitation.teachers
         require_promise(exchange.invitation.delta, num_units=sum(names.values()))
         known = None
         if options.public_keys is not None:
@@ -135,12 +142,61 @@ def main(args: Sequence[str]) -> None:
         )
 
     try:
-        member = waiting(invited, options.wait)
+        member = awaited(invited)
         for fact in member.facts():
             say(fact)
-        say(f"done. In the sum: {', '.join(waiting(advance, options.wait))}")
-    except AwaitedError:
-        print(f"{options.name}: the same command continues from here")
+        say(f"done. In the sum: {', '.join(awaited(member.advance))}")
+    except AwaitedError as error:
+        say(f"waiting for {error}. The same command continues from here")
+
+
+def relay(args: Sequence[str]) -> None:
+    """Run `pate silo relay`."""
+    parser = new_parser(
+        "silo relay",
+        "Serve the folder of an exchange over HTTPS to silos that share no folder, next to"
+        " `pate label --silos`, and print a line on each file that arrives. Only invited silos"
+        " read it, and each writes only its own files, once. Ctrl-C ends it; run it again to"
+        " continue.",
+    )
+    parser.add_argument("exchange", type=Path, help="folder of `pate label --silos`")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen at, 0.0.0.0 for all of this machine; a certificate is needed for"
+        " all but 127.0.0.1, where a web server of your own may stand before it",
+    )
+    parser.add_argument("--port", type=int, default=8443, help="port to listen at")
+    parser.add_argument(
+        "--certificate",
+        type=Path | None,
+        default=None,
+        help="PEM file with the certificate of this machine's name, and its chain",
+    )
+    parser.add_argument(
+        "--certificate_key",
+        type=Path | None,
+        default=None,
+        help="PEM file with its key, unless the certificate's file has it. PRIVATE",
+    )
+    options = parser.parse_args(list(args))
+
+    from pate._silos.exchange import require_private
+    from pate._silos.relay import Relay
+
+    certificate, key = options.certificate, options.certificate_key
+    files = {"certificate": certificate, "certificate_key": key}
+    require_private(options.exchange, **{name: file for name, file in files.items() if file})
+    with Relay(
+        options.exchange,
+        options.host,
+        options.port,
+        certificate=certificate,
+        certificate_key=key,
+        say=lambda line: print(line, flush=True),
+    ) as server:
+        print(f"Relay of {options.exchange} at {server.url}; Ctrl-C ends it", flush=True)
+        server.serve_forever()
 
 
 def key(args: Sequence[str]) -> None:

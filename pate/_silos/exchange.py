@@ -41,27 +41,6 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiloSum:
-    """The request of `pate label --silos` to silos.
-
-    Attributes:
-        exchange: the folder through which they send.
-        teachers: the nominal number of teachers of each silo, by its name.
-        public_keys: a folder with the public key of each silo, by its name.
-        signing_key: the file of the server's private key. PRIVATE.
-        without: silos that are left out if they have not sent their masked vectors.
-        wait: the number of seconds to wait for others; None to wait without end.
-    """
-
-    exchange: Path
-    teachers: Mapping[str, int]
-    public_keys: Path
-    signing_key: Path
-    without: Sequence[str] = ()
-    wait: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Invitation:
     """The public terms of one sum of votes. PUBLIC.
 
@@ -196,7 +175,9 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-INVITATION, SURVIVORS = "invitation.json", "survivors.json"
+INVITATION = "invitation.json"
+KINDS = ("keys", "shares", "masked", "unmasking")
+"""The kinds of files of each silo, in the order in which it sends them."""
 SERVER = "the server"
 _POLL_SECONDS = 0.2
 _Result = TypeVar("_Result")
@@ -296,9 +277,29 @@ class Exchange:
 
     def place(self, kind: str, name: str) -> Path:
         """Return the file of one silo, or of the server."""
-        if kind == "survivors":
-            return self.folder / SURVIVORS
+        if kind in ("invitation", "survivors"):
+            return self.folder / f"{kind}.json"
         return self.folder / kind / f"{name}.{'npz' if kind == 'masked' else 'json'}"
+
+    @cached_property
+    def files(self) -> dict[str, tuple[str, str]]:
+        """The kind and the sender of each file, by its path in the folder."""
+        senders = {"invitation": [SERVER], "survivors": [SERVER]} | {
+            kind: [*self.invitation.teachers] for kind in KINDS
+        }
+        return {
+            self.place(kind, name).relative_to(self.folder).as_posix(): (kind, name)
+            for kind, names in senders.items()
+            for name in names
+        }
+
+    @property
+    def progress(self) -> str:
+        """A line on the files that silos have still to send."""
+        for kind in KINDS:
+            if absent := self.absent(kind):
+                return f"Waiting for {kind} of {', '.join(absent)}"
+        return "All silos have sent all files"
 
     def absent(self, kind: str) -> list[str]:
         """Return the names of the silos that have not sent a file yet."""
@@ -414,20 +415,35 @@ class Exchange:
             raise ValueError(f"Expected {path} that can be read ({error.strerror})") from None
 
 
-def waiting(step: Callable[[], _Result], seconds: float | None) -> _Result:
+def waiting(
+    step: Callable[[], _Result],
+    seconds: float | None,
+    say: Callable[[str], None] = print,
+    poll: float | None = None,
+) -> _Result:
     """Return the result of ``step``, repeated until others have sent the files that it reads.
 
+    Args:
+        step: raises `AwaitedError` as long as files are missing.
+        seconds: the longest wait; None for no limit.
+        say: takes a line for people each time that other files are awaited.
+        poll: the seconds between two trials; None for a fifth of a second.
+
     Raises:
-        AwaitedError: if that takes longer than ``seconds``; None waits without end.
+        AwaitedError: after ``seconds``.
     """
-    end = None if seconds is None else time.monotonic() + seconds
+    end, said = None if seconds is None else time.monotonic() + seconds, ""
     while True:
         try:
             return step()
-        except AwaitedError:
+        except AwaitedError as error:
             if end is not None and time.monotonic() >= end:
                 raise
-        time.sleep(_POLL_SECONDS)
+            line = f"waiting for {error}"
+            if line != said:
+                say(line)
+            said = line
+        time.sleep(_POLL_SECONDS if poll is None else poll)
 
 
 def require_private(folder: Path, **places: Path) -> None:

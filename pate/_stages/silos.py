@@ -1,6 +1,8 @@
 """Labels from silos that mask their votes: the invitation, and the sum that is released."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from pate._planning.completion import resolve_settings
 from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
 from pate._release.statements import StatedLabels
-from pate._silos.exchange import Exchange, Invitation, SiloSum, require_private, waiting
+from pate._silos.exchange import Exchange, Invitation, require_private, waiting
 from pate._silos.secrets import SigningKey, read_public_keys
 from pate._silos.server import Server, invite
 from pate._stages.votes_import import VotesFrom
@@ -21,6 +23,27 @@ from pate._votes.store import VoteManifest
 from pate.aggregators import Partial, SiloVotes
 from pate.data import DataSource, Role
 from pate.data._checks import as_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloSum:
+    """The request of `pate label --silos` to silos.
+
+    Attributes:
+        exchange: the folder through which they send.
+        teachers: the nominal number of teachers of each silo, by its name.
+        public_keys: a folder with the public key of each silo, by its name.
+        signing_key: the file of the server's private key. PRIVATE.
+        without: silos that are left out if they have not sent their masked vectors.
+        wait: the number of seconds to wait for others; None to wait without end.
+    """
+
+    exchange: Path
+    teachers: Mapping[str, int]
+    public_keys: Path
+    signing_key: Path
+    without: Sequence[str] = ()
+    wait: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,8 +58,7 @@ def test_a_silo_says_what_it_awaits_and_goes_on(
         f"north: the digest of the invitation, the same at each silo, is {digest}",
         "north: taking part costs epsilon = 4.571 against the other silos, each of which knows what it drew, and 3.638"
         " against the world, at delta = 1e-06 under REPLACE_RECORD",
-        "north: waiting for keys of south, west",
-        "north: the same command continues from here",
+        "north: waiting for keys of south, west. The same command continues from here",
     ]
     hospitals.advance()
     assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.1")) == 0

@@ -1,0 +1,260 @@
+"""Sums of silos that share no folder: the relay between their copies of an exchange."""
+
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from pate import cli
+from pate._silos import relay as relays
+from pate._silos.exchange import AwaitedError, Exchange, sha256, waiting
+from pate._silos.member import Member
+from pate._silos.relay import Relay, Relayed, most_bytes
+from pate._silos.secrets import SigningKey
+from tests.silos.exchanges import Hospitals
+from tests.silos.test_exchange import require_same
+
+
+@contextmanager
+def served(hospitals: Hospitals, **settings: object) -> Iterator[tuple[str, list[str]]]:
+    """Run a relay of an exchange on the loopback; yield its address and the lines it says."""
+    lines: list[str] = []
+    with Relay(hospitals.exchange.folder, "127.0.0.1", 0, say=lines.append, **settings) as server:  # type: ignore[arg-type]
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.url, lines
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def relayed(hospitals: Hospitals, name: str, url: str, *, by: str | None = None) -> Relayed:
+    key = SigningKey.read(hospitals.signing_key(by or name))
+    return Relayed(url, Exchange(hospitals.folder / name / "copy"), name, key)
+
+
+def advance(hospitals: Hospitals, name: str, url: str) -> str:
+    """Do all that a silo can do through a relay, and return whom it awaits or knows in the sum."""
+    remote, home = relayed(hospitals, name, url), hospitals.folder / name
+
+    def step() -> tuple[str, ...]:
+        return Member(
+            remote.exchange,
+            name,
+            hospitals.votes(name),
+            home / "private",
+            hospitals.signing_key(name),
+            hospitals.consent(),
+        ).advance()
+
+    try:
+        return "done: " + ", ".join(remote.around(step)())
+    except AwaitedError as error:
+        return str(error)
+
+
+def request(
+    url: str, method: str, path: str, key: Path, name: str, content: bytes = b""
+) -> tuple[int, bytes]:
+    """Send a request as a silo would, or somebody who pretends to be one."""
+    digest = sha256(content)
+    signature = SigningKey.read(key).sign(relays._signed_text(method, path, digest))
+    headers = {"Silo": name, "Digest": digest, "Signature": signature}
+    sent = Request(url + path, content or None, headers, method=method)
+    try:
+        with urlopen(sent, timeout=5) as response:
+            return response.status, response.read()
+    except HTTPError as error:
+        return error.code, error.read()
+
+
+def test_a_sum_through_a_relay_is_the_sum_through_a_folder(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    with served(hospitals) as (url, lines):
+        for _ in range(3):
+            awaited = [advance(hospitals, name, url) for name in hospitals.teachers]
+        assert awaited == ["the list of silos in the sum"] * 3
+        with suppress(AwaitedError):
+            hospitals.server().open()
+        done = [advance(hospitals, name, url) for name in hospitals.teachers]
+    assert done == ["done: north, south, west"] * 3
+    require_same(hospitals.server().open(), hospitals.curators())
+    assert lines[0] == "north sent keys. Waiting for keys of south, west"
+    assert lines[-1] == "west sent unmasking. All silos have sent all files"
+    # a silo has no masked vector but its own
+    copy = hospitals.folder / "north" / "copy"
+    assert [path.name for path in (copy / "masked").iterdir()] == ["north.npz"]
+
+
+def test_a_silo_goes_on_after_a_loss_of_its_copy_or_of_the_relay(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    with served(hospitals) as (url, _):
+        advance(hospitals, "north", url)
+    assert advance(hospitals, "north", url).startswith(f"the relay at {url} (")
+    shutil.rmtree(hospitals.folder / "north" / "copy")
+    with served(hospitals) as (url, lines):
+        for _ in range(3):
+            for name in hospitals.teachers:
+                advance(hospitals, name, url)
+        assert not any(line.startswith("north sent keys") for line in lines)
+    hospitals.reveal()
+    require_same(hospitals.server().open(), hospitals.curators())
+
+
+def test_only_invited_silos_read_and_write_and_each_its_own_files(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
+    north, south = hospitals.signing_key("north"), hospitals.signing_key("south")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with served(hospitals) as (url, lines):
+        for method, path, key, name, status in (
+            ("GET", "/", north, "north", 200),
+            ("GET", "/keys/south.json", north, "north", 200),
+            ("GET", "/", south, "north", 403),
+            ("GET", "/", hospitals.signing_key("server"), "server", 403),
+            ("GET", "/masked/south.npz", north, "north", 403),
+            ("GET", "/masked/north.npz", north, "north", 403),
+            ("GET", "/../north/silo.pem", north, "north", 403),
+            ("GET", "/%2e%2e/north/silo.pem", north, "north", 403),
+            ("GET", "//etc/passwd", north, "north", 403),
+            ("PUT", "/keys/south.json", north, "north", 403),
+            ("PUT", "/survivors.json", north, "north", 403),
+            ("PUT", "/invitation.json", north, "north", 403),
+            ("PUT", "/unmasking/../keys/north.json", north, "north", 403),
+            ("PUT", "/keys/north.json", north, "north", 409),  # another content
+            ("POST", "/keys/north.json", north, "north", 501),
+        ):
+            content = b"x" if method in ("PUT", "POST") else b""
+            assert request(url, method, path, key, name, content)[0] == status, (path, name)
+        large = b"x" * (most_bytes(hospitals.exchange) + 1)
+        with suppress(ConnectionError):  # the relay closes without reading it
+            assert request(url, "PUT", "/unmasking/north.json", north, "north", large)[0] == 413
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(url + "/", timeout=5)
+        # a signature for one content does not carry another
+        digest = sha256(b"mine")
+        signature = SigningKey.read(north).sign(
+            relays._signed_text("PUT", "/unmasking/north.json", digest)
+        )
+        headers = {"Silo": "north", "Digest": digest, "Signature": signature}
+        with pytest.raises(HTTPError, match="400"):
+            urlopen(
+                Request(url + "/unmasking/north.json", b"other", headers, method="PUT"), timeout=5
+            )
+    assert not lines
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_a_relay_that_cheats_is_noticed(tmp_path: Path) -> None:
+    """It shows another invitation, or files that it changed; names that it invents are ignored."""
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance("south", "west")
+    digest = hospitals.exchange.invitation.digest
+    path = hospitals.exchange.place("keys", "south")
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"sealing": "00" * 32}))
+    with (
+        served(hospitals) as (url, _),
+        pytest.raises(ValueError, match=r"keys/south\.json as south signed it$"),
+    ):
+        advance(hospitals, "north", url)
+    other = Hospitals(tmp_path / "other")
+    other.exchange.folder.joinpath("invitation.json").write_bytes(
+        replace(hospitals.terms, sigma_silos=0.1).content
+    )
+    consent = other.consent(digest=digest)
+    with served(other) as (url, _):
+        remote = relayed(hospitals, "west", url)
+        member = Member(
+            remote.exchange,
+            "west",
+            hospitals.votes("west"),
+            tmp_path / "state",
+            hospitals.signing_key("west"),
+            consent,
+        )
+        with pytest.raises(ValueError, match="the invitation that was confirmed"):
+            remote.around(member.advance)()
+        assert not (other.exchange.folder / "keys").exists()
+
+
+@pytest.mark.parametrize("url", ["http://relay.example:80", "ftp://relay.example", "relay", ""])
+def test_an_address_is_encrypted(tmp_path: Path, url: str) -> None:
+    hospitals = Hospitals(tmp_path)
+    with pytest.raises(ValueError, match=r"^Expected a relay at https://HOST:PORT, got relay="):
+        relayed(hospitals, "north", url)
+
+
+def test_a_relay_for_others_has_a_certificate(tmp_path: Path) -> None:
+    words = ["silo", "relay", str(tmp_path / "exchange"), "--host", "0.0.0.0"]
+    assert cli.main(words) == 2
+    with pytest.raises(
+        ValueError, match=r"^Expected a certificate, unless the host is 127\.0\.0\.1"
+    ):
+        Relay(tmp_path, "0.0.0.0", 0)
+    with pytest.raises(ValueError, match=r"^Expected PEM files of a certificate and its key, got "):
+        Relay(tmp_path, "0.0.0.0", 0, certificate=tmp_path / "none.pem")
+    with pytest.raises(ValueError, match=r"^Expected a host and a free port of this machine, got "):
+        Relay(tmp_path, "127.0.0.1", 99999)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_relay_with_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj"
+    files = [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
+    subprocess.run(
+        [*words.split(), "/CN=relay", *files],
+        check=True,
+        capture_output=True,
+    )
+    hospitals = Hospitals(tmp_path)
+    with served(hospitals, certificate=certificate, certificate_key=key) as (url, lines):
+        assert url.startswith("https://127.0.0.1:")
+        with pytest.raises(ValueError, match=r"^Expected a certificate of https:.*SSL_CERT_FILE"):
+            advance(hospitals, "north", url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert advance(hospitals, "north", url) == "keys of south, west"
+    assert lines == ["north sent keys. Waiting for keys of south, west"]
+
+
+def test_the_commands_finish_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pate._silos.exchange._POLL_SECONDS", 0.01)
+    monkeypatch.setattr(relays, "POLL_SECONDS", 0.01)
+    hospitals = Hospitals(tmp_path)
+    with served(hospitals) as (url, _):
+        silos = []
+        for name in hospitals.teachers:
+            home = tmp_path / name
+            words = ["silo", str(home / "copy"), "--name", name, "--relay", url]
+            words += ["--votes", str(hospitals.votes(name)), "--state", str(home / "private")]
+            words += ["--signing_key", str(hospitals.signing_key(name))]
+            words += ["--public_keys", str(tmp_path / "keys"), "--max_epsilon", "100"]
+            words += ["--delta", "1e-6"]
+            silos.append(threading.Thread(target=cli.main, args=(words,)))
+        for silo in silos:
+            silo.start()
+        waiting(hospitals.server().open, 30)
+        for silo in silos:
+            silo.join()
+    printed = capsys.readouterr().out
+    assert "west: done. In the sum: north, south, west" in printed
+    assert "waiting for masked of" in printed  # of the server
