@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,7 +20,7 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import TypeVar
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from pate._silos.exchange import INVITATION, AwaitedError, Exchange, sha256
@@ -92,6 +93,11 @@ class Relay(ThreadingTCPServer):
                 self.socket, server_side=True, do_handshake_on_connect=False
             )
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print no traceback for a connection that ends early, such as a scan of ports."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
     @property
     def url(self) -> str:
         """The address."""
@@ -129,8 +135,9 @@ class _Answer(BaseHTTPRequestHandler):
 
     def _result(self, exchange: Exchange) -> tuple[HTTPStatus, bytes]:
         terms, headers = exchange.invitation, self.headers
-        name, digest = headers.get("Silo", ""), headers.get("Digest", "")
-        text = _signed_text(self.command, self.path, digest)
+        name, path = unquote(headers.get("Silo", "")), unquote(self.path)
+        digest = headers.get("Digest", "")
+        text = _signed_text(self.command, path, digest)
         if not is_signed(text, headers.get("Signature", ""), terms.keys.get(name, "")):
             return HTTPStatus.FORBIDDEN, b"Expected a request that an invited silo signed"
         size = headers.get("Content-Length", "0")
@@ -139,10 +146,10 @@ class _Answer(BaseHTTPRequestHandler):
         content = self.rfile.read(int(size))
         if sha256(content) != digest:
             return HTTPStatus.BAD_REQUEST, b"Expected the signed content"
-        if self.path == "/":
+        if path == "/":
             present = [path for path in exchange.files if (exchange.folder / path).is_file()]
             return HTTPStatus.OK, json.dumps(present).encode()
-        path = self.path.removeprefix("/")
+        path = path.removeprefix("/")
         kind, sender = exchange.files.get(path, ("", ""))
         if not (kind in _READ if self.command == "GET" else sender == name):
             return HTTPStatus.FORBIDDEN, b"Expected a file that a silo reads or its own"
@@ -228,9 +235,9 @@ class Relayed:
     def _request(self, method: str, path: str, content: bytes = b"") -> bytes:
         digest = sha256(content)
         signature = self.key.sign(_signed_text(method, f"/{path}", digest))
-        headers = {"Silo": self.name, "Digest": digest, "Signature": signature}
+        headers = {"Silo": quote(self.name), "Digest": digest, "Signature": signature}
         body = content if method == "PUT" else None
-        request = Request(f"{self.url.rstrip('/')}/{path}", body, headers, method=method)
+        request = Request(f"{self.url.rstrip('/')}/{quote(path)}", body, headers, method=method)
         most = _MOST_BYTES if path in ("", INVITATION) else most_bytes(self.exchange)
         try:
             with urlopen(request, timeout=_SECONDS) as response:

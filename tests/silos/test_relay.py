@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -185,6 +187,31 @@ def test_a_relay_that_cheats_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="the invitation that was confirmed"):
             remote.around(member.advance)()
         assert not (other.exchange.folder / "keys").exists()
+
+
+def test_a_name_in_any_script(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.silos.exchanges.TEACHERS", {"北": 5, "süd": 7, "west": 4})
+        hospitals = Hospitals(tmp_path)
+    with served(hospitals) as (url, lines):
+        assert advance(hospitals, "北", url) == "keys of süd, west"
+        assert advance(hospitals, "süd", url) == "keys of west"
+    assert lines[0] == "北 sent keys. Waiting for keys of süd, west"
+
+
+def test_a_connection_that_ends_early_prints_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hospitals = Hospitals(tmp_path)
+    with served(hospitals) as (url, _):
+        host, port = url.removeprefix("http://").split(":")
+        for sent in (b"", b"GET", b"\x16\x03\x01\x00", b"PUT / HTTP/1.1\r\nContent-Length: 9\r\n"):
+            with socket.create_connection((host, int(port)), timeout=5) as scan:
+                scan.sendall(sent)
+                # closes with a reset, which the relay meets as an error
+                scan.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert advance(hospitals, "north", url) == "keys of south, west"
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("url", ["http://relay.example:80", "ftp://relay.example", "relay", ""])
