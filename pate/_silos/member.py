@@ -268,7 +268,7 @@ class Member:
             for sender, shares in dealt.items()
         }
 
-    @property
+    @cached_property
     def _charge(self) -> Charge:
         terms = self.exchange.invitation
         return terms.mechanism.events(terms.shape), len(terms.ids)
@@ -290,7 +290,8 @@ class Member:
         )
         if budget is None:
             ways = "`max_epsilon` with `delta`, a budget in the ledger, or a yes at a terminal"
-            require(self.consent.accepts(self._cost), f"{ways}: {self._cost}")
+            cost = self._cost
+            require(self.consent.accepts(cost), f"{ways}: {cost}")
 
     @property
     def _token(self) -> str:

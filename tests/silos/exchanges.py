@@ -1,7 +1,9 @@
 """Small exchanges for tests."""
 
 import json
+import shutil
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,13 @@ class Hospitals:
             delta=1e-6,
         )
         invite(self.exchange, self.terms)
+
+    def copied(self, folder: Path) -> "Hospitals":
+        """Return these silos in another folder, with all that they have sent and kept."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        other = copy(self)
+        other.folder = folder
+        return other
 
     @property
     def exchange(self) -> Exchange:
