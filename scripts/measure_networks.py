@@ -1,15 +1,16 @@
 """What small networks on pictures reach by aggregator and epsilon, as Markdown.
 
     python -m scripts.measure_networks
-    python -m scripts.measure_networks --epsilons 1 2 --seeds 3
+    python -m scripts.measure_networks --epsilons 1 2 --seeds 5
 
 Faces are rendered, and the teachers of `configs/faces_networks`, which start from a first release
-at epsilon 1, are trained once. All aggregators at all epsilons share their votes, and an epsilon
-covers the first release too. Settings follow from the target epsilon. Each release has a student of
-its own, a linear one of pixels, because 180 pictures are too few for a network. It is accounted as
-if it were the only one: the ledger is put back to its state after training, which nobody may do
-with records that are somebody's. Figures are kept in ``networks.jsonl``, so that the command
-resumes where it was stopped.
+at epsilon 1, are trained once. All releases have their votes: each aggregator at each epsilon, with
+several draws of the noise, of which medians are shown. An epsilon covers the first release too.
+Settings follow from the target epsilon. Each release has a student of its own, a linear one of
+pixels, because 180 pictures are too few for a network. It is accounted as if it were the only one:
+the ledger is put back to its state after training, which nobody may do with records that are
+somebody's. Figures are kept in ``networks.jsonl``, so that the command resumes where it was
+stopped.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
-    parser.add_argument("--seeds", type=int, default=1, help="how often the noise is drawn")
+    parser.add_argument("--seeds", type=int, default=3, help="how often the noise is drawn")
     parser.add_argument("--num_faces", type=int, default=40_000)
     parser.add_argument("--num_queries", type=int, default=180)
     parser.add_argument("--workers", type=int, default=2, help="processes that train teachers")

@@ -259,6 +259,8 @@ def call(*words: str) -> None:
     """Run a command of `pate`; show its output if it fails."""
     with redirect_stdout(StringIO()) as output:
         status = cli.main(list(words))
+    if status > 128:  # a signal, on which no figure follows
+        raise KeyboardInterrupt
     if status:
         raise SystemExit(output.getvalue())
 
