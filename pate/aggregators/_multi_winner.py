@@ -29,6 +29,7 @@ from pate.mechanisms._exact_rejection import (
     draw,
     pick,
 )
+from pate.mechanisms._law import Law, choice_law, require_few
 
 Codes = NDArray[np.uint64]
 
@@ -82,6 +83,15 @@ class Powerset(Aggregator):
             " answered, and answered right,"
         )
         return Gap(votes, shape.num_teachers, meaning)
+
+    def law(self, votes: Ballots) -> Law:
+        require_few(2**votes.num_labels, "gumbel")
+        sets = np.arange(2**votes.num_labels, dtype=np.uint64)
+        codes = _encode(votes.ballots)
+        counts = np.array([np.bincount(row.astype(np.int64), minlength=len(sets)) for row in codes])
+        return Law(
+            choice_law(counts / self.scale_powerset, "gumbel"), _decode(sets, votes.num_labels) > 0
+        )
 
     def laws(self, votes: Ballots, neighbors: Ballots) -> tuple[FloatArray, FloatArray]:
         # sets with unchanged numbers of votes are one outcome: one factor changes their chances

@@ -1,15 +1,21 @@
 """Sets and lists of labels for a public k: the aggregators of the mechanisms that choose them."""
 
-import numpy as np
+from itertools import product
 
+import numpy as np
+from scipy.special import ndtr
+
+from pate._validation import FloatArray
 from pate._votes import Counts
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
 from pate.mechanisms import (
     CanonicalMechanism,
     JointMechanism,
+    Law,
     LimitedDomain,
     NoisyTopK,
+    NotStatedError,
     PeeledCounts,
     PermuteAndFlipPeeling,
     TopStable,
@@ -236,3 +242,20 @@ class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
         if self.soft:
             return Release(labels, chosen, noisy, self.sigma_chosen)
         return Release(labels, np.ones_like(chosen))
+
+    def law(self, votes: Counts) -> Law:
+        """Return the law of the sets of labels that are chosen, and given by their counts."""
+        if self.soft:
+            raise NotStatedError("the law of PeeledVotes with noisy counts is not known")
+        chosen = self.mechanism(votes.shape).choice.law(votes.counts)
+        given = ndtr((votes.counts - votes.num_teachers / 2) / self.sigma_chosen)
+        chances: dict[bytes, FloatArray] = {}
+        for members, chance in zip(chosen.members, chosen.chances.T, strict=True):
+            items = np.flatnonzero(members)
+            for sides in product((False, True), repeat=self.k):
+                some = np.zeros_like(members)
+                some[items] = sides
+                part = chance * np.where(sides, given[:, items], 1 - given[:, items]).prod(axis=1)
+                chances[some.tobytes()] = chances.get(some.tobytes(), 0.0) + part
+        sets = np.frombuffer(b"".join(chances), dtype=np.bool_).reshape(len(chances), -1)
+        return Law(np.column_stack([*chances.values()]), sets)

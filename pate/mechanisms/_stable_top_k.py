@@ -5,13 +5,14 @@ PATE".
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import comb
 
 from pate._validation import (
     BoolArray,
@@ -32,7 +33,14 @@ from pate.accounting import (
 from pate.mechanisms._base import Case, Checks, Released_co, ScoreMechanism
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
-from pate.mechanisms._law import Law, NotStatedError, choice_law
+from pate.mechanisms._law import (
+    Law,
+    NotStatedError,
+    choice_law,
+    members_of,
+    peeling_law,
+    sets_of,
+)
 from pate.mechanisms._noise import require_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, distances
 from pate.mechanisms._release import Release
@@ -182,6 +190,21 @@ class _TestedGap(ScoreMechanism[Released_co]):
         gap = np.take_along_axis(ranked.gaps, rank[:, None], axis=1)[:, 0]
         return ranked, rank, self.test(gap, generator=generator)
 
+    def _law_of_ranks(self, scores: Rows) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the order ``[B, C]``, the chances of ranks that pass ``[B, C + 1]``, of none."""
+        if self.noise != "gumbel" and self.noise != "exponential":
+            raise NotStatedError(
+                f"the law of {type(self).__name__} with {self.noise} noise is not known"
+            )
+        rows, _ = self._rows(scores)
+        ranked = sort_rows(rows, self.num_teachers, self.majority_weight)
+        gaps, ranks = ranked.gaps.astype(np.float64), np.arange(self.num_labels + 1)
+        preferred = np.array(self._preference or np.zeros(ranks.size))
+        preferred = np.where(np.isin(ranks, self.choice.ranks), preferred, -np.inf)
+        chances = choice_law((gaps + preferred) / self.scale_gap, self.noise)
+        nothing = (chances * self.test.failure(gaps)).sum(axis=1)
+        return ranked.order, chances * self.test.probability(gaps), nothing
+
 
 @dataclass(frozen=True, kw_only=True)
 class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
@@ -311,19 +334,9 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
 
     def law(self, scores: Rows) -> Law:
         """Return the law of the sets of the 0, 1, .., C largest scores."""
-        if self.noise != "gumbel" and self.noise != "exponential":
-            raise NotStatedError(
-                f"the law of {type(self).__name__} with {self.noise} noise is not known"
-            )
-        rows, _ = self._rows(scores)
-        ranked = sort_rows(rows, self.num_teachers, self.majority_weight)
-        gaps, ranks = ranked.gaps.astype(np.float64), np.arange(self.num_labels + 1)
-        preferred = np.zeros(ranks.size) if self.regularizer is None else np.array(self.regularizer)
-        preferred = np.where(np.isin(ranks, self.choice.ranks), preferred, -np.inf)
-        chances = choice_law((gaps + preferred) / self.scale_gap, self.noise)
-        places = np.argsort(ranked.order, axis=1)
-        nothing = (chances * self.test.failure(gaps)).sum(axis=1)
-        return Law(chances * self.test.probability(gaps), places[:, None] < ranks[:, None], nothing)
+        order, chances, nothing = self._law_of_ranks(scores)
+        places, ranks = np.argsort(order, axis=1), np.arange(self.num_labels + 1)
+        return Law(chances, places[:, None] < ranks[:, None], nothing)
 
 
 def _require_penalty(**penalties: float) -> None:
@@ -491,6 +504,46 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     def max_answer_probability(self, widest: float) -> float:
         """Return the probability that the widest gap passes its test, or 1 with a fallback."""
         return 1.0 if self.fallback else float(self.test.probability(widest))
+
+    def law(self, scores: Rows) -> Law:
+        """Return the law of all sets of k labels."""
+        order, passed, nothing = self._law_of_ranks(scores)
+        if self.fallback:
+            passed[:, 0] += nothing
+        counts = np.take_along_axis(scores, order, axis=1)
+        sets = sets_of(self.num_labels, self.k, "gumbel")
+        columns = {tuple(items): column for column, items in enumerate(sets.tolist())}
+        chances = np.zeros((len(scores), len(sets)))
+        for rank in np.flatnonzero(passed.any(axis=0)).tolist():
+            for items, chance in self._peeled(counts, rank):
+                chances[:, columns[items]] += passed[:, rank] * chance
+        # sets of ranks as sets of labels, in one order for all rows
+        below = comb(np.arange(self.num_labels)[:, None], np.arange(1, self.k + 1))
+
+        def number(items: IntArray) -> IntArray:
+            found = below[np.sort(items, axis=-1), np.arange(self.k)].sum(axis=-1)
+            return np.asarray(found, dtype=np.int64)
+
+        of_labels = np.empty_like(chances)
+        np.put_along_axis(of_labels, number(order[:, sets]), chances, axis=1)
+        members = members_of(sets[np.argsort(number(sets))], self.num_labels)
+        return Law(of_labels, members, None if self.fallback else nothing)
+
+    def _peeled(
+        self, counts: Rows, rank: int
+    ) -> Iterator[tuple[tuple[int, ...], FloatArray | float]]:
+        """Yield sets of k ranks that follow from a rank, and their chances ``[B]``."""
+        surplus = rank - self.k
+        if not surplus:
+            yield tuple(range(rank)), 1.0
+            return
+        drop, rounds = 0 < surplus <= self.k, min(abs(surplus), self.k)
+        among = np.arange(rank) if surplus > 0 else np.arange(rank, self.num_labels)
+        scale = float(self._scale_of(np.asarray(rounds)))
+        law = peeling_law(counts[:, among] * (-1 if drop else 1), rounds, scale, "gumbel")
+        kept = range(rank if surplus < 0 else 0)
+        for chance, members in zip(law.chances.T, law.members != drop, strict=True):
+            yield (*kept, *among[members].tolist()), chance
 
     def _scale_of(self, rounds: IntArray) -> FloatArray:
         """Return the scale of the noise of so many rounds of peeling, in votes."""
