@@ -8,8 +8,6 @@ of a Gaussian mechanism of that noise. Then all lists that a server could show t
 tried, for small numbers of silos.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Iterator, Sequence
@@ -22,13 +20,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import chisquare, norm
 
-import pate
 from pate import VoteShape
+from pate._audit.silos import Meeting as Audited
 from pate._planning.completion import scale_to_target
-from pate._silos.exchange import AwaitedError, Exchange, Invitation
-from pate._silos.member import Consent, Member
-from pate._silos.secrets import SigningKey, commitment, make_key, read_public_keys, rebuilt
-from pate._silos.server import Server, invite
+from pate._silos.exchange import AwaitedError
+from pate._silos.secrets import commitment, rebuilt
 from pate.accounting import Target
 from pate.aggregators import SiloVotes
 from pate.mechanisms import private_generator
@@ -37,84 +33,8 @@ from pate.mechanisms._noise_shares import decode, share_grid, summand
 DELTA = 1e-6
 
 
-class Meeting:
-    """Silos and a server in one process, with the files of `pate silo` and `pate label --silos`.
-
-    Args:
-        folder: an empty one.
-        mechanism: the agreed mechanism.
-        num_teachers: of each silo.
-        queries: number of samples.
-        labels: number of labels.
-    """
-
-    def __init__(
-        self, folder: Path, mechanism: SiloVotes, *, num_teachers: int, queries: int, labels: int
-    ) -> None:
-        self.folder, self.names = (
-            folder,
-            [f"silo-{number:02d}" for number in range(mechanism.silos)],
-        )
-        ids, label_names = (
-            np.char.mod("%05d", np.arange(queries)),
-            np.char.mod("%02d", np.arange(labels)).tolist(),
-        )
-        for name in (*self.names, "server"):
-            make_key(folder / name / "silo.pem", folder / "keys" / f"{name}.pub")
-        self.key = SigningKey.read(folder / "server" / "silo.pem")
-        self.terms = Invitation(
-            teachers=dict.fromkeys(self.names, num_teachers),
-            keys=read_public_keys(folder / "keys", self.names),
-            server_key=self.key.public,
-            ids=ids.tolist(),
-            label_names=label_names,
-            sigma_silos=float(mechanism.sigma_silos),
-            colluding=mechanism.colluding,
-            dropouts=mechanism.dropouts,
-            delta=DELTA,
-        )
-        generator, self.counts = np.random.default_rng(0), {}
-        for name in self.names:
-            self.counts[name] = generator.integers(0, num_teachers + 1, (queries, labels))
-            votes = pate.NamedVotes(
-                ids=ids,
-                label_names=tuple(label_names),
-                counts=self.counts[name],
-                num_teachers=num_teachers,
-            )
-            votes.save(folder / name / "votes.npz")
-        invite(self.exchange, self.terms)
-
-    @property
-    def exchange(self) -> Exchange:
-        """The exchange, with nothing of it in memory."""
-        return Exchange(self.folder / "exchange")
-
-    def member(self, name: str) -> Member:
-        """Return a silo, as a new process would find it."""
-        place, consent = (
-            self.folder / name,
-            Consent(digest=self.terms.digest, accepts=lambda _: True),
-        )
-        return Member(
-            self.exchange,
-            name,
-            place / "votes.npz",
-            place / "private",
-            place / "silo.pem",
-            consent,
-            place / "paid",
-        )
-
-    def advance(self, names: Sequence[str]) -> None:
-        """Let silos take all possible steps."""
-        for name in names:
-            with suppress(AwaitedError):
-                self.member(name).advance()
-
-    def server(self, *without: str) -> Server:
-        """Return the server, as a new process would find it."""
-        return Server(self.exchange, self.key, without)
+class Meeting(Audited):
+    """The meeting of an audit, in which the part of each silo is known."""
 
     def share(self, name: str) -> np.ndarray:
         """Return a silo's part of the sum: its counts with noise that it can repeat."""

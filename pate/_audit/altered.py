@@ -1,7 +1,5 @@
 """Neighboring records: those of another source with one private record altered or removed."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Canaries: records among the private ones, each in one of two versions by a fair coin."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property

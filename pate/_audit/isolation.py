@@ -4,8 +4,6 @@ Teachers are made and vote again from the same key on neighboring records. Train
 so that all files are compared bit by bit.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -21,12 +19,20 @@ import yaml
 from numpy.typing import NDArray
 
 from pate._audit.altered import Altered, Change
-from pate._audit.tables import Trial, scratch
+from pate._audit.silos import masked_isolation
+from pate._audit.tables import Trial, scratch, untested
 from pate._closed_form_plan import FIRST, ClosedFormPlan
 from pate._pipeline import Pipeline
-from pate._runs import TEACHERS_VOTE, Run
+from pate._release.label_settings import LabelSettings
+from pate._runs import LABEL, TEACHERS_VOTE, Run
 from pate._runs.key import KEY_FILE, read_key
+from pate._settings import decode_fields
 from pate._stages.beginning import load_plan
+from pate._stages.votes_import import import_votes, votes_from
+from pate._validation import UInt8Array
+from pate._votes import Ballots, MaskedTotal
+from pate._votes.named import NamedVotes
+from pate._votes.store import VoteManifest, finished_votes
 from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -66,6 +72,43 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
             tests += _compared(before, after, change, owner)
             shutil.rmtree(after)
     return tests
+
+
+def vote_isolation_tests(run: Run) -> list[Trial]:
+    """Return the table of isolation of a run with imported votes: one teacher votes otherwise."""
+    manifest = finished_votes(run).manifest()
+    if manifest.kind is MaskedTotal:
+        mechanism: Any = decode_fields(LabelSettings, run.inputs_of(LABEL).settings).mechanism
+        return masked_isolation(run, mechanism, manifest.shape)
+    if not has_ballots(manifest):
+        return [untested("imported votes", "no ballot of a teacher is known")]
+    votes, _ = finished_votes(run).load(Ballots)
+    teacher, tests = votes.num_teachers // 2, list[Trial]()
+    with scratch(run, "isolation") as folder:
+        _import(folder / "before", run, manifest, votes.ballots)
+        for change in get_args(Change):
+            ballots = np.array(votes.ballots)
+            altered = change == "altered"
+            ballots[:, teacher] = 1 - ballots[:, teacher] if altered else 0
+            _import(folder / change, run, manifest, ballots)
+            tests += _compared(folder / "before", folder / change, change, teacher)
+    return tests
+
+
+def has_ballots(manifest: VoteManifest) -> bool:
+    """Whether the ballots of all teachers are known, and not only counts, scores or a sum."""
+    return manifest.kind is Ballots and not any("_counts_" in name for name in manifest.chunks)
+
+
+def _import(root: Path, run: Run, manifest: VoteManifest, ballots: UInt8Array) -> None:
+    """Import ballots ``[Q, T, C]`` again, with the same key."""
+    named = NamedVotes(
+        ids=np.array(manifest.ids), label_names=tuple(manifest.label_names), ballots=ballots
+    )
+    copy = Run(root, ledger=root.parent / "ledger.sqlite")
+    copy.make_private()
+    shutil.copy2(run.root / KEY_FILE, root / KEY_FILE)
+    import_votes(copy, votes_from(named))
 
 
 def shortened(plan: Any) -> Any:

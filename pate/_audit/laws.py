@@ -4,8 +4,6 @@ Exact sums are computed here again, by their definition, so that a clip which is
 applied to the sum, looks like wrong noise.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ from scipy.special import ndtr
 
 from pate._audit.normals import FACTORS, Gaussians, Outcomes
 from pate._validation import FloatArray, IntArray, UInt8Array
-from pate._votes import Ballots, Counts, MaskedTotal
+from pate._votes import Ballots, Counts
 from pate._votes.voters import GroupedVoters, MomentQuery, RecordVoters, Voters
 from pate.aggregators._base import Aggregator, Release
 from pate.aggregators._clipped_votes import (
@@ -41,6 +39,7 @@ from pate.aggregators._score_votes import (
 from pate.aggregators._screens import ConfidentScreen, InteractiveScreen, Screen
 from pate.aggregators._silo_votes import SiloVotes
 from pate.mechanisms._law import NotStatedError
+from pate.mechanisms._moments import NoisyMoments
 
 Seen = Mapping[str, Gaussians | Outcomes]
 """The noise of a release, by its subject."""
@@ -55,12 +54,14 @@ class Trace:
         seen: its noise.
         untested: subjects without a law to compare with, and the reason.
         mu_squared: the least cost of its Gaussian noise, as a squared ``mu``; 0 if there is none.
+        clip: the clip of `ClippedVotes`, as a number of labels.
     """
 
     release: Release
     seen: Seen
     untested: Mapping[str, str]
     mu_squared: float = 0.0
+    clip: int = 0
 
 
 def trace(aggregator: Aggregator, votes: Any, generator: np.random.Generator) -> Trace:
@@ -118,7 +119,7 @@ def _noise_of(aggregator: Aggregator, votes: Any, release: Release) -> Trace:
         if kind in SUMS and release.noisy_counts is not None and release.mask.all():
             return SUMS[kind](aggregator, votes, release)
         seen: dict[str, Gaussians | Outcomes] = {
-            "outcomes": outcomes_of(aggregator, votes, release)
+            "outcomes": outcomes_of(aggregator, votes)(release)
         }
     except NotStatedError as error:
         return Trace(release, {}, {type(aggregator).__name__: str(error)})
@@ -141,9 +142,7 @@ def _noisy_votes(aggregator: NoisyVotes, votes: Counts, release: Release) -> Tra
     return Trace(release, {"sums": Gaussians(values)}, {}, cost)
 
 
-def _silo_votes(aggregator: SiloVotes, votes: Counts | MaskedTotal, release: Release) -> Trace:
-    if isinstance(votes, MaskedTotal):
-        raise NotStatedError("no party knows the counts of silos that mask them")
+def _silo_votes(aggregator: SiloVotes, votes: Counts, release: Release) -> Trace:
     sigma = aggregator.share_sigma * math.sqrt(aggregator.silos)
     values = (_counts(release) - votes.counts) / sigma
     return Trace(release, {"sums": Gaussians(values)}, {}, values.size / sigma**2)
@@ -161,7 +160,7 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
     size, sigma = votes.counts.size, aggregator.multiplier_clipped / math.sqrt(votes.num_queries)
     bisection = Bisection(num_teachers=votes.num_teachers, most=size)
     share = bisection.share(sigma)
-    differing = votes.ballots ^ _guess(aggregator.around_predictions, votes)[:, None]
+    differing = votes.ballots ^ guess_of(aggregator.around_predictions, votes)[:, None]
     sizes = differing.sum(axis=(0, 2), dtype=np.int64)
     candidates = bisection.candidates if share <= MEDIAN_SHARE else np.array([size])
     spent = share if share <= MEDIAN_SHARE else 0.0
@@ -187,14 +186,16 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
             {factor: chances(factor) for factor in (1.0, *FACTORS)}, np.array([chosen])
         )
     noisy = _from_guess(aggregator.around_predictions, votes, _counts(release))
-    tried = []
-    for clip in clips[possible] if len(possible) else clips[-1:]:
-        tried.append((noisy - _sums_of(differing, sizes, clip)) / release.noise_std)
+    tried = {
+        int(clip): (noisy - _sums_of(differing, sizes, clip)) / release.noise_std
+        for clip in (clips[possible] if len(possible) else clips[-1:])
+    }
     # clips with the same noise: the one that explains the release
-    seen["sums"] = Gaussians(min(tried, key=lambda values: float((values**2).sum())))
+    clip = min(tried, key=lambda clip: float((tried[clip] ** 2).sum()))
+    seen["sums"] = Gaussians(tried[clip])
     moved = min(2 * clips[possible].max(initial=0), size) / release.noise_std**2
     comparisons = bisection.num_steps * (6 / votes.num_teachers) ** 2 if spent else 0.0
-    return Trace(release, seen, {}, moved + comparisons)
+    return Trace(release, seen, {}, moved + comparisons, clip)
 
 
 def _sums_of(ballots: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
@@ -216,7 +217,7 @@ def _counts(release: Release) -> FloatArray:
     return release.noisy_counts
 
 
-def _guess(around: bool, votes: Ballots) -> UInt8Array:
+def guess_of(around: bool, votes: Ballots) -> UInt8Array:
     if not around:
         return np.zeros(votes.counts.shape, dtype=np.uint8)
     assert votes.predictions is not None, "they are needed"
@@ -225,11 +226,11 @@ def _guess(around: bool, votes: Ballots) -> UInt8Array:
 
 def _from_guess(around: bool, votes: Ballots, counts: FloatArray) -> FloatArray:
     """Return noisy counts as noisy numbers of teachers that differ from the predictions."""
-    return np.where(_guess(around, votes) > 0, votes.num_teachers - counts, counts)
+    return np.where(guess_of(around, votes) > 0, votes.num_teachers - counts, counts)
 
 
 def _tau_sums(aggregator: TauVoting, votes: Ballots) -> FloatArray:
-    guess = _guess(aggregator.around_predictions, votes)
+    guess = guess_of(aggregator.around_predictions, votes)
     sums = []
     for rows, expected in zip(votes.ballots, guess, strict=True):
         differing = (rows ^ expected).astype(np.float64)
@@ -243,16 +244,18 @@ def _tau_sums(aggregator: TauVoting, votes: Ballots) -> FloatArray:
 
 
 def outcomes_of(
-    aggregator: Aggregator, votes: Any, release: Release, name: str | None = None
-) -> Outcomes:
-    """Return the outcome of each query; with less of one kind of noise, or of all."""
-    chances, chosen = {}, None
-    for factor in (1.0, *FACTORS):
-        stated, find = stated_outcomes(with_less_noise(aggregator, factor, name), votes)
-        chances[factor] = stated
-        chosen = find(release) if factor == 1.0 else chosen
-    assert chosen is not None, "the first factor is 1"
-    return Outcomes(chances, chosen)
+    aggregator: Aggregator, votes: Any, name: str | None = None
+) -> Callable[[Release], Outcomes]:
+    """Return the function that finds the outcome of each query of a release.
+
+    The laws are those with all noise, and with less of one kind of noise, or of all.
+    """
+    laws = {
+        factor: stated_outcomes(with_less_noise(aggregator, factor, name), votes)
+        for factor in (1.0, *FACTORS)
+    }
+    chances = {factor: law for factor, (law, _) in laws.items()}
+    return lambda release: Outcomes(chances, laws[1.0][1](release))
 
 
 def with_less_noise(aggregator: Aggregator, factor: float, name: str | None) -> Aggregator:
@@ -296,7 +299,7 @@ def _entries(aggregator: Any, votes: Any) -> tuple[FloatArray, Callable[[Release
         sigma, guess = aggregator.sigma_votes, np.zeros(votes.counts.shape, dtype=np.uint8)
     else:
         margins, lead = _tau_sums(aggregator, votes) - aggregator.threshold_tau, 0.0
-        sigma, guess = aggregator.sigma_tau, _guess(aggregator.around_predictions, votes)
+        sigma, guess = aggregator.sigma_tau, guess_of(aggregator.around_predictions, votes)
     given, denied = ndtr((margins - lead) / sigma), ndtr((-margins - lead) / sigma)
     chances = np.stack((denied, given, np.maximum(1 - given - denied, 0.0)), axis=-1)
 
@@ -362,21 +365,31 @@ def noise_of_scores(
     asked = votes.voters if voters is None else voters
     num_queries = 1 if votes is None else votes.num_queries
     multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
-    private = asked.num_private is not None
+    private, parts = asked.num_private is not None, asked.by_part()
     left = 1 - COUNT_SHARE * private - KNOWN_SHARE * (asked.num_knowing is not None)
-    sums, medians, learner, cost, count = [], [], None, 0.0, 0.0
-    for share, step in zip(
-        aggregator.rounds, released(aggregator, asked, num_queries, generator), strict=True
-    ):
-        learner, count, (total, sigma, clip) = step.learner, step.num_voters, step.moments
-        sums.append((total - plain_sum(asked, step.question, clip)) / sigma)
-        budget = left * share / math.fsum(aggregator.rounds) / multiplier**2
+    steps = list(released(aggregator, asked, num_queries, generator))
+    first, *later = aggregator.rounds
+    last, trials = steps[-1], len(steps) - len(later)
+    # by part: the part that is found best comes last, as the noise of these rounds decides
+    steps[:trials] = sorted(steps[:trials], key=lambda step: step.part)
+    shares, cost = [first] * trials + later, 0.0
+    medians: list[Outcomes] = []
+    sums: dict[str, list[FloatArray]] = {}
+    for share, step in zip(shares, steps, strict=True):
+        total, sigma, clip = step.moments
+        exact = plain_sum(parts[step.part], step.question, clip)
+        number = sum(map(len, sums.values()))
+        name = f"sums of part {number + 1}" if trials > 1 and number < trials else "sums of rounds"
+        sums.setdefault(name, []).append((total - exact) / sigma)
+        budget = left * share / math.fsum(shares) / multiplier**2
         moved = (2 * clip / sigma) ** 2
         cost += max(budget, moved)
         if moved < budget * (1 - 1e-9):
-            medians.append(_median(asked, step, budget - moved))
-    assert learner is not None, "there is a round"
-    seen: dict[str, Gaussians | Outcomes] = {"sums of rounds": Gaussians(np.stack(sums))}
+            medians.append(_median(parts[step.part], step, budget - moved))
+    count = last.num_voters
+    seen: dict[str, Gaussians | Outcomes] = {
+        name: Gaussians(np.stack(noise)) for name, noise in sums.items()
+    }
     if medians:
         width = max(law.chances[1.0].shape[1] for law in medians)
         seen["comparisons for the clip"] = Outcomes(
@@ -398,12 +411,13 @@ def noise_of_scores(
     if votes is None:
         empty = np.zeros((0, asked.num_labels))
         return Release(empty.astype(np.uint8), empty > 0), seen, cost
-    answers, labels = learner.answers(votes.features)
+    answers, labels = last.learner.answers(votes.features)
     release = Release(
         labels.astype(np.uint8),
         np.ones(labels.shape, dtype=np.bool_),
         noisy_counts=votes.num_teachers * answers,
         linear=True,
+        columns=last.learner.columns if len(parts) > 1 else None,
     )
     return release, seen, cost
 
@@ -446,6 +460,24 @@ def median_law(above: IntArray, half: float, sigma: float) -> FloatArray:
 
     search(0, len(above) - 1, 1.0)
     return law
+
+
+def noise_of_moments(
+    mechanism: NoisyMoments, columns: int, generator: np.random.Generator
+) -> Gaussians:
+    """Return the noise in the moments of made-up rows, of all entries from the diagonal on."""
+    multiplier = mechanism.noise_multiplier
+    size = max(200, math.ceil(12 * multiplier))  # so many that their noisy number is released
+    rows = np.random.default_rng(0).standard_normal((size, columns))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    moments = mechanism([(rows, np.ones(size))], generator=generator)
+    count = 2 * multiplier / moments.error
+    released = count * np.block([[moments.products, moments.mean[:, None]], [moments.mean, 1.0]])
+    whole = np.column_stack((rows, np.ones(size)))
+    noise = (released - whole.T @ whole) / (2 * multiplier)
+    return Gaussians(
+        np.append(np.diag(noise) / math.sqrt(2), noise[np.triu_indices(len(noise), 1)])
+    )
 
 
 def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] | None:

@@ -5,8 +5,6 @@ by the normal quantile of a uniform number in its interval (Rosenblatt (1952)), 
 tests serves all mechanisms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The copy has its own ledger, and is deleted afterwards. Its releases take the wa
 a key from the operating system, a reservation, noise, a file, a settlement, a statement.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -18,18 +16,28 @@ from typing import Any
 import numpy as np
 import yaml
 
-from pate._audit.laws import Seen, Trace, distance_of_sums, parts_of, trace
+from pate._audit.laws import (
+    Seen,
+    Trace,
+    distance_of_sums,
+    noise_of_moments,
+    parts_of,
+    trace,
+)
 from pate._audit.normals import FACTORS, Gaussians, Outcomes, p_values
+from pate._audit.silos import masked_noise
 from pate._audit.synthetic import synthetic_releases
-from pate._audit.tables import Trial, scratch
+from pate._audit.tables import Trial, scratch, untested
 from pate._closed_form_plan import FIRST
 from pate._progress import stage_bar
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import LabelsRelease
+from pate._release.public_samples import SampleSettings
 from pate._release.transaction import release
 from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields
+from pate._validation import FloatArray
 from pate._votes import MaskedTotal
 from pate._votes.store import finished_votes
 from pate.accounting import NeighboringRelation, gaussian_epsilon
@@ -38,6 +46,7 @@ from pate.accounting._ledger import Ledger, read_ledger
 from pate.aggregators._base import Aggregator
 from pate.mechanisms import private_generator
 from pate.mechanisms._law import NotStatedError
+from pate.mechanisms._moments import NoisyMoments
 
 FAMILY_ERROR = 1e-6
 """The probability that a table of laws accuses a program without faults, at most."""
@@ -72,11 +81,18 @@ class _Noise:
             part.normals(rng) if factor is None else part.simulated(factor, rng)
             for part in self.noise
         ]
-        if len({part.shape for part in drawn}) > 1:
-            return p_values(np.concatenate([part.ravel() for part in drawn]), ())
-        stacked = np.stack(drawn)
-        rounds = ("rounds",) if stacked.ndim == 4 else ()
-        return p_values(stacked, ("releases", *rounds, "rows", "columns")[: stacked.ndim])
+        if len({part.shape for part in drawn}) == 1:
+            return p_values(np.stack(drawn), ("releases", *_axes(drawn[0])))
+        # each release has chosen for itself
+        found = p_values(np.concatenate([part.ravel() for part in drawn]), ())
+        for number, part in enumerate(drawn, 1):
+            each = p_values(part, _axes(part))
+            found |= {f"{name} of release {number}": p for name, p in each.items()}
+        return found
+
+
+def _axes(noise: FloatArray) -> tuple[str, ...]:
+    return (("rounds",) * (noise.ndim == 3) + ("rows", "columns"))[: noise.ndim]
 
 
 def law_tests(run: Run) -> list[Trial]:
@@ -89,13 +105,32 @@ def law_tests(run: Run) -> list[Trial]:
     ]
 
 
+def moments_tests(samples: SampleSettings, columns: int) -> list[Trial]:
+    """Return the rows of public samples, which are drawn from noisy moments."""
+    mechanism, relation = NoisyMoments(noise_multiplier=samples.noise_multiplier), samples.relation
+    noise: list[Gaussians | Outcomes] = [
+        noise_of_moments(mechanism, columns, private_generator()) for _ in range(_SYNTHETIC)
+    ]
+    # opposite rows of norm 1: their sum moves by 2, and no product
+    moved = 2 / (2 * mechanism.noise_multiplier)
+    paid = account([samples.charge], relation).get_epsilon(delta=samples.delta)
+    due = gaussian_epsilon(samples.delta, moved)
+    tried = "the sensitivity over the deviation of all moments"
+    row = _Noise("moments of public samples", f"{_SYNTHETIC} releases of made-up rows", noise)
+    price = _price("price of public samples", tried, paid, due)
+    return [*_rows([row], np.random.default_rng()), price]
+
+
 def _tests(run: Run) -> list[Trial]:
     settings = without_budget(decode_fields(LabelSettings, run.inputs_of(LABEL).settings))
-    aggregator, rng = settings.mechanism, np.random.default_rng()
-    if finished_votes(run).manifest().kind is MaskedTotal:
-        return [untested(type(aggregator).__name__, "no party knows the votes of masked silos")]
+    aggregator: Any = settings.mechanism
+    rng = np.random.default_rng()
+    tests, releases, rows = list[Trial](), list[_Traced](), list[_Noise]()
+    manifest = finished_votes(run).manifest()
+    if manifest.kind is MaskedTotal:
+        noise = masked_noise(run, aggregator, manifest.shape)
+        return _rows([_Noise("sums", "2 exchanges of made-up counts", noise)], rng)
     with copied(run) as copy, stage_bar(_RELEASES, "laws", unit="release") as bar:
-        tests, releases, rows = [], [], []
         for _ in range(_RELEASES):
             publication = _Traced(copy, finished_votes(copy), settings, None)
             release(publication)
@@ -121,12 +156,14 @@ def _tests(run: Run) -> list[Trial]:
             continue
         for name, draw in tried.items():
             rows += _synthetic(f"{prefix}{type(part).__name__}", name, draw)
-    tests.insert(0, _keys_test(releases))
+    return [_keys_test(releases), *tests, *_rows(rows, rng)]
+
+
+def _rows(rows: Sequence[_Noise], rng: np.random.Generator) -> list[Trial]:
     found = [row.p_values(rng) for row in rows]
     # shared among all p-values of the table
     level = FAMILY_ERROR / max(1, sum(map(len, found)))
-    tests += [_noise_test(row, each, level, rng) for row, each in zip(rows, found, strict=True)]
-    return tests
+    return [_noise_test(row, each, level, rng) for row, each in zip(rows, found, strict=True)]
 
 
 def without_budget(settings: LabelSettings) -> LabelSettings:
@@ -142,11 +179,6 @@ def _synthetic(
         noise = [each[subject] for each in seen if subject in each]
         words = ", ".join(dict.fromkeys(word for word in (part, name, subject) if word))
         yield _Noise(words, f"{len(noise)} releases of synthetic votes near ties", noise)
-
-
-def untested(subject: str, reason: str) -> Trial:
-    """Return the row of a subject that has no test."""
-    return Trial(subject, "no testable law", "nothing", reason, "not tested")
 
 
 def _noise_test(
@@ -187,10 +219,13 @@ def _keys_test(releases: Sequence[_Traced]) -> Trial:
 
 def _file_test(run: Run, publication: _Traced) -> Trial:
     file, drawn = ReleasedLabels.load(run.root), publication.trace.release
-    same = np.array_equal(file.labels, drawn.labels) and np.array_equal(file.mask, drawn.mask)
-    if drawn.noisy_counts is not None and file.noisy_counts is not None:
-        same &= np.array_equal(file.noisy_counts, drawn.noisy_counts)
-    same &= (drawn.noisy_counts is None) == (file.noisy_counts is None)
+    same = all(
+        (one is None) == (other is None) and np.array_equal(one, other)
+        for one, other in (
+            (getattr(file, name), getattr(drawn, name))
+            for name in ("labels", "mask", "noisy_counts", "columns")
+        )
+    )
     return Trial(
         f"labels.npz of release {file.release}",
         f"{file.labels.size:,} labels, and counts, drawn again from the same key",

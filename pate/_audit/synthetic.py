@@ -1,7 +1,5 @@
 """Releases of synthetic votes near ties, where noise decides, and the noise in them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -89,10 +87,12 @@ def synthetic_releases(
     chosen: dict[str, Callable[[np.random.Generator], Seen]] = {}
     for name in names:
         asked, used = _informative(aggregator, name, votes.shape, rng)
+        found = outcomes_of(aggregator, asked, name)
 
-        def seen(generator: np.random.Generator, asked: Any = asked, name: str = name) -> Seen:
-            release = aggregator.aggregate(asked, generator=generator)
-            return {name: outcomes_of(aggregator, asked, release, name)}
+        def seen(
+            generator: np.random.Generator, asked: Any = asked, found: Any = found, name: str = name
+        ) -> Seen:
+            return {name: found(aggregator.aggregate(asked, generator=generator))}
 
         chosen[f"{name}, {used} labels" if used != votes.shape.num_labels else name] = seen
     return chosen
@@ -100,12 +100,14 @@ def synthetic_releases(
 
 def _tied(aggregator: ScoreVotes, votes: Any) -> _Tied:
     multiplier = aggregator.multiplier_scores / math.sqrt(votes.num_queries)
-    first = multiplier / math.sqrt(aggregator.rounds[0] * (1 - COUNT_SHARE))
+    # of features in two parts
+    rounds = math.fsum(aggregator.rounds) + aggregator.rounds[0]
+    first = multiplier / math.sqrt(aggregator.rounds[0] / rounds * (1 - COUNT_SHARE))
     steps, private = 6, votes.voters.num_private is not None
     # as many as a cheap comparison needs; of known voters the nominal number decides
     sigma = first * math.sqrt(steps / 0.05)
     present = math.ceil(max(1000, 20 * sigma)) if private else votes.voters.num_voters
-    geometry = Geometry.of(np.random.default_rng(0).standard_normal((12, 3)))
+    geometry = Geometry.of(np.random.default_rng(0).standard_normal((12, 4)), (2, 2))
     return _Tied(
         geometry=geometry,
         num_voters=max(2, votes.voters.num_voters),

@@ -1,7 +1,5 @@
 """The tables of an audit: of each test its subject, the attempt, its power and its verdict."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +37,11 @@ class Trial:
     power: str
     result: str
     verdict: Verdict
+
+
+def untested(subject: str, reason: str) -> Trial:
+    """Return the row of a subject that has no test."""
+    return Trial(subject, "no test", "nothing", reason, "not tested")
 
 
 def text_of(title: str, tests: Sequence[Trial]) -> str:

@@ -6,21 +6,22 @@ The attacker has the strongest view that the definition of privacy allows: all o
 output of the mechanism itself, not only the labels that follow from it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from pate._audit.canaries import Canaries
 from pate._audit.exact import Exact, Laws
+from pate._audit.laws import guess_of, trace
 from pate._progress import stage_bar
 from pate._validation import BoolArray, FloatArray, IntArray, UInt8Array, require
 from pate._votes import Ballots, Moments as MomentVotes
 from pate._votes.voters import GroupVoters, RecordVoters, Voters
 from pate.aggregators._base import Aggregator
+from pate.aggregators._clipped_votes import ClippedVotes, clipped_sums
 from pate.aggregators._multi_winner import TauVoting
 from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._score_votes import ScoreVotes, released
@@ -86,21 +87,8 @@ class CanaryMoments(CanaryVotes):
     ) -> Exact:
         """Return the leakage of each round's noisy sum, given one draw of the rounds before."""
         assert isinstance(aggregator, ScoreVotes)
-        present = generator.random(self.num_canaries) < 0.5
-        voters = self._turned(present)
-        coins = [present ^ single for single in np.eye(self.num_canaries, dtype=np.bool_)]
-        steps = []
-        with stage_bar(len(coins) * len(aggregator.rounds), "leak", unit="divergence") as bar:
-            for _, question, _, _, moments in released(
-                aggregator, voters, self.num_queries, generator
-            ):
-                total, step = voters.clipped_sum(question, moments.clip), []
-                for coin in coins:  # one after another: each has a copy of all records
-                    difference = self._turned(coin).clipped_sum(question, moments.clip) - total
-                    step.append(float(np.linalg.norm(difference)) / moments.sigma)
-                    bar.update()
-                steps.append(step)
-        return Exact.of_moves(np.transpose(steps), paid=paid, delta=delta)
+        moves = _moves_of_rounds(aggregator, self, self._turned, generator)
+        return Exact.of_moves(moves, paid=paid, delta=delta)
 
     def _turned(self, present: BoolArray) -> Voters:
         voters = self._votes.voters
@@ -131,20 +119,19 @@ class CanaryTeachers(CanaryVotes):
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
         """Return the leakage of the noisy sums, or of labels without sums by their `laws`."""
-        present = generator.random(self.num_canaries) < 0.5
-        votes = self._turned(present)
-        turned = (
-            self._turned(present ^ single) for single in np.eye(self.num_canaries, dtype=np.bool_)
-        )
-        if (
-            type(aggregator) is NoisyVotes or type(aggregator) is TauVoting
-        ):  # a subclass may have other noise
-            there = _in_deviations(aggregator, votes)
-            moves = [
-                np.linalg.norm(_in_deviations(aggregator, other) - there, axis=1)
-                for other in turned
-            ]
-            return Exact.of_moves(np.array(moves), paid=paid, delta=delta)
+        kind = type(aggregator)  # a subclass may have other noise
+        if kind is ScoreVotes:
+            moves = _moves_of_rounds(
+                aggregator, self, lambda present: self._turned(present).voters, generator
+            )
+            return Exact.of_moves(moves, paid=paid, delta=delta)
+        present, *others = _coins(self, generator)
+        votes, turned = self._turned(present), map(self._turned, others)
+        if kind in (NoisyVotes, TauVoting, ClippedVotes):
+            sums = _sums_in_deviations(aggregator, votes, generator)
+            there = sums(votes)
+            moves = np.array([np.linalg.norm(sums(other) - there, axis=1) for other in turned])
+            return Exact.of_moves(moves, paid=paid, delta=delta)
 
         def pairs() -> Iterator[Laws]:
             with stage_bar(self.num_canaries, "leak", unit="divergence") as bar:
@@ -163,8 +150,47 @@ class CanaryTeachers(CanaryVotes):
         return replace(self._votes, ballots=ballots)
 
 
-def _in_deviations(aggregator: NoisyVotes | TauVoting, votes: Ballots) -> FloatArray:
-    """Return the sums ``[Q, C]`` before the noise, in standard deviations of the noise."""
+def _coins(world: CanaryVotes, generator: np.random.Generator) -> list[BoolArray]:
+    """Return the coins of all canaries, and the same with each canary turned."""
+    present = generator.random(world.num_canaries) < 0.5
+    return [present, *(present ^ single for single in np.eye(world.num_canaries, dtype=np.bool_))]
+
+
+def _moves_of_rounds(
+    aggregator: Any,
+    world: CanaryVotes,
+    turned: Callable[[BoolArray], Voters],
+    generator: np.random.Generator,
+) -> FloatArray:
+    """Return the moves ``[m, rounds]`` of noisy sums in deviations, given the sums before."""
+    present, *coins = _coins(world, generator)
+    voters = turned(present)
+    rounds, steps = list(released(aggregator, voters, world.num_queries, generator)), []
+    with stage_bar(len(coins) * len(rounds), "leak", unit="divergence") as bar:
+        for _, part, question, _, _, moments in rounds:
+            total, step = voters.by_part()[part].clipped_sum(question, moments.clip), []
+            for coin in coins:  # one after another: each has a copy of all records
+                other = turned(coin).by_part()[part].clipped_sum(question, moments.clip)
+                step.append(float(np.linalg.norm(other - total)) / moments.sigma)
+                bar.update()
+            steps.append(step)
+    return np.transpose(steps)
+
+
+def _sums_in_deviations(
+    aggregator: Any, votes: Ballots, generator: np.random.Generator
+) -> Callable[[Ballots], FloatArray]:
+    """Return the function that returns sums ``[Q, C]`` in standard deviations of their noise."""
     if isinstance(aggregator, NoisyVotes):
-        return votes.counts / aggregator.sigma_votes
-    return aggregator.clipped_sums(votes) / aggregator.sigma_tau
+        return lambda other: other.counts / aggregator.sigma_votes
+    if isinstance(aggregator, TauVoting):
+        return lambda other: aggregator.clipped_sums(other) / aggregator.sigma_tau
+    # by one draw of the comparisons, which are paid for too
+    drawn = trace(aggregator, votes, generator)
+    guess = guess_of(aggregator.around_predictions, votes)
+
+    def sums(other: Ballots) -> FloatArray:
+        sizes = (other.ballots ^ guess[:, None]).sum(axis=(0, 2), dtype=np.int64)
+        return clipped_sums(other, guess, sizes, drawn.clip) / float(drawn.release.noise_std or 1)
+
+    return sums

@@ -3,8 +3,6 @@
 NOT PRIVATE.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from pate._audit.bounds import Bounds, detectable_leak, hits_at, trade_off_of
+from pate._audit.bounds import Bounds, TradeOff, detectable_leak, hits_at, trade_off_of
 from pate._audit.canaries import CanaryRecords
 from pate._audit.exact import Exact
-from pate._audit.isolation import isolation_tests
-from pate._audit.releases import law_tests
+from pate._audit.isolation import has_ballots, isolation_tests, vote_isolation_tests
+from pate._audit.releases import law_tests, moments_tests
 from pate._audit.tables import VERDICTS, Trial, Verdict, text_of, verdict_of
 from pate._audit.turned import CanaryMoments, CanaryTeachers, CanaryVotes
 from pate._data_file import load_data, load_ledger
 from pate._files.writing import make_once
 from pate._pipeline import Pipeline
+from pate._planning.halves import sample_settings
 from pate._release.label_inputs import queries_on
 from pate._release.label_settings import LabelSettings
 from pate._release.query_choice import chosen_rows
@@ -30,8 +29,9 @@ from pate._runs import LABEL, TEACHERS_FIT, Run
 from pate._runs.key import read_key
 from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields
+from pate._stages.beginning import load_plan
 from pate._validation import FloatArray, IntArray, StrArray, require
-from pate._votes import Ballots, Moments as MomentVotes
+from pate._votes import Ballots, MaskedTotal, Moments as MomentVotes
 from pate._votes.loading import load_votes
 from pate._votes.store import finished_votes
 from pate._votes.voters import RecordVoters
@@ -39,12 +39,14 @@ from pate.accounting._charges import account, for_group_size
 from pate.accounting._cost import NeighboringRelation
 from pate.accounting._ledger import read_ledger
 from pate.accounting._statement_words import AUDITED
+from pate.data import DrawnPublic
 from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.mechanisms._law import NotStatedError
 from pate.mechanisms._noise import private_generator
 
-_TESTS = 2  # that share the probability of error
+_CONFIDENCE = 1 - 0.05 / 2  # of each of two bounds
+_TURNED = 32  # teachers of imported votes, or fewer
 _RATES = (0.01, 0.001)  # of false positives, in the text
 _UNTURNED = "no canary can be turned in votes of this kind"
 
@@ -60,8 +62,8 @@ class AuditResult:
         hits: the largest rate of true positives that the statement allows, by rate of false
             positives.
         tables: the tests by table: ``law``, ``isolation``, ``leak``.
-        labels: the bounds from the released answers of one run.
-        student: the bounds from the student's probabilities in one run.
+        labels: the bounds from the released answers of one run; None without canary records.
+        student: the bounds from the student's probabilities in one run; None likewise.
         exact: the exact leakage of a release, or the reason that it is not known.
     """
 
@@ -69,8 +71,8 @@ class AuditResult:
     delta: float
     hits: Mapping[float, float]
     tables: Mapping[str, Sequence[Trial]]
-    labels: Bounds
-    student: Bounds
+    labels: Bounds | None
+    student: Bounds | None
     exact: Exact | str
 
     @property
@@ -103,77 +105,100 @@ class AuditResult:
 
 
 def audit(folder: Path) -> AuditResult:
-    """Trial a finished run with canaries: the law of its noise, isolation, and what leaks.
+    """Trial a finished run: the law of its noise, isolation, and what leaks.
 
     Args:
-        folder: the folder of the run. Its data are `CanaryRecords`.
+        folder: the folder of the run. Its data are `CanaryRecords`, or its votes are imported; the
+            canaries are then some of its teachers.
 
     Raises:
-        ValueError: if the run is not finished, or has no canaries.
+        ValueError: if the run is not finished, or has neither canaries nor imported votes.
     """
     run = Run(folder, ledger=load_ledger(folder))
-    data = load_data(run)
+    data = load_data(run) if run.state(TEACHERS_FIT) is not None else None
     require(
-        isinstance(data, CanaryRecords),
-        "a run with canaries among its records",
+        data is None or isinstance(data, CanaryRecords),
+        "a run with canaries among its records, or imported votes",
         data=type(data).__name__,
     )
-    assert isinstance(data, CanaryRecords)
-    released, confidence = ReleasedLabels.load(folder), 1 - 0.05 / _TESTS
-    reserved = account(
-        read_ledger(run.ledger_path).reserved(data.canaries.copies),
-        NeighboringRelation.REPLACE_RECORD,
+    assert data is None or isinstance(data, CanaryRecords)
+    copies = 1 if data is None else data.canaries.copies
+    released, reserved = (
+        ReleasedLabels.load(folder),
+        account(read_ledger(run.ledger_path).reserved(copies), NeighboringRelation.REPLACE_RECORD),
     )
     stated, delta = trade_off_of(reserved), released.delta
-    # teachers of a first release expect its features, which have columns of canaries
-    starts = run.inputs_of(TEACHERS_FIT).settings.get("start_from") is not None
-    tables = {
-        "law": law_tests(run),
-        "isolation": isolation_tests(run, data if starts else data.source),
-    }
-    values = np.where(released.mask, released.labels - 0.5, 0.0)
-    if released.noisy_counts is not None:
-        values = released.noisy_counts
-    probabilities = (
-        Pipeline(folder).student().predict_proba(data.canaries.probes.astype(np.float32))
-    )
-    views = _of_probes(values, released.ids, data.probe_ids), probabilities.astype(np.float64)
-    labels, student = (
-        Bounds.of(
-            data.canaries.scores(view), data.present, stated, delta=delta, confidence=confidence
-        )
-        for view in views
-    )
+    laws = law_tests(run)
+    bounds: tuple[Bounds, ...] = ()
+    if data is None:
+        isolated = vote_isolation_tests(run)
+    else:
+        # teachers of a first release expect its features, which have columns of canaries
+        starts = run.inputs_of(TEACHERS_FIT).settings.get("start_from") is not None
+        isolated = isolation_tests(run, data if starts else data.source)
+        if isinstance(data.source, DrawnPublic):
+            settings = decode_fields(LabelSettings, run.inputs_of(LABEL).settings)
+            samples = sample_settings(settings, load_plan(run).unit)
+            laws += moments_tests(samples, data.source.load(Role.PUBLIC).features.shape[1])
+        bounds = _bounds(folder, data, released, stated)
     exact = _exact(run, data, released)
-    least = detectable_leak(
-        labels.guesses.canaries, stated, confidence=confidence, generator=np.random.default_rng()
-    )
+    leak = [_leaked(exact, copies)]
+    if bounds:
+        least = detectable_leak(
+            bounds[0].guesses.canaries,
+            stated,
+            confidence=_CONFIDENCE,
+            generator=np.random.default_rng(),
+        )
+        seen = ("released labels and values", "student")
+        guesses = zip(seen, bounds, strict=True)
+        leak = [*(_guessed(*each, least) for each in guesses), *leak]
+    tables: dict[str, Sequence[Trial]] = {"law": laws, "isolation": isolated}
+    if finished_votes(run).manifest().kind is not MaskedTotal:  # whose votes no party knows
+        tables["leak"] = leak
+    labels, student = bounds or (None, None)
     return AuditResult(
         epsilon=reserved.get_epsilon(delta=delta),
         delta=delta,
         hits={rate: hits_at(stated, rate) for rate in _RATES},
-        tables=tables
-        | {
-            "leak": [
-                _guessed("released labels and values", labels, least),
-                _guessed("student", student, least),
-                _leaked(exact, data.canaries.copies),
-            ]
-        },
+        tables=tables,
         labels=labels,
         student=student,
         exact=exact,
     )
 
 
-def _exact(run: Run, data: CanaryRecords, released: ReleasedLabels) -> Exact | str:
+def _bounds(
+    folder: Path, data: CanaryRecords, released: ReleasedLabels, stated: TradeOff
+) -> tuple[Bounds, Bounds]:
+    """Return the bounds from the released answers, and from the student's probabilities."""
+    values = np.where(released.mask, released.labels - 0.5, 0.0)
+    if released.noisy_counts is not None:
+        values = released.noisy_counts
+    probes = data.canaries.probes.astype(np.float32)
+    probabilities = Pipeline(folder).student().predict_proba(probes).astype(np.float64)
+    labels, student = (
+        Bounds.of(
+            data.canaries.scores(view),
+            data.present,
+            stated,
+            delta=released.delta,
+            confidence=_CONFIDENCE,
+        )
+        for view in (_of_probes(values, released.ids, data.probe_ids), probabilities)
+    )
+    return labels, student
+
+
+def _exact(run: Run, data: CanaryRecords | None, released: ReleasedLabels) -> Exact | str:
     """Return what a release of the votes leaks on canaries, kept in the run once it is known."""
     settings = decode_fields(LabelSettings, run.inputs_of(LABEL).settings)
     world = canary_votes(run, data, settings)
     if world is None:
         return _UNTURNED
     events = settings.mechanism.events(released.shape)
-    charges = for_group_size([(events, len(released.ids))], data.canaries.copies)
+    copies = 1 if data is None else data.canaries.copies
+    charges = for_group_size([(events, len(released.ids))], copies)
     paid = account(charges, NeighboringRelation.REPLACE_RECORD).get_epsilon(delta=released.delta)
 
     def leaks() -> dict[str, Any]:
@@ -185,7 +210,9 @@ def _exact(run: Run, data: CanaryRecords, released: ReleasedLabels) -> Exact | s
             return {"exact": str(error)}
         return {"exact": asdict(leak)}
 
-    content = make_once(run.private / f"exact-{released.release}.json", leaks)["exact"]
+    # nothing is written to a run that is not of an audit
+    place = run.private / f"exact-{released.release}.json"
+    content = (leaks() if data is None else make_once(place, leaks))["exact"]
     return content if isinstance(content, str) else Exact(**content)
 
 
@@ -212,16 +239,30 @@ def _leaked(exact: Exact | str, copies: int) -> Trial:
     return Trial("exact leakage", tried, "any epsilon above the one paid", exact.text, verdict)
 
 
-def canary_votes(run: Run, data: CanaryRecords, settings: LabelSettings) -> CanaryVotes | None:
-    """Return the votes of a run with its canaries in them; None if they cannot be turned there."""
+def canary_votes(
+    run: Run, data: CanaryRecords | None, settings: LabelSettings
+) -> CanaryVotes | None:
+    """Return the votes of a run with its canaries in them; None if they cannot be turned there.
+
+    Of imported votes, teachers are canaries: they vote as they do, or the opposite of it.
+    """
     store = finished_votes(run)
-    manifest, private = store.manifest(), data.records(Role.PRIVATE)
+    manifest = store.manifest()
+    if data is None and not has_ballots(manifest):
+        return None
     chosen = settings.query_choice is not None
     queries = queries_on(manifest, settings, chosen_rows(run, store, settings) if chosen else None)
     needs = settings.mechanism.needs
     if manifest.kind is Ballots:
         needs |= {Ballots}
     votes = load_votes(run, store, queries.ids, needs, predictions=settings.predictions)
+    if data is None:
+        assert isinstance(votes, Ballots)
+        number = votes.num_teachers
+        some = np.arange(0, number, max(4, math.ceil(number / _TURNED)))
+        there = votes.ballots[:, None, some]
+        return CanaryTeachers(votes, some[None], np.stack((there, 1 - there)))
+    private = data.records(Role.PRIVATE)
     place = dict(zip(private.ids.tolist(), range(len(private)), strict=True))
     rows = np.array([[place[name] for name in copy] for copy in data.ids.tolist()])
     plan = run.inputs_of(TEACHERS_FIT).settings

@@ -1,7 +1,5 @@
 """The command `pate audit`: a recipe run on a copy with canaries, compared with its statement."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 from collections.abc import Sequence
@@ -12,13 +10,13 @@ import yaml
 
 from pate._audit.canaries import CanaryRecords, Kind
 from pate._audit.tables import STATUS
-from pate._audit.whole import audit
+from pate._audit.whole import AuditResult, audit
 from pate._commands.recipes import find_recipe
 from pate._commands.run import by_part, data_of, main as run_recipe
 from pate._commands.suggestions import CommandParser
 from pate._files.locks import locked
 from pate._files.writing import write_json, write_text
-from pate._runs import TEACHERS_FIT, Run, StageChangedError
+from pate._runs import TEACHERS_FIT, VOTES_IMPORT, Run, StageChangedError
 from pate._settings import decode, import_path
 from pate._validation import require
 from pate.accounting._statement_words import AUDITED
@@ -34,10 +32,16 @@ def main(args: Sequence[str]) -> None:
     """Run `pate audit`."""
     words, overrides = by_part(args)
     parsed = _parser().parse_args(words)
+    folder = parsed.output or Path("audits") / parsed.recipe.resolve().name
+    if Run(parsed.recipe).state(VOTES_IMPORT) is not None:
+        _require_own(folder)
+        with locked(folder):
+            write_text(folder / _MARK, f"{AUDITED}\n")
+            _report(folder, audit(parsed.recipe))
+        return
     recipe = find_recipe(parsed.recipe)
     missing = [name for name in ("data.yaml", *_PARTS) if not (recipe / name).is_file()]
     require(not missing, f"a recipe's files in {recipe}", missing=missing)
-    folder = parsed.output or Path("audits") / recipe.resolve().name
     copy, run = folder / "recipe", Run(folder / "run")
     begun = run.state(TEACHERS_FIT) is not None
     seed = parsed.seed
@@ -56,10 +60,7 @@ def main(args: Sequence[str]) -> None:
         print(text, end="")
         return
     decode(DataSource, data)  # raises on wrong settings before anything is written
-    # a folder of other files may hold a ledger in use
-    files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    foreign = _MARK not in files and any(not name.startswith(".") for name in files)
-    require(not foreign, f"a new folder, or the folder of an audit. {_CHOOSE}", output=str(folder))
+    _require_own(folder)
     same = not begun or _read(copy / "data.yaml") == data
     require(same, f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}")
     # the overrides of data are in the copy already
@@ -83,9 +84,20 @@ def main(args: Sequence[str]) -> None:
                 for place in (copy, run.root):
                     shutil.rmtree(place, ignore_errors=True)
                 (folder / _MARK).unlink()
-        outcome = audit(run.root)
-        write_json(folder / "audit.json", outcome.content)
-        write_text(folder / "audit.txt", outcome.text)
+        _report(folder, audit(run.root))
+
+
+def _require_own(folder: Path) -> None:
+    """Raise ``ValueError`` on a folder of other files, which may hold a ledger in use."""
+    files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+    foreign = _MARK not in files and any(not name.startswith(".") for name in files)
+    require(not foreign, f"a new folder, or the folder of an audit. {_CHOOSE}", output=str(folder))
+
+
+def _report(folder: Path, outcome: AuditResult) -> None:
+    """Write and print an audit, and end with the status of its verdict."""
+    write_json(folder / "audit.json", outcome.content)
+    write_text(folder / "audit.txt", outcome.text)
     print(f"\n{outcome.text}\n{folder / 'audit.txt'}, {folder / 'audit.json'}")
     if STATUS[outcome.verdict]:
         raise SystemExit(STATUS[outcome.verdict])
@@ -123,7 +135,10 @@ def _parser() -> CommandParser:
         print_config=None,
     )
     parser.add_argument(
-        "recipe", type=Path, help="the folder, or the name of a shipped recipe, such as table"
+        "recipe",
+        type=Path,
+        help="the folder, or the name of a shipped recipe, such as table; or the folder of a run by"
+        " `pate label` with imported votes, of which copies are made",
     )
     parser.add_argument(
         "--output", type=Path, help="folder of the audit; by default audits/ and the recipe's name"

@@ -114,8 +114,6 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         earlier = unpaid = [] if samples is None else [samples.charge]
     # what is checked does not depend on the values of samples that are yet to be drawn
     known = data.rehearsal() if isinstance(data, DrawnPublic) and unpaid else data
-    drawn_before = "public samples that are drawn before --prove, as they are by a run without it"
-    require(known is data or not parsed.prove, drawn_before)
     first = _first_release(plan, known, asked)
     if first is not None:
         earlier = [*earlier, first[0].charge(first[1])]
@@ -158,7 +156,13 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     if parsed.prove:
         print("[proof] law and isolation, on made-up records", flush=True)
         proven = find("prove")(
-            root, data, plan, settings, voting=voting, first=None if first is None else first[0]
+            root,
+            known,
+            plan,
+            settings,
+            voting=voting,
+            first=None if first is None else first[0],
+            samples=samples,
         )
         if proven == "refuted":
             print((root / _PROOF).read_text(), end="")

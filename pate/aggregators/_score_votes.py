@@ -177,18 +177,19 @@ def released(
     first, *later = aggregator.rounds
     all_shares = math.fsum([*later, *(first for _ in parts)])
 
-    def asked(voters: Voters, learner: Learner, share: float) -> Round:
+    def asked(part: int, share: float) -> Round:
+        learner = learners[part]
         question = learner.question()
         multiplier = noise_multiplier / math.sqrt(left * share / all_shares)
-        moments = noisy_sum(voters, question, count, multiplier, generator, known_share)
+        moments = noisy_sum(parts[part], question, count, multiplier, generator, known_share)
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
-        return Round(learner, question, count, known_share, moments)
+        return Round(learner, part, question, count, known_share, moments)
 
-    trials = [asked(*each, first) for each in zip(parts, learners, strict=True)]
+    trials = [asked(part, first) for part in range(len(parts))]
     best = _best_part(learners, math.fsum(later) / first)
     yield from (trials[i] for i in (*(i for i in range(len(parts)) if i != best), best))
     for share in later:
-        yield asked(parts[best], learners[best], share)
+        yield asked(best, share)
 
 
 def _best_part(learners: Sequence[Learner], growth: float) -> int:
@@ -205,6 +206,8 @@ class Round(NamedTuple):
 
     learner: Learner
     """The student after it, which later rounds change."""
+    part: int
+    """The part of the features that it asks along."""
     question: MomentQuery
     num_voters: float
     """The number of voters, noisy if it is private."""

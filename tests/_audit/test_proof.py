@@ -1,10 +1,13 @@
 """Runs that prove themselves, on made-up records."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+import pate
 from pate import cli
 from pate._audit.altered import Altered, MadeUp
 from pate._release import transaction
@@ -68,6 +71,20 @@ def test_a_run_proves_itself_and_leaves_the_tables(
     assert "Law: passed" in proof and "Isolation: passed" in proof
     assert ("first release" in proof) == bool(words)
     assert not list(Path().glob(".mine-*"))
+
+
+@pytest.mark.slow
+def test_public_samples_that_are_yet_to_be_drawn_are_made_up(
+    recipe: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(Path(pate.__file__).parents[1] / "configs" / "table", "drawn")
+    arrays = {"class_path": "Arrays", "init_args": {"path": "table.npz"}}
+    drawn = {"class_path": "DrawnPublic", "init_args": {"source": arrays, "samples": "drawn.npz"}}
+    Path("drawn/data.yaml").write_text(yaml.safe_dump({"data": drawn}))
+    assert cli.main(["run", "drawn", "--run", "mine", "--prove"]) == 0
+    assert "law and isolation passed" in capsys.readouterr().out
+    proof = Path("mine/proof.txt").read_text()
+    assert "moments of public samples" in proof and "price of public samples" in proof
 
 
 @pytest.mark.slow

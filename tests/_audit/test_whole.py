@@ -59,8 +59,10 @@ def test_a_student_that_sees_votes_is_found_in_19_of_20_audits(
     for seed in range(20):
         sees_votes(monkeypatch, tmp_path / str(seed))
         outcomes.append(whole(tmp_path / str(seed), canaries=256, seed=seed))
-    assert sum(outcome.student.refuted for outcome in outcomes) >= 19
-    assert not any(outcome.labels.refuted for outcome in outcomes)
+    assert (
+        sum(outcome.student is not None and outcome.student.refuted for outcome in outcomes) >= 19
+    )
+    assert all(outcome.labels is not None and not outcome.labels.refuted for outcome in outcomes)
 
 
 @pytest.fixture
