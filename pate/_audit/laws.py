@@ -39,7 +39,6 @@ from pate.aggregators._score_votes import (
 from pate.aggregators._screens import ConfidentScreen, InteractiveScreen, Screen
 from pate.aggregators._silo_votes import SiloVotes
 from pate.mechanisms._law import NotStatedError
-from pate.mechanisms._moments import NoisyMoments
 
 Seen = Mapping[str, Gaussians | Outcomes]
 """The noise of a release, by its subject."""
@@ -136,14 +135,11 @@ def _noise_of(aggregator: Aggregator, votes: Any, release: Release) -> Trace:
 # sums with Gaussian noise
 
 
-def _noisy_votes(aggregator: NoisyVotes, votes: Counts, release: Release) -> Trace:
-    values = (_counts(release) - votes.counts) / aggregator.sigma_votes
-    cost = values.size / aggregator.sigma_votes**2
-    return Trace(release, {"sums": Gaussians(values)}, {}, cost)
-
-
-def _silo_votes(aggregator: SiloVotes, votes: Counts, release: Release) -> Trace:
-    sigma = aggregator.share_sigma * math.sqrt(aggregator.silos)
+def _noisy_counts(aggregator: NoisyVotes | SiloVotes, votes: Counts, release: Release) -> Trace:
+    if isinstance(aggregator, SiloVotes):
+        sigma = aggregator.share_sigma * math.sqrt(aggregator.silos)
+    else:
+        sigma = aggregator.sigma_votes
     values = (_counts(release) - votes.counts) / sigma
     return Trace(release, {"sums": Gaussians(values)}, {}, values.size / sigma**2)
 
@@ -205,8 +201,8 @@ def _sums_of(ballots: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
 
 
 SUMS: Mapping[type[Aggregator], Callable[..., Trace]] = {
-    NoisyVotes: _noisy_votes,
-    SiloVotes: _silo_votes,
+    NoisyVotes: _noisy_counts,
+    SiloVotes: _noisy_counts,
     TauVoting: _tau_voting,
     ClippedVotes: _clipped_votes,
 }
@@ -460,24 +456,6 @@ def median_law(above: IntArray, half: float, sigma: float) -> FloatArray:
 
     search(0, len(above) - 1, 1.0)
     return law
-
-
-def noise_of_moments(
-    mechanism: NoisyMoments, columns: int, generator: np.random.Generator
-) -> Gaussians:
-    """Return the noise in the moments of made-up rows, of all entries from the diagonal on."""
-    multiplier = mechanism.noise_multiplier
-    size = max(200, math.ceil(12 * multiplier))  # so many that their noisy number is released
-    rows = np.random.default_rng(0).standard_normal((size, columns))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    moments = mechanism([(rows, np.ones(size))], generator=generator)
-    count = 2 * multiplier / moments.error
-    released = count * np.block([[moments.products, moments.mean[:, None]], [moments.mean, 1.0]])
-    whole = np.column_stack((rows, np.ones(size)))
-    noise = (released - whole.T @ whole) / (2 * multiplier)
-    return Gaussians(
-        np.append(np.diag(noise) / math.sqrt(2), noise[np.triu_indices(len(noise), 1)])
-    )
 
 
 def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] | None:

@@ -20,13 +20,12 @@ from pate._audit.laws import (
     Seen,
     Trace,
     distance_of_sums,
-    noise_of_moments,
     parts_of,
     trace,
 )
 from pate._audit.normals import FACTORS, Gaussians, Outcomes, p_values
 from pate._audit.silos import masked_noise
-from pate._audit.synthetic import synthetic_releases
+from pate._audit.synthetic import noise_of_moments, synthetic_releases
 from pate._audit.tables import Trial, scratch, untested
 from pate._closed_form_plan import FIRST
 from pate._progress import stage_bar

@@ -16,7 +16,7 @@ from pate._audit.laws import (
     trace,
     with_less_noise,
 )
-from pate._audit.normals import FACTORS
+from pate._audit.normals import FACTORS, Gaussians
 from pate._validation import FloatArray
 from pate._votes import Ballots, Counts, Votes, VoteShape
 from pate._votes.geometry import Geometry
@@ -25,6 +25,7 @@ from pate.aggregators._base import Aggregator
 from pate.aggregators._clipped_votes import ClippedVotes
 from pate.aggregators._score_votes import COUNT_SHARE, ScoreVotes
 from pate.mechanisms._law import NotStatedError
+from pate.mechanisms._moments import NoisyMoments
 
 _NEAR = 0.7  # deviations from a tie: where the scale of the noise matters
 _TRIED = 768  # synthetic queries, of which some are chosen
@@ -183,3 +184,21 @@ def _informative(
         return tried[np.sort(np.argsort(-told)[:_CHOSEN])], num_labels
     assert error is not None
     raise error
+
+
+def noise_of_moments(
+    mechanism: NoisyMoments, columns: int, generator: np.random.Generator
+) -> Gaussians:
+    """Return the noise in the moments of made-up rows, of all entries from the diagonal on."""
+    multiplier = mechanism.noise_multiplier
+    size = max(200, math.ceil(12 * multiplier))  # so many that their noisy number is released
+    rows = np.random.default_rng(0).standard_normal((size, columns))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    moments = mechanism([(rows, np.ones(size))], generator=generator)
+    count = 2 * multiplier / moments.error
+    released = count * np.block([[moments.products, moments.mean[:, None]], [moments.mean, 1.0]])
+    whole = np.column_stack((rows, np.ones(size)))
+    noise = (released - whole.T @ whole) / (2 * multiplier)
+    return Gaussians(
+        np.append(np.diag(noise) / math.sqrt(2), noise[np.triu_indices(len(noise), 1)])
+    )

@@ -10,6 +10,10 @@ from pate.mechanisms._base import (
 from pate.mechanisms._canonical import CanonicalMechanism as CanonicalMechanism
 from pate.mechanisms._canonical_law import ClassProbabilities as ClassProbabilities
 from pate.mechanisms._exact_normal import add_gaussian as add_gaussian, exceeds as exceeds
+from pate.mechanisms._fixed_top_k import (
+    FixedTopK as FixedTopK,
+    FixedTopKMechanism as FixedTopKMechanism,
+)
 from pate.mechanisms._gaps import (
     GapChoice as GapChoice,
     SortedCounts as SortedCounts,
@@ -54,8 +58,6 @@ from pate.mechanisms._stability import (
     StabilityTest as StabilityTest,
 )
 from pate.mechanisms._stable_top_k import (
-    FixedTopK as FixedTopK,
-    FixedTopKMechanism as FixedTopKMechanism,
     StableTopKMechanism as StableTopKMechanism,
 )
 from pate.mechanisms._top_stable import (

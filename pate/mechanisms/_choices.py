@@ -6,10 +6,11 @@ from typing import Any
 from pate._validation import require
 from pate.mechanisms._base import Mechanism
 from pate.mechanisms._canonical import CanonicalMechanism
+from pate.mechanisms._fixed_top_k import FixedTopKMechanism
 from pate.mechanisms._joint import JointMechanism
 from pate.mechanisms._limited_domain import LimitedDomain
 from pate.mechanisms._peeling import GumbelPeeling, PermuteAndFlipPeeling
-from pate.mechanisms._stable_top_k import FixedTopKMechanism, StableTopKMechanism
+from pate.mechanisms._stable_top_k import StableTopKMechanism
 from pate.mechanisms._top_stable import TopStable
 
 GROUP = "pate.mechanisms"

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import NamedTuple, assert_never
 
 import numpy as np
-from scipy.special import gammaln, log_expit
+from scipy.special import comb, gammaln, log_expit
 
 from pate._validation import BoolArray, FloatArray, IntArray, require, require_in_open_unit_interval
 from pate.accounting._bisection import smallest_where
@@ -56,6 +56,26 @@ def members_of(items: IntArray, num_items: int) -> BoolArray:
     members = np.zeros((len(items), num_items), dtype=np.bool_)
     np.put_along_axis(members, items, True, axis=1)
     return members
+
+
+def by_items(chances: FloatArray, sets: IntArray, order: IntArray) -> tuple[FloatArray, BoolArray]:
+    """Return chances ``[B, m]`` of sets of items, and members ``[m, d]``, the same for all rows.
+
+    Args:
+        chances: ``[B, m]``, the chances of sets of ranks.
+        sets: ``[m, k]``, all sets of k ranks.
+        order: ``[B, d]``, the item of each rank.
+    """
+    num_items, k = order.shape[1], sets.shape[1]
+    below = comb(np.arange(num_items)[:, None], np.arange(1, k + 1))
+
+    def number(items: IntArray) -> IntArray:
+        found = below[np.sort(items, axis=-1), np.arange(k)].sum(axis=-1)
+        return np.asarray(found, dtype=np.int64)
+
+    of_items = np.empty_like(chances)
+    np.put_along_axis(of_items, number(order[:, sets]), chances, axis=1)
+    return of_items, members_of(sets[np.argsort(number(sets))], num_items)
 
 
 def require_few(outcomes: int, noise: ChoiceNoise) -> None:

@@ -130,6 +130,10 @@ class TestFixedTopK(TestStableTopK):
             k=self.k, rank_penalty=1.0, scale_peel=1.2, **self.settings(relation), **self.extra
         )
 
+    def released_set(self, outcome: tuple[int, ...]) -> frozenset[int] | None:
+        """Return the set; a fallback releases one too."""
+        return frozenset(i for i in range(self.num_items) if outcome[i]) or None
+
     def law(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array) -> oracles.Array:
         q = np.array(oracles.gaps(scores.tolist(), self.upper), dtype=float)
         order, k = oracles.ranks(scores.tolist()), mechanism.k
