@@ -2,22 +2,20 @@
 
 from pate.models import (
     MLP,
-    EfficientNetLite0Features,
+    Backbone,
     Factory,
     Linear,
     ResNet8,
     ResNet50,
-    ResNet50Features,
     SmallCNN,
 )
 
 __all__ = [
     "MLP",
-    "EfficientNetLite0Features",
+    "Backbone",
     "Factory",
     "Linear",
     "ResNet8",
     "ResNet50",
-    "ResNet50Features",
     "SmallCNN",
 ]

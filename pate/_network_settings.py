@@ -43,7 +43,9 @@ def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
     return content | {"init_args": (content.get("init_args") or {}) | bare}
 
 
-def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> nn.Module:
+def restored_network(
+    settings: Json | str | list[Json], *shape: Any, trust: bool = False
+) -> nn.Module:
     """Return the network of ``settings``, a class path with arguments as in a configuration.
 
     Classes of `_ROOMS` are called with the arguments as they are: a text among them stays a text.
@@ -51,7 +53,8 @@ def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> 
     unless it is trusted.
 
     Args:
-        settings: a class path with arguments, or only the path.
+        settings: a class path with arguments, or only the path; or a list of such, each as
+            ``map`` with the ``shape`` of its samples, for one after the other.
         shape: the shape of a sample, and the number of labels if the network has any.
         trust: whether classes and functions from elsewhere are imported and called.
 
@@ -60,6 +63,9 @@ def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> 
             imported here or does not take these settings, or if these name weights to be read from
             elsewhere.
     """
+    if isinstance(settings, list):
+        parts = ((part["map"], tuple(part["shape"])) for part in settings)
+        return nn.Sequential(*(restored_network(*part, trust=trust) for part in parts))
     content: Json = {"class_path": settings} if isinstance(settings, str) else settings
     path = str(content.get("class_path"))
     foreign = next((name for name in _class_paths(content) if _trusted(name) is None), None)

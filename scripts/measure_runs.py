@@ -143,20 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for words in options.tasks:
         name, *numbers = words.split(":")
         epsilons = tuple(map(float, numbers)) or TASKS[name]
-        task = Task(name, options.output / name)
-        for way in options.ways:
-            if way == "rivals":
-                measure_rivals(task, epsilons, options.seeds)
-                continue
-            for title in WAYS[way]:
-                for seed in range(options.seeds):
-                    for epsilon in epsilons:
-                        measure_run(task, way, title, epsilon, seed)
-            if way == "votes":
-                measure_run(task, way, VOTES, ENDLESS, 0)
-        print(
-            f"\n{name}\n\n{table(task.rows, epsilons)}\n\n{below_constant(task.rows)}", flush=True
-        )
+        measure(Task(name, options.output / name), epsilons, options.ways, options.seeds)
 
 
 class Task:
@@ -253,6 +240,23 @@ class Task:
         if self.is_faces:
             return CelebA(self.data, size=32, features=PublicPCA(num_components=128))
         return Arrays(self.data, features=PublicScaling())
+
+
+def measure(task: Task, epsilons: Sequence[float], ways: Sequence[str], seeds: int) -> None:
+    """Measure the missing figures of a task, and print its table."""
+    for way in ways:
+        if way == "rivals":
+            measure_rivals(task, epsilons, seeds)
+            continue
+        for title in WAYS[way]:
+            for seed in range(seeds):
+                for epsilon in epsilons:
+                    measure_run(task, way, title, epsilon, seed)
+        if way == "votes":
+            measure_run(task, way, VOTES, ENDLESS, 0)
+    print(
+        f"\n{task.name}\n\n{table(task.rows, epsilons)}\n\n{below_constant(task.rows)}", flush=True
+    )
 
 
 def call(*words: str) -> None:

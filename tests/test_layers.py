@@ -33,7 +33,7 @@ ZONES = {
         testing._sources _commands cli
         __main__""",
     "networks": """
-        models data._datasets data._augmentation data.features._backbone
+        data.features._weights models data._datasets data._augmentation data.features._backbone
         data.features._picture_transforms _network_settings data.features._modules _checkpoints
         teachers student _stages.starting_networks _stages.teachers_fit _stages.teachers_vote _stages.student
         _stages.student_rehearsal _commands.export _commands.student_network""",

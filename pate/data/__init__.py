@@ -23,10 +23,12 @@ from pate.data._source import DataSource as DataSource
 from pate.data._text_table import TextTable as TextTable
 from pate.data.features import (
     AutoFeatures as AutoFeatures,
+    ChainedFeatures as ChainedFeatures,
     FeatureMap as FeatureMap,
     FrozenBackbone as FrozenBackbone,
     PictureTransforms as PictureTransforms,
     PublicPCA as PublicPCA,
     PublicScaling as PublicScaling,
     RandomFeatures as RandomFeatures,
+    SentenceFeatures as SentenceFeatures,
 )

@@ -23,7 +23,8 @@ from pate.data._checks import UnknownLabels, check_labels
 from pate.data._images import Pictures, center_crop
 from pate.data._records import FeatureMap, Features, Records, Role
 from pate.data._source import DataSource, expand_path
-from pate.data._text_table import HashedTexts, hashed
+from pate.data._text_table import features_of_texts
+from pate.data.features import SentenceFeatures
 
 if TYPE_CHECKING:
     from pytorch_lightning import LightningDataModule
@@ -65,6 +66,7 @@ class Keys:
         size: pictures are cut to their central square and resized to this many pixels; numbers are
             taken as they are.
         num_features: texts are hashed to so many columns, as `TextTable` does.
+        sentences: the sentence model, if texts are embedded instead.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the items, are permanent ids
             after all.
         unknown_labels: ``nan`` if labels may be unknown, which are NaN or None; -1 if -1 is
@@ -77,6 +79,7 @@ class Keys:
     groups: Key | None = None
     size: int = 64
     num_features: int = 2048
+    sentences: SentenceFeatures | None = None
     permanent_ids: bool = False
     unknown_labels: UnknownLabels | None = None
 
@@ -239,7 +242,8 @@ def _features_of(items: Items, keys: Keys) -> Features:
     if isinstance(first, Image.Image):
         return ItemPictures(items, keys)
     if isinstance(first, str):
-        return HashedTexts(hashed(_values(items, [keys.features])[0], keys.num_features))
+        texts = _values(items, [keys.features])[0]
+        return features_of_texts(texts, keys.num_features, keys.sentences)
     return ItemFeatures(items, keys)
 
 

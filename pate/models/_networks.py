@@ -165,22 +165,3 @@ class ResNet50(nn.Module):
         """Return logits ``[B, C]`` of pictures ``[B, 3, size, size]``."""
         logits: Tensor = self.body((pictures - self.mean) / self.scale)
         return logits
-
-
-class ResNet50Features(ResNet50):
-    """A backbone to freeze: the 2048 features before ResNet-50's last layer, of pictures in [0, 1].
-
-    Args:
-        input_shape: ``(3, size, size)``.
-        weights: as in `ResNet50`.
-        norm: as in `ResNet50`.
-    """
-
-    def __init__(
-        self,
-        input_shape: Sequence[int],
-        weights: str | None = None,
-        norm: Literal["group", "batch"] | None = None,
-    ) -> None:
-        super().__init__(input_shape, 1, weights, norm)
-        self.body.fc = nn.Identity()

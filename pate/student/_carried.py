@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -28,6 +28,7 @@ from pate._validation import (
 )
 from pate.accounting._statement import Statement
 from pate.data.features._saved import needs_torch, restore_map
+from pate.data.features._sentences import SentenceFeatures
 from pate.student._decisions import DECISION_METRICS
 from pate.student._predictor import LinearPredictor, Predict, student_from
 from pate.student._samples import InputFormat, Kind, Samples
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 SETTINGS, WEIGHTS = "model.json", "model.safetensors"
 """The files of an exported student."""
+
+SENTENCES = "sentences.zip"
+"""The sentence model of a student of texts, next to them."""
 
 STATEMENT, STATEMENT_TEXT = "privacy.json", "privacy.txt"
 """The privacy statement of its labels, next to these files."""
@@ -160,9 +164,18 @@ def load_student(
     else:
         module = _module(root, settings, device=device, trust=trust)
         predictor = find("ModulePredictor")(module, device)
+    input_format = InputFormat.from_dict(settings["input"])
+    if input_format.kind == "sentences":
+        model = SentenceFeatures(folder=_file(root / SENTENCES), device=device)
+        require(
+            model.identity == settings["input"].get("model"),
+            "the sentence model of training",
+            changed=str(root / SENTENCES),
+        )
+        input_format = replace(input_format, model=model)
     return ExportedStudent(
         label_names=tuple(settings["label_names"]),
-        input=InputFormat.from_dict(settings["input"]),
+        input=input_format,
         statement=statement,
         settings=settings,
         predictor=predictor,
@@ -267,7 +280,19 @@ _KEYS: dict[str, Callable[[Any], bool]] = {
         and value.get("kind") in get_args(Kind)
         and _is_shape(value.get("shape"))
     ),
-    "features": lambda value: value is None or _is_network(value),
+    "features": lambda value: (
+        value is None
+        or _is_network(value)
+        or (
+            isinstance(value, list)
+            and all(
+                isinstance(part, dict)
+                and _is_network(part.get("map"))
+                and _is_shape(part.get("shape"))
+                for part in value
+            )
+        )
+    ),
     "network": _is_network,
     "network_input": _is_shape,
     "label_names": lambda value: (

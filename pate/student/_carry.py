@@ -16,7 +16,7 @@ from pate._validation import BoolArray, Float32Array
 from pate._version import __version__
 from pate.data import DataSource, Role
 from pate.data.features._saved import save_map
-from pate.student._carried import FORMAT, SETTINGS, STATEMENT, STATEMENT_TEXT, WEIGHTS
+from pate.student._carried import FORMAT, SENTENCES, SETTINGS, STATEMENT, STATEMENT_TEXT, WEIGHTS
 from pate.student._decisions import Metric
 from pate.student._samples import InputFormat
 
@@ -112,5 +112,7 @@ def export_student(
     with atomic_folder(folder) as new:
         (new / WEIGHTS).write_bytes(content)
         (new / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n")
+        if raw.model is not None:
+            raw.model.pack(new / SENTENCES)
         (new / STATEMENT).write_bytes(statement.read_bytes())
         (new / STATEMENT_TEXT).write_bytes(text.read_bytes())

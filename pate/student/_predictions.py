@@ -91,7 +91,7 @@ def predict_files(
     else:
         columns = student.input.columns
         written = source.suffix in (".csv", ".parquet")
-        table = written and (student.input.kind == "texts" or columns is not None)
+        table = written and (student.input.kind in ("texts", "sentences") or columns is not None)
         if table:
             samples, ids, unknown = _read_table(source, columns)
         else:

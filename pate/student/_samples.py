@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -17,14 +17,21 @@ from pate._validation import Float32Array, UInt8Array, as_float32, require
 from pate.data._images import Pictures, center_crop, read_image
 from pate.data._number_table import ColumnEncoding, NumberColumns
 from pate.data._records import Features
-from pate.data._text_table import HashedTexts, hashed
+from pate.data._text_table import EmbeddedTexts, HashedTexts, hashed
+from pate.data.features._sentences import SentenceFeatures
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Samples: TypeAlias = "NDArray[Any] | Tensor | Sequence[Any]"
 """An array ``[N, ...]``, or a list of pictures, paths, texts or arrays of features."""
-Kind = Literal["pictures", "texts", "features"]
+Kind = Literal["pictures", "texts", "sentences", "features"]
+
+_MEANINGS = {
+    "features": "as trained",
+    "texts": "words, hashed by HashingVectorizer of scikit-learn",
+    "sentences": "embeddings by the model in sentences.zip",
+}
 
 
 @dataclass(frozen=True)
@@ -32,19 +39,24 @@ class InputFormat:
     """The format of a student's raw samples.
 
     Attributes:
-        kind: ``pictures``, ``texts``, or ``features`` of any other kind.
+        kind: ``pictures``, ``texts`` of hashed words, ``sentences`` that a model embeds, or
+            ``features`` of any other kind.
         shape: shape of one sample: of a picture ``(3, size, size)``, of a text the number of its
-            hashed features.
+            features.
         columns: the columns of a table that the features were, if they were any.
+        model: the model of sentences.
     """
 
     kind: Kind
     shape: tuple[int, ...]
     columns: ColumnEncoding | None = None
+    model: SentenceFeatures | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, raw: Features) -> Self:
         """Return the format of the raw features of a source."""
+        if isinstance(raw, EmbeddedTexts):
+            return cls("sentences", raw.shape[1:], model=raw.sentences)
         rest: Kind = "texts" if isinstance(raw, HashedTexts) else "features"
         columns = raw.encoding if isinstance(raw, NumberColumns) else None
         return cls("pictures" if isinstance(raw, Pictures) else rest, tuple(raw.shape[1:]), columns)
@@ -72,12 +84,7 @@ class InputFormat:
                 "range": [0, 255],
                 "means": means,
             }
-        means = (
-            "as trained"
-            if self.kind == "features"
-            else "words, hashed by HashingVectorizer of scikit-learn"
-        )
-        columns: Json = {}
+        columns: Json = {} if self.model is None else {"model": self.model.identity}
         if self.columns is not None:
             levels = {name: list(each) for name, each in self.columns.levels.items()}
             columns = {"columns": list(self.columns.names), "levels": levels}
@@ -87,7 +94,7 @@ class InputFormat:
             "shape": list(self.shape),
             "dtype": "float32",
             "range": None,
-            "means": means,
+            "means": _MEANINGS[self.kind],
         }
         return numbers | columns
 
@@ -136,6 +143,8 @@ class InputFormat:
         if self.kind == "texts" and all(isinstance(sample, str) for sample in rows):
             counts: Float32Array = hashed([*rows], self.shape[0]).toarray()
             return counts
+        if self.model is not None and all(isinstance(sample, str) for sample in rows):
+            return self.model.transform([*rows])
         features = _numbers(rows)
         self._require_shape(features)
         others = int((~np.isfinite(features)).sum())

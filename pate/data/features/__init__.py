@@ -2,6 +2,7 @@
 
 from pate.data._records import FeatureMap as FeatureMap
 from pate.data.features._backbone import FrozenBackbone as FrozenBackbone
+from pate.data.features._chained import ChainedFeatures as ChainedFeatures
 from pate.data.features._picture_transforms import PictureTransforms as PictureTransforms
 from pate.data.features._public_pca import PublicPCA as PublicPCA
 from pate.data.features._public_scaling import PublicScaling as PublicScaling
@@ -9,3 +10,4 @@ from pate.data.features._random_features import (
     AutoFeatures as AutoFeatures,
     RandomFeatures as RandomFeatures,
 )
+from pate.data.features._sentences import SentenceFeatures as SentenceFeatures

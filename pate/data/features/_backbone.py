@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pate._files.hashing import Stream, digest
-from pate._files.writing import write_text
-from pate._progress import stage_bar
-from pate._validation import Float32Array as FloatArray, require, require_count
+from pate._validation import Float32Array as FloatArray, IntArray, require_count
 from pate.data._records import FeatureMap, Features, values_of
+from pate.data.features._kept import kept_features
+from pate.data.features._weights import load_weights
 
 if TYPE_CHECKING:
     from torch import nn
 
-# batches of a backbone between two marks of how far it is
-_MARK = 20
 # rows in one part of the digest that names a file of features
 _ROWS = 4096
 
@@ -39,8 +37,9 @@ class FrozenBackbone(FeatureMap):
         network: makes the network for the shape of a record; its output ``[B, ...]`` is taken as it
             is.
         cache: the folder of the features.
-        weights: a file of a state dictionary of the network; None for the weights that it is made
-            with.
+        weights: a file of a state dictionary (safetensors or torch's), of which the network takes
+            the layers of its own names, or, where names differ, its layers in their order; None for
+            the weights that it is made with.
         batch_size: records at a time.
         seed: seed of the weights that a network is made with, where they are random.
         accelerator: torch's name of the device, such as ``cuda``; ``auto`` takes a GPU where there
@@ -76,58 +75,32 @@ class FrozenBackbone(FeatureMap):
                 torch.manual_seed(self.seed)
                 network = self._make(tuple(public.shape[1:]))
             if self.weights is not None:
-                require(self.weights.is_file(), "a file of weights", weights=str(self.weights))
-                network.load_state_dict(
-                    torch.load(self.weights, weights_only=True, map_location="cpu")
-                )
+                load_weights(network, self.weights)
             self._network = network.eval().requires_grad_(False)
         return self
 
     def transform(self, features: Features) -> FloatArray:
         """Return the network's output for features ``[N, ...]``, read-only and memory-mapped."""
-        assert self._network is not None, "fit comes before transform"
-        target = self.cache / f"{self._name(features)}.npy"
-        if not target.is_file():
-            self._compute(features, target)
-        mapped: FloatArray = np.load(target, mmap_mode="r")
-        return mapped
-
-    def _compute(self, features: Features, target: Path) -> None:
         import torch
 
-        assert self._network is not None
+        assert self._network is not None, "fit comes before transform"
         gpu = self.accelerator == "auto" and torch.cuda.is_available()
         device = torch.device(
             "cuda" if gpu else "cpu" if self.accelerator == "auto" else self.accelerator
         )
         network = self._network.to(device)
-        self.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial, mark = target.with_suffix(".partial"), target.with_suffix(".rows")
-        num = features.shape[0]
-        with torch.no_grad():
-            empty = torch.zeros(self.batch_size, *features.shape[1:], device=device)
-            shape = tuple(network(empty).shape[1:])
-            done = int(mark.read_text()) if mark.is_file() and partial.is_file() else 0
-            mode = "r+" if done else "w+"
-            mapped = np.lib.format.open_memmap(
-                partial, mode=mode, dtype=np.float32, shape=(num, *shape)
-            )
-            # a bar without figures: how many private records there are is nothing to print
-            with stage_bar(num, "features", unit="record", initial=done, counted=False) as bar:
-                for count, start in enumerate(range(done, num, self.batch_size), 1):
-                    rows = np.arange(start, min(start + self.batch_size, num))
-                    # a last batch of another size could be rounded in another way: a record would
-                    # move its neighbors
-                    batch = empty.clone()
-                    batch[: len(rows)] = torch.from_numpy(np.array(features[rows]))
-                    mapped[rows] = network(batch)[: len(rows)].float().cpu().numpy()
-                    if count % _MARK == 0:
-                        mapped.flush()
-                        write_text(mark, str(int(rows[-1]) + 1))
-                    bar.update(len(rows))
-            mapped.flush()
-        partial.rename(target)
-        mark.unlink(missing_ok=True)
+
+        def compute(rows: IntArray) -> FloatArray:
+            # a last batch of another size could be rounded in another way: a record would move its
+            # neighbors
+            batch = torch.zeros(self.batch_size, *features.shape[1:])
+            batch[: len(rows)] = torch.from_numpy(np.array(features[rows]))
+            with torch.no_grad():
+                found: FloatArray = network(batch.to(device))[: len(rows)].float().cpu().numpy()
+            return found
+
+        target = self.cache / f"{self._name(features)}.npy"
+        return kept_features(target, features.shape[0], self.batch_size, compute)
 
     def _name(self, features: Features) -> str:
         assert self._network is not None

@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pate._files.json import Json
 from pate._network_settings import restored_network, without_weights
 from pate._settings import import_path, to_plain
 from pate._validation import require
 from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data.features._backbone import FrozenBackbone
+from pate.data.features._chained import ChainedFeatures
 from pate.data.features._picture_transforms import PictureTransforms
 from pate.data.features._public_pca import PublicPCA
 from pate.data.features._public_scaling import PublicScaling
 from pate.data.features._random_features import AutoFeatures, RandomFeatures
-from pate.data.features._saved import MapInNumpy, save_map
+from pate.data.features._saved import MapInNumpy, MapSettings, save_map
 
 
 class MapModule(NamedTuple):
@@ -29,11 +29,11 @@ class MapModule(NamedTuple):
 
     Attributes:
         settings: class path and arguments of the module, which is made for the shape of a raw
-            record.
+            record; a list of those of each map in a chain.
         module: maps raw records ``[B, ...]`` as the map does, but for rounding.
     """
 
-    settings: Json | str
+    settings: MapSettings
     module: nn.Module
 
 
@@ -177,6 +177,18 @@ def _of_backbone(features: FrozenBackbone, shape: tuple[int, ...]) -> MapModule:
     network = features._network
     assert network is not None, "fit comes before as_module"
     return MapModule(without_weights(to_plain(features._make), network), network)
+
+
+@as_module.register
+def _of_chain(features: ChainedFeatures, shape: tuple[int, ...]) -> MapModule:
+    parts = [
+        as_module(part, inner) for part, inner in zip(features.maps, features.shapes, strict=True)
+    ]
+    settings = [
+        {"map": part.settings, "shape": list(inner)}
+        for part, inner in zip(parts, features.shapes, strict=True)
+    ]
+    return MapModule(settings, nn.Sequential(*(part.module for part in parts)))
 
 
 class Transforms(nn.Module):

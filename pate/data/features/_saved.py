@@ -18,6 +18,9 @@ from pate.data.features._random_features import AutoFeatures, RandomFeatures
 _MODULES = "pate.data.features._modules"
 """The room of the torch modules that map as feature maps do."""
 
+MapSettings: TypeAlias = Json | str | list[Json]
+"""Class path and arguments of a module, or only its path; or those of each part of a chain."""
+
 MapInNumpy: TypeAlias = PublicScaling | PublicPCA | RandomFeatures
 _IN_NUMPY: dict[str, type[MapInNumpy]] = {
     f"{_MODULES}.Scaling": PublicScaling,
@@ -36,7 +39,7 @@ class SavedMap(NamedTuple):
         state: its arrays, or tensors of a network, by their names in that module.
     """
 
-    settings: Json | str
+    settings: MapSettings
     state: Mapping[str, Any]
 
 
@@ -60,13 +63,13 @@ def save_map(features: FeatureMap, shape: tuple[int, ...]) -> SavedMap:
     return SavedMap(settings, features.state(shape))
 
 
-def needs_torch(settings: Json | str | None) -> bool:
+def needs_torch(settings: MapSettings | None) -> bool:
     """Return whether the map of `SavedMap.settings`, None for none, maps by torch."""
     return settings is not None and _path(settings) not in _IN_NUMPY
 
 
 def restore_map(
-    settings: Json | str, state: Mapping[str, NDArray[Any]], shape: tuple[int, ...]
+    settings: MapSettings, state: Mapping[str, NDArray[Any]], shape: tuple[int, ...]
 ) -> MapInNumpy:
     """Return the map that `save_map` described and that needs no torch.
 
@@ -89,5 +92,5 @@ def restore_map(
     return made
 
 
-def _path(settings: Json | str) -> str:
-    return settings if isinstance(settings, str) else str(settings.get("class_path"))
+def _path(settings: MapSettings) -> str:
+    return str(settings.get("class_path")) if isinstance(settings, dict) else str(settings)

@@ -1,0 +1,154 @@
+"""Embeddings of texts by a public sentence model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+from weakref import finalize
+from zipfile import ZipFile, ZipInfo, is_zipfile
+
+from pate._files.hashing import digest
+from pate._files.packaged import packaged_file
+from pate._settings import RecordsInitArgs
+from pate._validation import Float32Array, as_float32, require
+from pate.data.features._kept import kept_features
+
+_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
+"""Files of a sentence model: no code, and no weights in pickles."""
+_STEP = 64
+_HEAVY = ("_files", "_model")
+
+
+class SentenceFeatures(RecordsInitArgs):
+    """Embeddings of texts by a public sentence model, through sentence-transformers.
+
+    It is a public map: nothing is fitted, so it needs no budget. Its weights must be public, and
+    trained without the private texts. Each text is embedded by itself, so that none changes the
+    rounding of another. Code of others that a model names is not run.
+
+    Args:
+        name: the model's name at the hub, such as ``sentence-transformers/all-MiniLM-L6-v2``, which
+            is downloaded once; or an installed package that holds a model in a ``.zip``, such as
+            ``all_minilm_l6_v2``.
+        folder: the model's folder, or a ``.zip`` of it, in place of a name.
+        cache: a folder for the embeddings, which are then computed once. Those of private texts are
+            PRIVATE: its mode is 0700.
+        device: torch's name of the device; None for a GPU where there is one.
+
+    Raises:
+        ValueError: in one line, unless there is one of ``name`` and ``folder``; later, if the model
+            or the extra ``texts`` is not to be had.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        folder: Path | str | None = None,
+        cache: Path | str | None = None,
+        device: str | None = None,
+    ) -> None:
+        require(
+            (name is None) != (folder is None), "a `name` or a `folder`", name=name, folder=folder
+        )
+        self.name = name
+        self.folder = None if folder is None else Path(folder).expanduser()
+        self.cache = None if cache is None else Path(cache)
+        self.device = device
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes that a worker needs: it reads the model itself."""
+        return {name: part for name, part in vars(self).items() if name not in _HEAVY}
+
+    @cached_property
+    def identity(self) -> str:
+        """A digest of the model's files: other weights have other embeddings."""
+        return digest(*(part for item in self._files.items() for part in item))
+
+    @cached_property
+    def width(self) -> int:
+        """The number of features."""
+        return int(self.transform([""]).shape[1])
+
+    def transform(self, texts: Sequence[str]) -> Float32Array:
+        """Return the embeddings ``[N, F]`` of texts ``[N]``."""
+
+        def compute(rows: Any) -> Float32Array:
+            # in a batch, a text would be padded to the length of others
+            some = [texts[row] for row in rows]
+            return as_float32(self._model.encode(some, batch_size=1, show_progress_bar=False))
+
+        if self.cache is None:
+            return compute(range(len(texts)))
+        target = self.cache / f"{digest(self.identity, *texts)}.npy"
+        return kept_features(target, len(texts), _STEP, compute)
+
+    def pack(self, path: Path) -> None:
+        """Write the model's files to a ``.zip``, the same bytes each time."""
+        with ZipFile(path, "w") as packed:
+            for name, file in self._files.items():
+                packed.writestr(ZipInfo(name), file.read_bytes())
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        """The model's files by name, in order."""
+        root = self._place
+        if is_zipfile(root):
+            unpacked = mkdtemp()
+            finalize(self, rmtree, unpacked, ignore_errors=True)
+            with ZipFile(root) as packed:
+                packed.extractall(unpacked)
+            root = Path(unpacked)
+        files = {
+            file.relative_to(root).as_posix(): file for kind in _FILES for file in root.rglob(kind)
+        }
+        require("modules.json" in files, "a sentence model, with modules.json", folder=str(root))
+        return dict(sorted(files.items()))
+
+    @property
+    def _place(self) -> Path:
+        """The folder or ``.zip`` of the model, downloaded if it is not here."""
+        if self.folder is not None:
+            return self.folder
+        assert self.name is not None
+        if packaged := packaged_file(self.name, ".zip"):
+            return packaged
+        try:
+            from huggingface_hub import snapshot_download
+
+            return Path(snapshot_download(self.name, allow_patterns=[*_FILES]))
+        except ImportError:
+            raise ValueError(_INSTALL) from None
+        # a hub that is out of reach raises errors of many classes
+        except Exception as error:
+            raise ValueError(
+                "Expected a sentence model that can be downloaded, or its `folder` where no hub is"
+                f" in reach, got name={self.name!r} ({' '.join(str(error).split())[:200]})"
+            ) from None
+
+    @cached_property
+    def _model(self) -> Any:
+        root = self._files["modules.json"].parent
+        try:
+            from sentence_transformers import SentenceTransformer
+
+            return SentenceTransformer(
+                str(root),
+                device=self.device,
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
+            )
+        except ImportError:
+            raise ValueError(_INSTALL) from None
+        # files that do not fit raise errors of many classes
+        except Exception as error:
+            raise ValueError(
+                f"Expected a sentence model in {root}, got {' '.join(str(error).split())[:200]}"
+            ) from None
+
+
+_INSTALL = "Expected sentence-transformers, which embeds texts: pip install 'pate[texts]'"
