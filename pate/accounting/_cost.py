@@ -35,7 +35,7 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from pate._validation import BoolArray, FloatArray, require, require_in_open_unit_interval
-from pate.accounting._bisection import smallest_where
+from pate.accounting._bisection import smallest_not_positive, smallest_where
 
 
 class NeighboringRelation(StrEnum):
@@ -279,7 +279,9 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     # the conversion of zCDP is an upper bound, and never tight (Bun & Steinke (2016), Proposition
     # 1.3)
     above = mu**2 / 2 + mu * math.sqrt(-2 * log_delta)
-    return smallest_where(lambda epsilon: gaussian_log_delta(epsilon, mu) <= log_delta, 0.0, above)
+    return smallest_not_positive(
+        lambda epsilon: gaussian_log_delta(epsilon, mu) - log_delta, 0.0, above
+    )
 
 
 @lru_cache(maxsize=256)
