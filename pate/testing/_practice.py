@@ -66,11 +66,16 @@ class PracticeContract(Contract):
 
     def in_practice(self, outlook: Outlook) -> Aggregator | None:
         """Return an aggregator with the noise for epsilon 8; None if the class proposes none."""
-        target, cls = outlook.target(epsilon=8.0), type(self.make(outlook.relation))
-        if cls.splits_noise:
-            return cls.for_target(target, outlook.shape)
-        proposed = cls.proposals(outlook)
-        return proposed[0].calibrated(target, outlook.shape) if proposed else None
+        return _proposed(type(self.make(outlook.relation)), outlook)
+
+
+@cache
+def _proposed(cls: type[Aggregator], outlook: Outlook) -> Aggregator | None:
+    target = outlook.target(epsilon=8.0)
+    if cls.splits_noise:
+        return cls.for_target(target, outlook.shape)
+    proposed = cls.proposals(outlook)
+    return proposed[0].calibrated(target, outlook.shape, tolerance=1e-3) if proposed else None
 
 
 _PRACTICE = VoteShape(num_teachers=200, num_labels=6)
