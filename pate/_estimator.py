@@ -54,9 +54,9 @@ except ImportError:
 _DRAWN = 2000  # public samples between bounds
 _UNDECIDED = (
     "the release shows no label to be better than a constant answer, so that predictions are hardly"
-    " better: use more records, a larger epsilon, or X_public on the scale of X (a step of a pipeline"
-    " transforms X, and X_public only if transform_input names it)"
+    " better: use more records, a larger epsilon, or X_public on the scale of X."
 )
+_UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
 
 
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
@@ -144,7 +144,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     ) -> Self:
         """Release labels of public samples, and fit the student to them.
 
-        Warns if the release shows no label to be better than its constant answer.
+        Warns if the release shows no label to be better than its constant answer, or public samples
+        to be unlike the records.
 
         Args:
             X: ``[N, F]``, the features of the private records; sparse ones are made dense.
@@ -242,8 +243,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.released_, self.statement_ = released, released.statement
         self.X_public_ = public[rows_of(released.ids, ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
-        if not self._student.departs.any():
-            warnings.warn(_UNDECIDED, stacklevel=2)
+        if released.unlike is not None and X_public is not None:
+            warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
+        elif not self._student.departs.any():
+            warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from sklearn.metrics import get_scorer
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MinMaxScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pate import PateClassifier, read_ledger
@@ -297,3 +297,17 @@ def test_bad_input_is_one_line_and_spends_nothing(
     with pytest.raises(ValueError, match="Expected groups that are texts or integers"):
         PateClassifier(ledger=ledger).fit(X, Y, X_public=X, groups=np.arange(len(X)) / 2)
     assert not ledger.exists()
+
+
+def test_a_scaler_of_the_records_only_is_told_by_the_release() -> None:
+    generator = np.random.default_rng(0)
+    signs = generator.normal(size=(2200, 8))
+    Y = (signs @ generator.normal(size=(8, 3)) > 0).astype(np.uint8)
+    X = signs * np.geomspace(0.1, 100, 8) + 10
+    X, Y, X_public = X[:2000], Y[:2000], X[2000:]
+    fitted = PateClassifier(epsilon=2.0, noise_seed=0).fit(X, Y, X_public=X_public)
+    assert fitted.released_.unlike is None
+    assert fitted.released_.variance_ratio is not None and fitted.released_.variance_ratio < 1.2
+    steps = [("scale", StandardScaler()), ("classify", clone(fitted))]
+    with pytest.warns(UserWarning, match="only the records scaled.*transform_input names it"):
+        Pipeline(steps).fit(X, Y, classify__X_public=X_public)

@@ -33,19 +33,20 @@ def main(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     try:
         released = _release(args, preset)
         print(released.describe(), end="")
-        _print_unanswered(released)
+        _print_advice(released)
     except AwaitedError as error:
         print(f"Waiting for {error}. Nothing is lost: the same command continues from here.")
 
 
 def release(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
-    """Release the labels of `pate label`, and print only advice if no query was answered."""
-    _print_unanswered(_release(args, preset))
+    """Release the labels of `pate label`, and print only advice."""
+    _print_advice(_release(args, preset))
 
 
-def _print_unanswered(released: StatedLabels) -> None:
-    if (text := describe_unanswered(released)) is not None:
-        print(text)
+def _print_advice(released: StatedLabels) -> None:
+    for text in (describe_unanswered(released), released.unlike):
+        if text is not None:
+            print(text)
 
 
 def _release(args: Sequence[str], preset: Preset) -> StatedLabels:

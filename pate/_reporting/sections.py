@@ -242,6 +242,8 @@ def _answers(labels: ReleasedLabels) -> Section:
             Figure(f"{ones.mean():.1f}", "positive labels", "of those released, on average"),
         ]
     blocks: list[Block] = [Figures(tuple(figures))]
+    if labels.unlike is not None:
+        blocks.append(Text(labels.unlike))
     if labels.linear:
         blocks.append(
             Text(

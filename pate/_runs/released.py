@@ -47,7 +47,15 @@ _KINDS = {
     "mask": "b",
     _SEAL: "U",
 }
-_OPTIONAL_KINDS = {"values": "f", "noise_std": "fiu", "steps": "iu", "columns": "b"}
+_OPTIONAL_KINDS = {
+    "values": "f",
+    "noise_std": "fiu",
+    "steps": "iu",
+    "columns": "b",
+    "variance_ratio": "f",
+}
+_UNLIKE = 1.4
+"""The ratio of variances from which samples are unlike; of samples of one source it was below 1.2."""
 """The kinds of the arrays' types, by their names."""
 
 
@@ -91,6 +99,8 @@ class ReleasedLabels(Queries):
             ``steps`` in the file.
         linear: whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model.
         columns: ``[F]``, the features that such a model reads; None for all of them.
+        variance_ratio: about the variance of private records over that of public samples, along
+            directions on which such a model depends; None if the release does not tell.
     """
 
     release: int
@@ -101,6 +111,17 @@ class ReleasedLabels(Queries):
     tiers: IntArray | None = None
     linear: bool = False
     columns: BoolArray | None = None
+    variance_ratio: float | None = None
+
+    @property
+    def unlike(self) -> str | None:
+        """One sentence if the release shows public samples to be unlike private records."""
+        if self.variance_ratio is None or self.variance_ratio < _UNLIKE:
+            return None
+        return (
+            f"The release shows records of about {self.variance_ratio:.1f} times the variance of"
+            " public samples:\nare these samples of another kind, or only the records scaled?"
+        )
 
     @property
     def answered(self) -> BoolArray:
@@ -150,6 +171,8 @@ class ReleasedLabels(Queries):
             arrays["steps"] = np.asarray(self.tiers)
         if self.columns is not None:
             arrays["columns"] = np.asarray(self.columns)
+        if self.variance_ratio is not None:
+            arrays["variance_ratio"] = np.array(self.variance_ratio, dtype=np.float64)
         named: dict[str, Any] = arrays
         np.savez_compressed(file, **named, seal=np.array(_seal(arrays, key)))
         file.truncate()
@@ -183,6 +206,7 @@ class ReleasedLabels(Queries):
     @classmethod
     def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         values, noise = arrays.get("values"), arrays.get("noise_std")
+        ratio = arrays.get("variance_ratio")
         return cls(
             ids=arrays["ids"],
             label_names=tuple(arrays["label_names"].tolist()),
@@ -197,6 +221,7 @@ class ReleasedLabels(Queries):
             tiers=arrays.get("steps"),
             linear=values is not None and not noise,
             columns=arrays.get("columns"),
+            variance_ratio=None if ratio is None else float(ratio),
         )
 
 

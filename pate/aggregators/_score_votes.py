@@ -58,7 +58,8 @@ class ScoreVotes(Aggregator):
     precision. If private records vary more along a direction, the released residuals show it, since
     they change by more than the student's answers on public samples do: each direction has a ratio
     of both variances, at least 1, the posterior mean under a normal prior of mean 1 and deviation
-    1/2, by which its estimates are divided. The student is the posterior mean of all rounds under a
+    1/2, by which its estimates are divided. The release holds their mean, weighted by the precision
+    with which rounds tell them (``variance_ratio``). The student is the posterior mean of all rounds under a
     Gaussian prior, with the variance that is most likely for the label and, counted as one label
     more, for all labels. The next round gives each direction the share of a ballot's norm by which
     the posterior is not shrunk there; the first gives the share that ridge regression with a
@@ -149,6 +150,7 @@ class ScoreVotes(Aggregator):
             noisy_counts=votes.num_teachers * answers,
             linear=True,
             columns=last.learner.columns if len(voters.by_part()) > 1 else None,
+            variance_ratio=last.learner.variance_ratio,
         )
 
 
@@ -320,7 +322,7 @@ class Learner:
         # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own answers
         # [R, C], both in units of slopes
         self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-        self._ratios = np.ones((len(variances), 1))
+        self._ratios, self.variance_ratio = np.ones((len(variances), 1)), 1.0
         self._level_precision: float | FloatArray = 0.0
         self._level_weighted = np.zeros(num_labels)
         self._evidence = np.zeros(num_labels)
@@ -427,6 +429,9 @@ class Learner:
         prior = _RATIO_DEVIATION**-2
         ratios = (prior - found.sum(axis=1)) / (prior + known.sum(axis=1))
         self._ratios = np.maximum(ratios, 1)[:, None]
+        moved = (changes * (students - student)).sum(axis=(0, 2))
+        if moved.any():
+            self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
         self._slopes, self._errors, shrinkage = posterior()
         squared = self._ratios**2
         self._estimated = residual / self._ratios + student, noise / squared, drawn / squared

@@ -29,6 +29,9 @@ class Release(NamedTuple):
     """Whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model."""
     columns: BoolArray | None = None
     """``[F]``: the features that such a model reads; None for all of them."""
+    variance_ratio: float | None = None
+    """About the variance of private records over that of public samples, along directions on which
+    such a model depends; None if the release does not tell."""
 
     @classmethod
     def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:

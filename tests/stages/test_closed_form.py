@@ -391,3 +391,21 @@ def test_a_release_that_was_killed_is_another_one_of_other_records(
     entries = read_ledger(tmp_path / "data.ledger.sqlite").entries
     assert [entry.settled for entry in entries] == [False, True]
     assert not folder.exists()  # no seed is left to draw from
+
+
+def test_records_on_another_scale_than_public_samples_are_told(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    def scale(arrays: dict[str, np.ndarray]) -> None:
+        arrays["X"] = np.where((arrays["split"] == 0)[:, None], 0.1 * arrays["X"] + 2, arrays["X"])
+
+    place, told = Place(tmp_path), "times the variance of public samples:\nare these"
+    place.all()
+    assert told not in capsys.readouterr().out
+    (tmp_path / "scaled").mkdir()
+    place = Place(tmp_path / "scaled")
+    place.write(scale)
+    place.all()
+    assert told in capsys.readouterr().out and place.released.unlike is not None
+    assert cli.main(["report", str(place.root)]) == 0
+    assert told in (place.root / "public" / "report.html").read_text()
