@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -137,10 +138,10 @@ def _statement(released: Released) -> Section:
         )
         blocks += [
             Text(text, "warning"),
-            Listing("The statement, as of today", today.text, open=True),
+            Listing("The statement, as of today", _wrapped(today.text), open=True),
         ]
     title = "The statement, as made with these labels" if later else "The statement"
-    blocks.append(Listing(title, statement.text, open=not later))
+    blocks.append(Listing(title, _wrapped(statement.text), open=not later))
     return Section("statement", "What is guaranteed", tuple(blocks))
 
 
@@ -211,6 +212,15 @@ def _state(release: Mapping[str, Any]) -> str:
     state = "settled" if release["settled"] else "reserved, counts in full"
     state += ", for less than reserved" if release["realised"] is not None else ""
     return state + (", SEEDED: not private" if release["seeded"] else "")
+
+
+def _wrapped(text: str) -> str:
+    """Return a text with its lines of more than 100 columns continued below, indented."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        lines += wrap(line, 100, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
 
 
 def _teachers(labels: ReleasedLabels) -> Figure:
