@@ -45,7 +45,8 @@ def call(words: Sequence[str]) -> None:
 
 def command_above(page: str, picture: str) -> list[str]:
     """Return the words of the last command of a page above one of its pictures."""
-    above = (ROOT / "docs" / page).read_text().partition(f"(images/{picture})")[0]
+    text = (ROOT / "docs" / page).read_text()
+    above = text[: text.index(f"(images/{picture})")]
     return shlex.split(re.findall(r"^\$ pate (.*)$", above, flags=re.MULTILINE)[-1])
 
 
