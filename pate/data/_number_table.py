@@ -235,6 +235,8 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
     hint = ""
     if wrong and is_gap(wrong[0]):
         hint = " (gaps need `fill`)"
+    elif wrong and as_number(wrong[0].replace(",", ".")) is not None:
+        hint = " (decimals need a point)"
     elif wrong and _is_word(wrong[0]):
         hint = " (words need `categories`)"
     fits = [number is not None for number in numbers]

@@ -75,6 +75,12 @@ def test_columns_that_are_no_labels_are_features(table: Path) -> None:
             r" got line=2, value='high'$",
         ),
         (
+            "131.5",
+            '"131,5"',
+            r"^Expected a finite number \(decimals need a point\) in column `pressure` of .*, got"
+            r" line=2, value='131,5'$",
+        ),
+        (
             "118",
             "nan",
             r"^Expected a finite number \(gaps need `fill`\) in column `pressure` of .*, got line=4, value='nan'$",
