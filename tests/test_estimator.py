@@ -227,8 +227,8 @@ def test_sparse_arrays_give_what_dense_ones_give(
 ) -> None:
     X, Y = np.where(arrays[0] > 0.5, arrays[0], 0), arrays[1]
     classifier = PateClassifier(epsilon=4.0, noise_seed=0)
-    dense = clone(classifier).fit(X[:1800], Y[:1800], X_public=X[1800:])
-    sparse = clone(classifier).fit(kind(X[:1800]), kind(Y[:1800]), X_public=kind(X[1800:]))
+    dense = clone(classifier).fit(X[:900], Y[:900], X_public=X[2200:])
+    sparse = clone(classifier).fit(kind(X[:900]), kind(Y[:900]), X_public=kind(X[2200:]))
     assert (dense.predict(X[:50]) == sparse.predict(kind(X[:50]))).all()
     assert (dense.X_public_ == sparse.X_public_).all()
 
@@ -249,7 +249,7 @@ def test_settings_may_be_numbers_of_numpy(
 ) -> None:
     X, Y = arrays
     settings = {"ledger": tmp_path / "ledger.sqlite", "epsilon": 4.0, "noise_seed": 0, name: value}
-    classifier = PateClassifier(**settings).fit(X[:1800], Y[:1800], X_public=X[1800:])
+    classifier = PateClassifier(**settings).fit(X[:900], Y[:900], X_public=X[2200:])
     assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
 
 
