@@ -44,8 +44,8 @@ def plan(facts: TaskFacts, sweep: Sweep, output: Path = Path("plan")) -> SweepRe
         print(f"{place / 'teachers.yaml'}, {place / 'label.yaml'}")
     print(f"{folder / 'plan.csv'}, {folder / 'plan.png'}, {folder / 'plan.txt'}")
     print(
-        "Then: pate teachers fit --config data.yaml --config teachers.yaml --run RUN;"
-        " pate teachers vote --run RUN; pate label --config label.yaml --run RUN"
+        "Then: pate teachers fit --config data.yaml --config teachers.yaml --run RUN;\n"
+        "      pate teachers vote --run RUN; pate label --config label.yaml --run RUN"
     )
     return result
 
