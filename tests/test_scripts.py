@@ -258,3 +258,19 @@ def test_every_picture_of_a_page_has_its_command() -> None:
         for each in (("frontier.md", "variants.png"), ("planning.md", "plan.png"))
     ]
     assert commands[0][-1] == "true" and commands[1][0] == "plan"
+
+
+def test_the_table_of_starts_has_medians_runs_and_standard_errors() -> None:
+    script = load("measure_starts")
+    nan = float("nan")
+    rows = [
+        script.Row("digits", 1.0, "StableTopK", seed, 9, answered, accuracy, 0.5)
+        for seed, (answered, accuracy) in enumerate(((10, 0.7), (30, 0.9), (20, 0.8)))
+    ]
+    rows.append(script.Row("digits", 1.0, "StableTopK, afresh", 0, *[nan] * 4))
+    rows.append(script.Row("digits", 1.0, script.CONSTANT, 0, nan, nan, 0.75, 0.25))
+    assert script.table(rows).splitlines()[2:] == [
+        "| digits | 1 | constant answer | 1 |  |  | 0.750 | 0.250 |",
+        "| digits | 1 | StableTopK | 3 | 9 | 20 | 0.800 ± 0.058 | 0.500 ± 0.000 |",
+        "| digits | 1 | StableTopK, afresh | 1 |  | none |  |  |",
+    ]
