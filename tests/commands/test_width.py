@@ -36,11 +36,10 @@ def test_results_fit_a_terminal(
 
 
 @pytest.mark.slow
-def test_tables_of_plans_fit_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_a_frontier_fits_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     few = ["--epsilons=[8]", "--num_queries=40", f"--output={tmp_path}"]
     assert cli.main(["frontier", *SIMULATED, "--student=true", "--variants=true", *few]) == 0
     out = capsys.readouterr().out
     assert "Rounds (" in out and len(widest(out, tmp_path)) <= 100
-    words = ["--num_records=2000", "--num_labels=3", "--num_public=100", "--num_features=4"]
-    assert cli.main(["plan", *words, "--epsilons=[4]", f"--output={tmp_path}"]) == 0
-    assert len(widest(capsys.readouterr().out, tmp_path)) <= 100
