@@ -19,7 +19,7 @@ the linear answers on the test set, the mean over seeds, each with tiers of its 
 import argparse
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -56,27 +56,15 @@ class WeighedVoters(RecordVoters):
         """The sum of the weights."""
         return float(self.weights.sum())
 
-    def parts(self, question: MomentQuery) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-        """Yield blocks of records, with the weight in a residual and in a norm."""
-        done = 0
-        for basis, residuals, norms in super().parts(question):
-            weights = self.weights[done : done + len(norms)]
-            done += len(norms)
-            yield basis, np.trunc(residuals * weights[:, None]), norms * weights
-
     def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the sum of ballots, each clipped and then weighed."""
         total, done = np.zeros((self.geometry.num_directions + 1, self.num_labels)), 0
-        for basis, residuals, norms in super().parts(question):
+        for basis, residuals, norms in self.parts(question):
             weights = self.weights[done : done + len(norms)]
             done += len(norms)
             factors = weights * np.minimum(1, clip * (1 - 2**-30) / np.maximum(norms, 1e-300))
             total += basis.T @ np.trunc(residuals * factors[:, None])
         return total / 2.0**28
-
-    def norms(self, question: MomentQuery) -> FloatArray:
-        """Return the norms ``[N]`` of ballots before they are weighed."""
-        return np.concatenate([norms for _, _, norms in super().parts(question)])
 
 
 def weighed_median(weights: FloatArray) -> object:
