@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from pate._files.writing import atomic_write
+from pate._files import atomic_write
 
 _PLACES = ("dirpath", "best_model_path", "kth_best_model_path", "last_model_path")
 

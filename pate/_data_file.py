@@ -7,8 +7,7 @@ from pathlib import Path
 import yaml
 from jsonargparse import ArgumentError
 
-from pate._files.hashing import digest
-from pate._files.json import Json
+from pate._files import Json, digest
 from pate._runs import VOTES_IMPORT, Run, first_stage
 from pate._settings import SettingsParser, encode
 from pate._validation import require, require_known

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._files.arrays import read_array, read_arrays
+from pate._files import read_array, read_arrays
 from pate._validation import FloatArray, require, require_count, require_distinct, require_positive
 from pate.accounting._place import is_ledger_of, one_ledger
 

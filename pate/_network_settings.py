@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from pate._files.json import Json
+from pate._files import Json
 from pate._networks import make_network
 from pate._settings import SettingsParser
 from pate._validation import require

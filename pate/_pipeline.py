@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pate._closed_form_plan import ClosedFormPlan, Plan
 from pate._data_file import load_data, load_ledger, read_data, require_data_config
-from pate._files.json import Json, read_json
-from pate._files.locks import locked
+from pate._files import Json, locked, read_json
 from pate._planning.completion import resolve_settings
 from pate._planning.halves import sample_settings
 from pate._registry import find

@@ -139,7 +139,7 @@ def _run(words: list[str], name: str | None) -> int:
         return _help(words)
     module, function, _ = _COMMANDS[name]
     with _signal_handling():
-        from pate._files.locks import release_locks
+        from pate._files import release_locks
         from pate._own_code import own_code
 
         if os.path.lexists("matplotlibrc"):
@@ -174,7 +174,7 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     if isinstance(stop, BrokenPipeError) and any(map(_reader_is_gone, (sys.stdout, sys.stderr))):
         return None, 128 + signal.SIGPIPE
 
-    from pate._files.os_errors import explain_os_error
+    from pate._files import explain_os_error
 
     line = explain_os_error(stop) or (str(stop) if isinstance(stop, ValueError) else None)
     if isinstance(stop, RecursionError):

@@ -15,7 +15,7 @@ from pate._audit.isolation import isolation_tests, shortened
 from pate._audit.releases import law_tests, moments_tests, without_budget
 from pate._audit.tables import VERDICTS, Verdict, scratch, text_of, verdict_of
 from pate._closed_form_plan import FIRST, ClosedFormPlan, Plan
-from pate._files.writing import write_text
+from pate._files import write_text
 from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
 from pate._release.public_samples import SampleSettings

@@ -19,7 +19,7 @@ from pate._audit.releases import law_tests, moments_tests
 from pate._audit.tables import VERDICTS, Trial, Verdict, text_of, verdict_of
 from pate._audit.turned import CanaryMoments, CanaryTeachers, CanaryVotes
 from pate._data_file import load_data, load_ledger
-from pate._files.writing import make_once
+from pate._files import make_once
 from pate._pipeline import Pipeline
 from pate._planning.halves import sample_settings
 from pate._release.label_inputs import queries_on

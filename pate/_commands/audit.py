@@ -14,8 +14,7 @@ from pate._audit.whole import AuditResult, audit
 from pate._commands.recipes import find_recipe
 from pate._commands.run import by_part, data_of, main as run_recipe
 from pate._commands.suggestions import CommandParser
-from pate._files.locks import locked
-from pate._files.writing import write_json, write_text
+from pate._files import locked, write_json, write_text
 from pate._runs import TEACHERS_FIT, VOTES_IMPORT, Run, StageChangedError
 from pate._settings import decode, import_path
 from pate._validation import require

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
-from pate._files.locks import locked
+from pate._files import locked
 from pate._pipeline import open_run
 
 _SUMMARY = (

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from pate._commands.parsing import run_command
-from pate._files.writing import write_text
+from pate._files import write_text
 from pate._planning.comparison import Comparison, Frontier, frontier_rows, frontier_table
 from pate._planning.evaluation import Simulation, Task, frontier, load_task, simulated
 from pate._planning.plots import draw_frontier, draw_variants

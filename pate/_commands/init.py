@@ -14,7 +14,7 @@ import yaml
 
 from pate._commands.init_guesses import PUBLIC_FRACTION, Guess, guess_table
 from pate._commands.suggestions import CommandParser
-from pate._files.writing import remove_drafts, write_text
+from pate._files import remove_drafts, write_text
 from pate._release.promise import suited_delta
 from pate._settings import decode
 from pate._validation import require

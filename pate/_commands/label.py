@@ -18,7 +18,7 @@ from pate._commands.parsing import (
 )
 from pate._commands.suggestions import CommandParser
 from pate._commands.votes import HELP, add_votes, votes_from_where
-from pate._files.json import Json
+from pate._files import Json
 from pate._pipeline import Pipeline
 from pate._planning.unanswered import describe_unanswered
 from pate._registry import find

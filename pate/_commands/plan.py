@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from pate._commands.parsing import run_command
-from pate._files.writing import write_text
+from pate._files import write_text
 from pate._planning.ensemble import TaskFacts
 from pate._planning.recipe import draw_sweep, sweep_text, write_recipe, write_sweep
 from pate._planning.sweep import Sweep, SweepResult, run_sweep

@@ -17,9 +17,7 @@ from pate._commands.recipes import find_recipe, unpack_recipe
 from pate._commands.suggestions import CommandParser
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger, read_data
-from pate._files.json import Json
-from pate._files.locks import lock_run
-from pate._files.writing import require_place
+from pate._files import Json, lock_run, require_place
 from pate._networks import is_linear
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings

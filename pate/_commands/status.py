@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
-from pate._files.json import read_json
-from pate._files.locks import lease
+from pate._files import lease, read_json
 from pate._runs import (
     LABEL,
     STUDENT,

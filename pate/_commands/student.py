@@ -19,8 +19,7 @@ from pate._commands.parsing import (
     with_saved,
 )
 from pate._commands.suggestions import CommandParser
-from pate._files.json import Json
-from pate._files.locks import lock_run
+from pate._files import Json, lock_run
 from pate._networks import LINEAR, is_linear
 from pate._registry import find
 from pate._runs import STUDENT, Run

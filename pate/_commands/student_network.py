@@ -11,7 +11,7 @@ from pate._commands.help import BriefHelp, example
 from pate._commands.parsing import Preset
 from pate._commands.student import DESCRIPTIONS
 from pate._commands.suggestions import CommandParser
-from pate._files.json import Json
+from pate._files import Json
 from pate._stages.student import StudentCLI, StudentSettings
 
 

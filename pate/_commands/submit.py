@@ -11,7 +11,7 @@ from signal import SIGTERM, SIGUSR1, SIGUSR2
 from typing import Any
 
 from pate._commands.parsing import new_parser, run_folder
-from pate._files.writing import make_folder
+from pate._files import make_folder
 from pate._validation import require, require_count
 
 _SHARED = (["teachers", "fit"], ["teachers", "vote"])

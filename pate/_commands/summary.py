@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pate._files.json import Json, read_json
+from pate._files import Json, read_json
 from pate._planning.tables import text_table
 from pate._runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, Run
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate._files.writing import atomic_write
+from pate._files import atomic_write
 from pate._planning.comparison import (
     LABEL_FIGURES,
     STUDENT_FIGURES,

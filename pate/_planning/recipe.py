@@ -6,8 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from pate._files.json import Json
-from pate._files.writing import write_text
+from pate._files import Json, write_text
 from pate._planning.halves import teachers_that_start
 from pate._planning.plots import log2_axis, save_figure
 from pate._planning.sweep import SweepResult, Trial

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from pate._files.writing import atomic_write
+from pate._files import atomic_write
 
 _WIDTH = 100
 _LEAST = 22  # columns for names, however many figures there are

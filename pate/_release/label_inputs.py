@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import load_data, public_digest
-from pate._files.hashing import code_version, digest
+from pate._files import code_version, digest
 from pate._release.label_settings import LabelSettings
 from pate._runs import Run, StageInputs, first_stage
 from pate._runs.released import Queries

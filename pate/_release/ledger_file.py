@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pate._data_file import load_ledger
-from pate._files.json import Json
+from pate._files import Json
 from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._validation import require
 from pate.accounting._ledger import Ledger

@@ -5,8 +5,7 @@ from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
 from pate._data_file import load_ledger, require_data_config
-from pate._files.locks import locked
-from pate._files.writing import atomic_write
+from pate._files import atomic_write, locked
 from pate._release.statements import require_newest, require_stated
 from pate._runs import LABEL, Run
 from pate._runs.released import published_files, unexpected_public_files

@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pate._files.json import read_json
-from pate._files.writing import atomic_write
+from pate._files import atomic_write, read_json
 from pate._validation import require
 from pate.accounting import LedgerHead, read_ledger
 from pate.mechanisms._noise import KEY_BITS

@@ -11,10 +11,7 @@ from hashlib import sha256
 import numpy as np
 
 from pate._data_file import describe_data
-from pate._files.hashing import code_version, digest
-from pate._files.json import Json
-from pate._files.locks import locked_output
-from pate._files.writing import atomic_write, require_place
+from pate._files import Json, atomic_write, code_version, digest, locked_output, require_place
 from pate._release.ledger_file import open_ledger
 from pate._release.pending import PendingRelease
 from pate._release.promise import require_promise

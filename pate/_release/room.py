@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO
 
-from pate._files.writing import atomic_write
+from pate._files import atomic_write
 from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from pate._closed_form_plan import FIRST
 from pate._data_file import load_data
-from pate._files.hashing import digest
-from pate._files.json import read_json
+from pate._files import digest, read_json
 from pate._release.public_samples import released_samples
 from pate._runs import EXPORTED, MODEL, STUDENT, TEACHERS_FIT, Run, labels_file
 from pate._runs.released import ReleasedLabels, require_student

@@ -13,9 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pate._files.hashing import code_version, digest
-from pate._files.locks import locked_output
-from pate._files.writing import cell, remove_drafts, write_text
+from pate._files import cell, code_version, digest, locked_output, remove_drafts, write_text
 from pate._histogram import Histogram, HistogramSource
 from pate._release.pending import PendingRelease, pending_release
 from pate._release.promise import require_promise

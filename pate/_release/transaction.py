@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pate._files.writing import output_errors, write_json, write_text
+from pate._files import output_errors, write_json, write_text
 from pate._progress import step_bar
 from pate._release.pending import PendingRelease, delete_other_seeds, destroy, pending_release
 from pate._validation import require

@@ -16,7 +16,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pate._files.writing import write_text
+from pate._files import write_text
 from pate._reporting.findings import Findings, Learned, Released, read_findings
 from pate._reporting.page import shown
 from pate._reporting.sections import SUMMARY

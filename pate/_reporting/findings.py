@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import read_locations
-from pate._files.arrays import read_arrays
-from pate._files.json import Json, read_json
+from pate._files import Json, read_arrays, read_json
 from pate._runs import LABEL, METRICS, STUDENT, Run, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._validation import IntArray, StrArray, require

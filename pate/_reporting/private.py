@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._files.json import Json, read_json
+from pate._files import Json, read_json
 from pate._reporting.findings import Findings, Released, read_frontier, read_log
 from pate._reporting.page import (
     Block,

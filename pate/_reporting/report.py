@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pate._files.writing import atomic_write
+from pate._files import atomic_write
 from pate._reporting.findings import Findings, read_findings
 from pate._reporting.page import Bar, Page
 from pate._reporting.private import private_sections

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._files.json import Json
+from pate._files import Json
 from pate._reporting.findings import DrawnFrontier, Findings, Learned, Released
 from pate._reporting.page import (
     Bar,

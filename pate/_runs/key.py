@@ -3,8 +3,7 @@
 import secrets
 from pathlib import Path
 
-from pate._files.json import read_json
-from pate._files.writing import make_once
+from pate._files import make_once, read_json
 from pate._runs.run import Run
 from pate._runs.stage import TEACHERS_FIT, Stage
 from pate._validation import require

@@ -18,9 +18,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._files.arrays import read_arrays
-from pate._files.hashing import digest
-from pate._files.json import Json, read_json
+from pate._files import Json, digest, read_arrays, read_json
 from pate._runs.key import KEY_FILE, read_key
 from pate._runs.run import Run, first_stage, labels_file
 from pate._runs.stage import DISCLOSURE, LABEL, METRICS, MODEL, REPORT, STUDENT, TEACHERS_FIT

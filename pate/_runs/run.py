@@ -8,9 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from pate._files.hashing import digest
-from pate._files.json import read_json
-from pate._files.writing import write_json, write_text
+from pate._files import digest, read_json, write_json, write_text
 from pate._runs.stage import (
     DISCLOSURE,
     FORMAT,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pate._files.hashing import digest
-from pate._files.json import Json
+from pate._files import Json, digest
 from pate._validation import require
 
 

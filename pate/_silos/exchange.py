@@ -20,9 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pate._files.arrays import read_arrays
-from pate._files.json import Json, read_json
-from pate._files.writing import output_errors, remove_abandoned, write_once
+from pate._files import Json, output_errors, read_arrays, read_json, remove_abandoned, write_once
 from pate._silos.secrets import SCALAR_BYTES, PublicKeys, SigningKey, WordArray, is_signed
 from pate._validation import (
     AwaitedError as AwaitedError,

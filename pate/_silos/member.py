@@ -11,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._files.hashing import digest
-from pate._files.json import read_json
-from pate._files.writing import output_errors, remove_abandoned, write_once
+from pate._files import digest, output_errors, read_json, remove_abandoned, write_once
 from pate._silos.exchange import SERVER, Exchange, Invitation, require_private
 from pate._silos.secrets import ROOT_BYTES, Secrets, Share, SigningKey, masked
 from pate._validation import IntArray, require

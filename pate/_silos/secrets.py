@@ -36,7 +36,7 @@ from Crypto.Random import get_random_bytes
 from Crypto.Signature import eddsa
 from numpy.typing import NDArray
 
-from pate._files.writing import output_errors, write_once
+from pate._files import output_errors, write_once
 from pate._validation import require
 
 _CURVE = "Ed25519"

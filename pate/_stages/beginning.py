@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 
 from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan, Plan
 from pate._data_file import describe_data
-from pate._files.hashing import digest
-from pate._files.json import read_json
-from pate._files.writing import make_folder
+from pate._files import digest, make_folder, read_json
 from pate._registry import find
 from pate._release.ledger_file import ledger_setting, open_ledger
 from pate._release.starting import start_digest

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._closed_form_plan import ClosedFormPlan
-from pate._files.hashing import code_version
+from pate._files import code_version
 from pate._linear import fit_linear, flat
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import begin_fit, require_same_data

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._closed_form_plan import ClosedFormPlan
-from pate._files.hashing import code_version, digest
-from pate._files.writing import atomic_write, require_disk
+from pate._files import atomic_write, code_version, digest, require_disk
 from pate._linear import flat
 from pate._progress import stage_bar
 from pate._release.starting import Start

@@ -4,8 +4,7 @@ from typing import Any
 
 from pate._closed_form_plan import ClosedFormPlan
 from pate._data_file import load_data, public_digest
-from pate._files.hashing import digest
-from pate._files.writing import write_json
+from pate._files import digest, write_json
 from pate._registry import find
 from pate._runs import (
     LABEL,

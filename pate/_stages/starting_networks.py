@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pate._files.writing import atomic_write
+from pate._files import atomic_write
 from pate._release.starting import Start
 from pate._validation import Float32Array
 from pate.data import DataSource, Role

@@ -23,8 +23,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate._checkpoints import LocalCheckpoints
-from pate._files.hashing import digest
-from pate._files.json import Json
+from pate._files import Json, digest
 from pate._network_settings import without_weights
 from pate._runs import STUDENT, Run, StageInputs
 from pate._runs.released import require_student

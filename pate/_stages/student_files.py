@@ -10,9 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from pate._data_file import public_digest
-from pate._files.hashing import digest
-from pate._files.json import Json
-from pate._files.writing import write_arrays, write_json
+from pate._files import Json, digest, write_arrays, write_json
 from pate._runs import EXPORTED, LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
 from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, require
 from pate.data import DataSource, Role

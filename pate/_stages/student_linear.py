@@ -9,9 +9,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from pate._data_file import load_data
-from pate._files.hashing import digest
-from pate._files.json import Json
-from pate._files.writing import atomic_write
+from pate._files import Json, atomic_write, digest
 from pate._linear import fit_linear, student_of
 from pate._networks import LINEAR
 from pate._runs import LABEL, STUDENT, Run

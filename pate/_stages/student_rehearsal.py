@@ -6,7 +6,7 @@ import numpy as np
 from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import Callback
 
-from pate._files.json import Json
+from pate._files import Json
 from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._stages.student import StudentCLI, run_student

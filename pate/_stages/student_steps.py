@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from pate._data_file import load_data
-from pate._files.json import Json, read_json
+from pate._files import Json, read_json
 from pate._networks import LINEAR, is_linear, require_factory
 from pate._registry import find
 from pate._runs import METRICS, STUDENT, Run

@@ -10,10 +10,7 @@ from importlib.util import find_spec
 
 import torch
 
-from pate._files.hashing import digest
-from pate._files.json import Json
-from pate._files.locks import FINISH, lease
-from pate._files.writing import make_once, require_disk, write_text
+from pate._files import FINISH, Json, digest, lease, make_once, require_disk, write_text
 from pate._progress import stage_bar
 from pate._release.starting import Start
 from pate._runs import KEY_BYTES, TEACHERS_FIT, Run, read_key

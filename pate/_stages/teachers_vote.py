@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pate._files.hashing import code_version, digest
-from pate._files.locks import FINISH, lease
+from pate._files import FINISH, code_version, digest, lease
 from pate._progress import stage_bar
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
 from pate._stages.beginning import require_same_data

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import describe_data, load_ledger
-from pate._files.hashing import digest
-from pate._files.json import Json
+from pate._files import Json, digest
 from pate._planning.completion import resolve_settings
 from pate._progress import step_bar
 from pate._release.label_settings import LabelSettings

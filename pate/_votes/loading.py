@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import load_data
-from pate._files.arrays import read_arrays
-from pate._files.json import Json
+from pate._files import Json, read_arrays
 from pate._runs import VOTES_IMPORT, Run, first_stage
 from pate._validation import FloatArray, IntArray, StrArray, require
 from pate._votes.kinds import (

@@ -9,9 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._files.arrays import Blocks, read_arrays
-from pate._files.hashing import Stream, digest
-from pate._files.writing import write_arrays
+from pate._files import Blocks, Stream, digest, read_arrays, write_arrays
 from pate._progress import step_bar
 from pate._validation import (
     FloatArray,

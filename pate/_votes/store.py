@@ -10,9 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._files.hashing import digest
-from pate._files.json import Json, read_json
-from pate._files.writing import atomic_write, write_json
+from pate._files import Json, atomic_write, digest, read_json, write_json
 from pate._runs import TEACHERS_VOTE, VOTES_IMPORT, Run, first_stage
 from pate._validation import (
     FloatArray,

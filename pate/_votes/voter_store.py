@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._files.arrays import read_arrays
-from pate._files.hashing import digest
-from pate._files.writing import atomic_write, write_arrays
+from pate._files import atomic_write, digest, read_arrays, write_arrays
 from pate._runs import TEACHERS_FIT, Run
 from pate._validation import MOST_VOTERS
 from pate._votes.geometry import Geometry, blocks

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from pate._files.writing import draft_of
+from pate._files import draft_of
 from pate._validation import one_line as escaped, require
 
 _APPLICATION, _VERSION = 0x70617465, 2  # "pate"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pate._files.json import read_json
+from pate._files import read_json
 from pate._validation import require
 from pate._version import __version__
 from pate.accounting._budget import Budget

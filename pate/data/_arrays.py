@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import load_npz
 
-from pate._files.arrays import read_arrays
+from pate._files import read_arrays
 from pate._validation import (
     Faults,
     Float32Array,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._files.arrays import read_arrays
+from pate._files import read_arrays
 from pate._validation import Float32Array, FloatArray, StrArray, as_float32, require
 from pate.data._records import ArrayFeatures, Records, Role
 from pate.data._source import DataSource, expand_path

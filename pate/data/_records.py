@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._files.hashing import Stream
+from pate._files import Stream
 from pate._settings import RecordsInitArgs
 from pate._validation import (
     Float32Array,

@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from pate._files.hashing import digest
+from pate._files import digest
 from pate._settings import RecordsInitArgs
 from pate._validation import require, require_label_names
 from pate.data._checks import are_row_numbers

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from pate._files.json import Json
+from pate._files import Json
 from pate._linear import LEAST, SHARPNESS
 from pate._network_settings import restored_network
 from pate._validation import BoolArray, Float32Array, require

@@ -13,8 +13,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from pate._files.hashing import digest
-from pate._files.json import Json, read_json
+from pate._files import Json, digest, read_json
 from pate._networks import is_linear
 from pate._registry import find
 from pate._runs import MODEL, STUDENT

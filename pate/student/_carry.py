@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from pate._files.json import Json
-from pate._files.writing import atomic_folder
+from pate._files import Json, atomic_folder
 from pate._validation import BoolArray, Float32Array
 from pate._version import __version__
 from pate.data import DataSource, Role

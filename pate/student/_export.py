@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from pate._files.writing import atomic_write, output_errors
+from pate._files import atomic_write, output_errors
 from pate._validation import require
 from pate.student._carried import ExportedStudent
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pate._files.arrays import read_arrays
-from pate._files.writing import atomic_write, cell, output_errors, write_arrays
+from pate._files import atomic_write, cell, output_errors, read_arrays, write_arrays
 from pate._progress import stage_bar
 from pate._validation import Float32Array, UInt8Array, require, require_count
 from pate.data._arrays import OPTIONAL, is_sparse, read_sparse

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.sparse import issparse
 
-from pate._files.json import Json
+from pate._files import Json
 from pate._validation import Float32Array, UInt8Array, as_float32, require
 from pate.data._images import Pictures, center_crop, read_image
 from pate.data._number_table import ColumnEncoding, NumberColumns

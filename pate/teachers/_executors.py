@@ -22,7 +22,7 @@ import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from pate._files.locks import lease
+from pate._files import lease
 from pate._own_code import OwnCode, finder_in_use
 from pate._validation import require
 from pate.teachers._jobs import ChunkJob, Execution, Progress, Report, forget_steps, steps_writer

@@ -9,7 +9,7 @@ import numpy as np
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
-from pate._files.writing import make_folder
+from pate._files import make_folder
 from pate._validation import Float32Array
 from pate.data._checks import known_truth
 from pate.teachers._jobs import CurveFormat

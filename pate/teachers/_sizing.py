@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pate._files.writing import gigabytes
+from pate._files import gigabytes
 from pate.teachers._chunk import TeacherChunk, make_networks
 from pate.teachers._devices import available_bytes, root_device
 from pate.teachers._jobs import Execution

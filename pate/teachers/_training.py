@@ -15,8 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from pate._files.os_errors import explain_shortage
-from pate._files.writing import atomic_write
+from pate._files import atomic_write, explain_shortage
 from pate._validation import UInt8Array, require
 from pate._votes import Voting, highest, pack_ballots
 from pate._votes.store import VoteStore

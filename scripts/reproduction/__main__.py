@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from pate._files.writing import atomic_write
+from pate._files import atomic_write
 from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
 from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
 from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept

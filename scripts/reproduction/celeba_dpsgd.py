@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape
-from pate._files.arrays import read_arrays
+from pate._files import read_arrays
 from pate._progress import stage_bar
 from pate._validation import require
 from pate.accounting import Target

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pate._files.writing import atomic_write, write_json
+from pate._files import atomic_write, write_json
 from pate._validation import require, require_count
 
 Row = Mapping[str, str | int | float]

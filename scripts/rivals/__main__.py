@@ -16,7 +16,7 @@ import numpy as np
 from jsonargparse import ArgumentParser
 
 from pate._data_file import load_data
-from pate._files.writing import write_text
+from pate._files import write_text
 from pate._planning.tables import write_csv
 from pate._runs import TEACHERS_FIT, Run
 from pate._validation import StrArray, require

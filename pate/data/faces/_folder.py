@@ -9,8 +9,7 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed
 from PIL import Image
 
-from pate._files.json import Json, read_json
-from pate._files.writing import require_disk, write_json, write_text
+from pate._files import Json, read_json, require_disk, write_json, write_text
 from pate._progress import stage_bar
 from pate._validation import UInt8Array, require
 from pate.data.faces._canvas import FACE_ATTRIBUTES, Canvas, Dice, Geometry, Traits

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate._files.hashing import Stream, digest
+from pate._files import Stream, digest
 from pate._validation import Float32Array as FloatArray, IntArray, require_count
 from pate.data._records import FeatureMap, Features, values_of
 from pate.data.features._kept import kept_features

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
 
-from pate._files.json import Json
+from pate._files import Json
 from pate._registry import find
 from pate._validation import require
 from pate.data._records import FeatureMap
