@@ -27,9 +27,9 @@ from pate._votes import Counts, Need, Votes, VoteShape, require_kind
 from pate.accounting import DEFAULT_ORDERS, Event, NeighboringRelation, Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
 from pate.aggregators._outlook import Outlook
+from pate.mechanisms._base import Release as Release
 from pate.mechanisms._law import Law, NotStatedError
 from pate.mechanisms._noise import require_generator
-from pate.mechanisms._release import Release as Release
 
 LEAST_ANSWERED = 0.1
 """The share of queries that some votes at least must have answered, if a release is to be paid for."""

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._validation import FloatArray, IntArray, require
-from pate.mechanisms._exact_normal import LazyReal
-from pate.mechanisms._intervals import Interval, decimal_precision, log_of, negative
+from pate.mechanisms._exact_normal import Interval, LazyReal, decimal_precision, log_of, negative
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._ranking import NEAR, k_smallest
 

@@ -18,22 +18,65 @@ that was rounded:
 
 Doubtful cases, the tail included, are decided by integers and by decimal numbers of as many digits
 as it takes, with correctly rounded operations and exponential function.
+
+Bounds on real numbers are pairs of decimal numbers, each of which is rounded outwards.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._validation import BoolArray, FloatArray, IntArray, require
-from pate.mechanisms._intervals import Interval, decimal_precision, enclose, exp_of, negative
 from pate.mechanisms._ranking import Rows, with_noise
+
+Interval: TypeAlias = tuple[Decimal, Decimal]
+
+
+def decimal_precision(length: int) -> AbstractContextManager[Context]:
+    """Return a context with 24 decimal digits more than ``length`` binary digits need."""
+    return localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN, prec=length // 3 + 24)
+
+
+def enclose(number: Fraction) -> Interval:
+    """Return bounds on a rational number."""
+    quotient = Decimal(number.numerator) / Decimal(number.denominator)
+    return quotient.next_minus(), quotient.next_plus()
+
+
+def negative(interval: Interval) -> Interval:
+    """Return bounds on minus a number."""
+    return -interval[1], -interval[0]
+
+
+def total(first: Interval, second: Interval) -> Interval:
+    """Return bounds on a sum."""
+    return (first[0] + second[0]).next_minus(), (first[1] + second[1]).next_plus()
+
+
+def product(first: Interval, second: Interval) -> Interval:
+    """Return bounds on a product of numbers >= 0; lower bounds may be negative."""
+    low = max(first[0], Decimal(0)) * max(second[0], Decimal(0))
+    return low.next_minus(), (first[1] * second[1]).next_plus()
+
+
+def exp_of(exponent: Interval) -> Interval:
+    """Return bounds on the exponential function, which is rounded correctly."""
+    return exponent[0].exp().next_minus(), exponent[1].exp().next_plus()
+
+
+def log_of(number: Interval) -> Interval:
+    """Return bounds on the logarithm, which is rounded correctly."""
+    return number[0].ln().next_minus(), number[1].ln().next_plus()
+
 
 DIGITS = 53  # of a uniform number that is a float
 _HEIGHT = 401  # of the curve at 0, in cells: the largest for which there are at most 2^14 of them

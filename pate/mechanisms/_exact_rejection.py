@@ -23,9 +23,9 @@ import numpy as np
 
 from pate._validation import BoolArray, FloatArray, IntArray
 from pate.mechanisms._exact_choice import EXTREME
-from pate.mechanisms._exact_normal import LazyReal
-from pate.mechanisms._intervals import (
+from pate.mechanisms._exact_normal import (
     Interval,
+    LazyReal,
     decimal_precision,
     enclose,
     exp_of,

@@ -24,7 +24,7 @@ from pate.accounting import (
     RepeatedEvent,
     RootPeelingEvent,
 )
-from pate.mechanisms._base import Case, Checks
+from pate.mechanisms._base import Case, Checks, Release
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._law import (
     Law,
@@ -33,7 +33,6 @@ from pate.mechanisms._law import (
     sets_of,
 )
 from pate.mechanisms._ranking import REACH, Rows, distances
-from pate.mechanisms._release import Release
 from pate.mechanisms._stable_top_k import GapMechanism
 
 

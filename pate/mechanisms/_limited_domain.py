@@ -22,7 +22,7 @@ from pate._validation import (
     require_in_open_unit_interval,
 )
 from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
-from pate.mechanisms._base import Case, Checks, ScoreMechanism, TopKMechanism, choice_event
+from pate.mechanisms._base import Case, Checks, Release, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._ranking import (
     REACH,
@@ -34,7 +34,6 @@ from pate.mechanisms._ranking import (
     rank,
     require_within,
 )
-from pate.mechanisms._release import Release
 
 
 class TopItems(NamedTuple):

@@ -34,19 +34,18 @@ from pate.mechanisms._base import (
     Case,
     Checks,
     Mechanism,
+    Release,
     ScoreMechanism,
     TopKMechanism,
     choice_event,
 )
 from pate.mechanisms._exact_choice import sample_k_smallest
-from pate.mechanisms._exact_normal import LazyReal, split
+from pate.mechanisms._exact_normal import LazyReal, decimal_precision, split
 from pate.mechanisms._exact_rejection import sum_of_exponentials
-from pate.mechanisms._intervals import decimal_precision
 from pate.mechanisms._law import Law, NotStatedError, chance_by_peeling, chance_to_lead, peeling_law
 from pate.mechanisms._noise import Noise, require_noise
 from pate.mechanisms._peeling import one_shot
 from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, below_rank, with_noise
-from pate.mechanisms._release import Release
 from pate.mechanisms._stability import StabilityTest
 
 

@@ -25,7 +25,7 @@ from pate.accounting import (
     Event,
     NeighboringRelation,
 )
-from pate.mechanisms._base import Case, Checks, Released_co, ScoreMechanism
+from pate.mechanisms._base import Case, Checks, Release, Released_co, ScoreMechanism
 from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
 from pate.mechanisms._law import (
     Law,
@@ -34,7 +34,6 @@ from pate.mechanisms._law import (
 )
 from pate.mechanisms._noise import require_noise
 from pate.mechanisms._ranking import ROWS, Rows
-from pate.mechanisms._release import Release
 from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest, TestedBy
 
 

@@ -17,11 +17,10 @@ from pate._validation import (
 )
 from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent
 from pate.accounting._bisection import smallest_where
-from pate.mechanisms._base import Case, choice_event
+from pate.mechanisms._base import Case, Release, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._limited_domain import DomainMechanism, TopItems
 from pate.mechanisms._ranking import REACH, ROWS, Ranked, distances, rank
-from pate.mechanisms._release import Release
 
 
 class TopStableOutcome(NamedTuple):

@@ -15,9 +15,8 @@ from pate._validation import BoolArray, FloatArray, IntArray
 from pate.aggregators import Powerset
 from pate.mechanisms import _exact_rejection as race
 from pate.mechanisms._canonical import CanonicalLoss
-from pate.mechanisms._exact_normal import LazyReal
+from pate.mechanisms._exact_normal import Interval, LazyReal
 from pate.mechanisms._exact_rejection import Chance, Proposals
-from pate.mechanisms._intervals import Interval
 from pate.mechanisms._noise import ChoiceNoise
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles

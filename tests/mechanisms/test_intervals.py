@@ -7,10 +7,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from pate.mechanisms._exact_normal import LazyReal
-from pate.mechanisms._exact_rejection import sum_of_exponentials
-from pate.mechanisms._intervals import (
+from pate.mechanisms._exact_normal import (
     Interval,
+    LazyReal,
     decimal_precision,
     enclose,
     exp_of,
@@ -19,6 +18,7 @@ from pate.mechanisms._intervals import (
     product,
     total,
 )
+from pate.mechanisms._exact_rejection import sum_of_exponentials
 
 
 def is_tight(bounds: Interval, exact: tuple[mpmath.mpf, mpmath.mpf], *, digits: int) -> bool:
