@@ -20,8 +20,7 @@ from pate._votes.geometry import blocks
 from pate.accounting import BoundedRangeEvent, Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Gap, Release, predictions_of
 from pate.aggregators._outlook import Outlook
-from pate.mechanisms._exact_normal import add_gaussian
-from pate.mechanisms._exact_rejection import (
+from pate.mechanisms._exact_choice import (
     SLACK,
     Chance,
     Proposals,
@@ -29,6 +28,7 @@ from pate.mechanisms._exact_rejection import (
     draw,
     pick,
 )
+from pate.mechanisms._exact_normal import add_gaussian
 from pate.mechanisms._law import Law, choice_law, require_few
 
 Codes = NDArray[np.uint64]

@@ -4,7 +4,7 @@ Shekelyan & Loukides (2022). The utility of a subset is ``gamma * (its smallest 
 * (the largest score left out)``. With ranks from 1, all subsets with the same head h (ranks 1..h
 are in, h + 1 is out) and tail t (t is in, all beyond are out) have the same utility; there are
 ``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself. So a class (h, t) is drawn first, and
-then a uniform member of it (`_canonical_sampler`).
+then a uniform member of it (`_canonical_classes`).
 
 The two losses differ only in the utility of the top-k. The loss "lead" is ours: as the formula
 says, the best score outside the top-k is the score of rank k + 1, which credits the top-k with its
@@ -22,14 +22,15 @@ from numpy.typing import ArrayLike
 from pate._validation import FloatArray, IntArray, require
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._base import TopKMechanism, choice_event
-from pate.mechanisms._canonical_law import ClassProbabilities, log_counts
-from pate.mechanisms._canonical_sampler import (
+from pate.mechanisms._canonical_classes import (
+    ClassProbabilities,
     ClassTerms,
     EnvelopeSampler,
     TableSampler,
     TailSampler,
     draw_member,
     draw_members,
+    log_counts,
 )
 from pate.mechanisms._law import (
     Law,

@@ -21,7 +21,7 @@ from scipy.special import gammaln
 from pate._validation import FloatArray, IntArray, require_count
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms._base import Checks, TopKMechanism, choice_event
-from pate.mechanisms._exact_rejection import (
+from pate.mechanisms._exact_choice import (
     SLACK,
     Chance,
     Picked,

@@ -39,9 +39,8 @@ from pate.mechanisms._base import (
     TopKMechanism,
     choice_event,
 )
-from pate.mechanisms._exact_choice import sample_k_smallest
+from pate.mechanisms._exact_choice import sample_k_smallest, sum_of_exponentials
 from pate.mechanisms._exact_normal import LazyReal, decimal_precision, split
-from pate.mechanisms._exact_rejection import sum_of_exponentials
 from pate.mechanisms._law import Law, NotStatedError, chance_by_peeling, chance_to_lead, peeling_law
 from pate.mechanisms._noise import Noise, require_noise
 from pate.mechanisms._peeling import one_shot

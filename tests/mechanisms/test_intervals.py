@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from pate.mechanisms._exact_choice import sum_of_exponentials
 from pate.mechanisms._exact_normal import (
     Interval,
     LazyReal,
@@ -18,7 +19,6 @@ from pate.mechanisms._exact_normal import (
     product,
     total,
 )
-from pate.mechanisms._exact_rejection import sum_of_exponentials
 
 
 def is_tight(bounds: Interval, exact: tuple[mpmath.mpf, mpmath.mpf], *, digits: int) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from pate import mechanisms as m
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms import _joint as joint
-from pate.mechanisms._exact_rejection import Picked
+from pate.mechanisms._exact_choice import Picked
 from pate.mechanisms._noise import ChoiceNoise
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
