@@ -11,8 +11,7 @@ from pate._files import Json, digest
 from pate._runs import VOTES_IMPORT, Run, first_stage
 from pate._settings import SettingsParser, encode
 from pate._validation import require, require_known
-from pate.data import DataSource, Role
-from pate.data.features import FeatureMap
+from pate.data import DataSource, FeatureMap, Role
 
 
 def load_data(run: Run) -> DataSource:

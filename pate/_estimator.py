@@ -31,11 +31,18 @@ from pate._validation import (
 )
 from pate._votes import VoteShape, highest, rows_of
 from pate._votes.named import NamedVotes
-from pate.data import ArrayFeatures, Arrays, DataSource, DrawnPublic, Role
+from pate.data import (
+    ArrayFeatures,
+    Arrays,
+    AutoFeatures,
+    DataSource,
+    DrawnPublic,
+    PublicScaling,
+    Role,
+)
 from pate.data._checks import UnknownLabels, as_text, check_labels, known_truth
 from pate.data._drawn import column_bounds
 from pate.data._partition import assign_teachers
-from pate.data.features import AutoFeatures, PublicScaling
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone

@@ -43,9 +43,8 @@ from pate._validation import require
 from pate._votes import NoisyTotal
 from pate._votes.named import NamedVotes
 from pate._votes.store import finished_votes
-from pate.data._drawn import DrawnPublic
+from pate.data import DataSource, DrawnPublic
 from pate.data._records import Unit
-from pate.data._source import DataSource
 from pate.teachers._jobs import CurveFormat, Execution
 
 if TYPE_CHECKING:

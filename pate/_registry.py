@@ -8,10 +8,10 @@ from typing import Any
 
 HIGHER = {
     "TeacherPlan": "pate.teachers._plan:TeacherPlan",
-    "fit_teachers": "pate._stages.teachers_fit:fit_teachers",
-    "drop_chunks": "pate._stages.teachers_fit:drop_chunks",
-    "vote_teachers": "pate._stages.teachers_vote:vote_teachers",
-    "count_votes": "pate._stages.teachers_vote:count_votes",
+    "fit_teachers": "pate._stages.teachers:fit_teachers",
+    "drop_chunks": "pate._stages.teachers:drop_chunks",
+    "vote_teachers": "pate._stages.teachers:vote_teachers",
+    "count_votes": "pate._stages.teachers:count_votes",
     "as_module": "pate.data.features._modules:as_module",
     "ModulePredictor": "pate.student._answers:ModulePredictor",
     "restore_module": "pate.student._answers:restore_module",

@@ -34,7 +34,7 @@ MANY_PARAMETERS = {
 GUARDED = (
     *("pate/accounting/", "pate/aggregators/", "pate/mechanisms/", "pate/_release/"),
     *("pate/_linear.py", "pate/_votes/geometry.py", "pate/_votes/voters.py"),
-    "pate/teachers/_partitions.py",
+    "pate/teachers/_plan.py",
 )
 # in a base, in a subclass, under another name
 ARRAYS_ELSEWHERE = {

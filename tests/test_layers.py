@@ -20,22 +20,18 @@ DESIGN = ROOT.parent / "docs" / "design.md"
 ZONES = {
     "core": """
         _version _lazy _registry _validation _files _progress _own_code _settings
-        accounting mechanisms _histogram _release.promise _release.pending _release.transaction
-        _release.top_k testing""",
+        accounting mechanisms _histogram _release.promise _release.transaction _release.top_k testing""",
     "pate": """
-        _linear _votes _runs _networks data _data_file _votes.store _votes.named _votes.voter_store
-        _votes.loading aggregators _closed_form_plan teachers._jobs student._decisions
-        student._metrics student._targets student._predictor
-        student._samples student._carried student._carry student._predictions
-        _planning.proposals
-        _planning.tables _release _planning.completion _planning.halves _planning.unanswered _stages _pipeline
-        _estimator testing._ballot_laws testing._practice testing._aggregators testing._batches
-        testing._sources _commands cli
-        __main__""",
+        _linear _votes _runs _networks data _data_file _votes.store _votes.named _votes.loading
+        aggregators _closed_form_plan teachers._jobs student._metrics student._targets
+        student._predictor student._samples student._carried student._predictions
+        _planning.proposals _planning.tables _release _planning.completion _planning.halves
+        _planning.unanswered _stages _pipeline _estimator testing._ballot_laws testing._practice
+        testing._aggregators testing._batches testing._sources _commands cli __main__""",
     "networks": """
         data.features._weights models data._datasets data._augmentation data.features._backbone
         data.features._picture_transforms _network_settings data.features._modules _checkpoints
-        teachers student _stages.starting_networks _stages.teachers_fit _stages.teachers_vote _stages.student
+        teachers student _stages.starting_networks _stages.teachers _stages.student
         _stages.student_rehearsal _commands.export _commands.student_network""",
     "lab": """
         data.faces accounting._autodp _planning _silos _stages.silos _reporting _audit

@@ -25,7 +25,7 @@ from pate._closed_form_plan import FIRST, ClosedFormPlan
 from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
 from pate._runs import LABEL, TEACHERS_VOTE, Run
-from pate._runs.key import KEY_FILE, read_key
+from pate._runs.run import KEY_FILE, read_key
 from pate._settings import decode_fields
 from pate._stages.beginning import load_plan
 from pate._stages.votes_import import import_votes, votes_from

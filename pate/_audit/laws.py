@@ -25,7 +25,7 @@ from pate.aggregators._clipped_votes import (
     clipped_sums,
 )
 from pate.aggregators._multi_winner import TauVoting
-from pate.aggregators._noisy_votes import NoisyVotes
+from pate.aggregators._noisy_votes import ConfidentScreen, InteractiveScreen, NoisyVotes, Screen
 from pate.aggregators._rounds import Rounds, round_releases
 from pate.aggregators._score_votes import (
     COUNT_SHARE,
@@ -36,7 +36,6 @@ from pate.aggregators._score_votes import (
     clip_candidates,
     released,
 )
-from pate.aggregators._screens import ConfidentScreen, InteractiveScreen, Screen
 from pate.aggregators._silo_votes import SiloVotes
 from pate.mechanisms._law import NotStatedError
 

@@ -22,12 +22,11 @@ from pate._data_file import load_data, load_ledger
 from pate._files import make_once
 from pate._pipeline import Pipeline
 from pate._planning.halves import sample_settings
-from pate._release.label_inputs import queries_on
-from pate._release.label_settings import LabelSettings
+from pate._release.label_settings import LabelSettings, queries_on
 from pate._release.query_choice import chosen_rows
 from pate._runs import LABEL, TEACHERS_FIT, Run
-from pate._runs.key import read_key
 from pate._runs.released import ReleasedLabels
+from pate._runs.run import read_key
 from pate._settings import decode_fields
 from pate._stages.beginning import load_plan
 from pate._validation import FloatArray, IntArray, StrArray, require

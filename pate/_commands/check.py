@@ -8,7 +8,7 @@ from pathlib import Path
 from pate._commands.parsing import new_parser
 from pate._commands.run_check import check_run
 from pate._commands.suggestions import with_options
-from pate._release.packing import pack as write_archive
+from pate._release.statements import pack as write_archive
 from pate._validation import one_line
 
 

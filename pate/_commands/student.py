@@ -24,8 +24,8 @@ from pate._networks import LINEAR, is_linear
 from pate._registry import find
 from pate._runs import STUDENT, Run
 from pate._runs.released import require_student
-from pate._stages import student_linear
-from pate._stages.student_linear import DATA_SETTINGS, LinearPlan
+from pate._stages import student_stage
+from pate._stages.student_stage import DATA_SETTINGS, LinearPlan
 from pate._validation import require
 
 _FROM_RUN = "\n\nIts network and all other settings come from the run."
@@ -65,11 +65,11 @@ def main(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     other = f"another network than {LINEAR}: the closed form learns from all released labels"
     require(command != "validate", other)
     if command == "fit":
-        student_linear.fit(run, plan)
+        student_stage.fit(run, plan)
     elif command == "predict":
-        student_linear.predict(run, plan)
+        student_stage.predict(run, plan)
     else:
-        figures = student_linear.test(run, plan)
+        figures = student_stage.test(run, plan)
         for name, value in figures.items() if verbose else ():
             if isinstance(value, float):
                 print(f"test_{name:<20}{value:.4f}")

@@ -13,8 +13,7 @@ from pate._validation import require
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
 from pate.accounting._accountant import Target
 from pate.accounting._bisection import smallest_where
-from pate.accounting._budget import Budget
-from pate.accounting._charges import Charge
+from pate.accounting._charges import Budget, Charge
 from pate.accounting._filters import affordable
 from pate.aggregators import Aggregator, Outlook, Partial, Rounds, ScoreVotes, SiloVotes
 from pate.aggregators._base import AnyAggregator

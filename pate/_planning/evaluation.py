@@ -51,8 +51,7 @@ from pate.aggregators import Aggregator, Outlook, Release
 from pate.aggregators._base import features_of
 from pate.data._checks import known_truth
 from pate.data._records import Role
-from pate.student._decisions import agreement
-from pate.student._metrics import average_precision
+from pate.student._metrics import agreement, average_precision
 
 Kind = TypeVar("Kind", bound=Votes, covariant=True)
 

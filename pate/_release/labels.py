@@ -1,21 +1,23 @@
 """The stage `label`: a mechanism turns PRIVATE votes into PUBLIC labels."""
 
+import json
+import os
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from typing import IO
 
 import numpy as np
 
-from pate._release.label_inputs import digest_of, label_inputs, queries_on
-from pate._release.label_settings import LabelSettings
+from pate._files import atomic_write
+from pate._release.label_settings import LabelSettings, digest_of, label_inputs, queries_on
 from pate._release.ledger_file import ledger_scope, open_ledger
-from pate._release.pending import PendingRelease
 from pate._release.query_choice import chosen_rows
 from pate._release.rehearsal import rehearse
-from pate._release.room import preallocate_labels
 from pate._release.statements import StatedLabels
 from pate._release.transaction import (
+    PendingRelease,
     Releasable,
     ReleaseOutcome,
     ReservationRequest,
@@ -32,6 +34,43 @@ from pate._votes.store import VoteStore
 from pate.accounting import LedgerEntry
 from pate.accounting._statement import sha256
 from pate.aggregators import Release
+
+_STATEMENT_BYTES = 1 << 20
+
+
+@contextmanager
+def preallocate_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
+    """Open the file that becomes labels.npz after the block, with its space reserved on disk.
+
+    Raises ``ValueError`` if the folders cannot be written, their files cannot be replaced, or the
+    disk is full.
+    """
+    # labels, mask, noisy counts and steps, the queries, and the statement
+    names = queries.ids.nbytes + len(json.dumps([queries.label_names, queries.aggregator]))
+    size = 18 * len(queries.ids) * len(queries.label_names) + names + _STATEMENT_BYTES
+    with ExitStack() as stack:
+        try:
+            for folder in (run.public, run.root, run.private):
+                probe = run.private / f".probe.{secrets.token_hex(8)}"
+                probe.touch()
+                # a rename is atomic within one file system only
+                probe.replace(folder / probe.name).unlink()
+            for left in (LABEL.state, LABEL.config, *LABEL.outputs):
+                if (run.root / left).exists():
+                    # a second name can be made only if the first one may be removed
+                    probe = (run.root / left).with_name(f".probe.{secrets.token_hex(8)}")
+                    os.link(run.root / left, probe)
+                    probe.unlink()
+            # labels without a statement are not public: a killed command leaves them private
+            file: IO[bytes] = stack.enter_context(
+                atomic_write(labels_file(run), folder=run.private)
+            )
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            wanted = "a run that labels can be written to"
+            raise ValueError(f"Expected {wanted}, got run={str(run.root)!r} ({error})") from None
+        yield file
 
 
 def label(

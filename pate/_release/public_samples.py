@@ -13,9 +13,14 @@ import numpy as np
 from pate._data_file import describe_data
 from pate._files import Json, atomic_write, code_version, digest, locked_output, require_place
 from pate._release.ledger_file import open_ledger
-from pate._release.pending import PendingRelease
 from pate._release.promise import require_promise
-from pate._release.transaction import Releasable, ReleaseOutcome, ReservationRequest, release
+from pate._release.transaction import (
+    PendingRelease,
+    Releasable,
+    ReleaseOutcome,
+    ReservationRequest,
+    release,
+)
 from pate._runs import Run
 from pate._validation import MOST_VOTERS, FloatArray, require, require_positive
 from pate._version import __version__

@@ -17,9 +17,7 @@ from pate._settings import decode
 from pate._validation import Float32Array, FloatArray, require
 from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator
-from pate.data._drawn import DrawnPublic
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, DrawnPublic, Role
 from pate.student._carried import ExportedStudent, load_student, student_digests
 
 _FOLDER = STUDENT.outputs[0] / MODEL

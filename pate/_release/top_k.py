@@ -15,9 +15,15 @@ import numpy as np
 
 from pate._files import cell, code_version, digest, locked_output, remove_drafts, write_text
 from pate._histogram import Histogram, HistogramSource
-from pate._release.pending import PendingRelease, pending_release
 from pate._release.promise import require_promise
-from pate._release.transaction import Releasable, ReleaseOutcome, ReservationRequest, release
+from pate._release.transaction import (
+    PendingRelease,
+    Releasable,
+    ReleaseOutcome,
+    ReservationRequest,
+    pending_release,
+    release,
+)
 from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
 from pate._version import __version__
 from pate.accounting import (
@@ -29,11 +35,10 @@ from pate.accounting import (
     calibrate_scale,
     read_ledger,
 )
-from pate.accounting._budget import Budget, FilterName
-from pate.mechanisms import LimitedDomain, NotStatedError
-from pate.mechanisms._base import Mechanism
+from pate.accounting._charges import Budget, FilterName
+from pate.mechanisms import LimitedDomain, Mechanism, NotStatedError, private_generator
 from pate.mechanisms._choices import choice
-from pate.mechanisms._noise import draw_key, private_generator
+from pate.mechanisms._noise import draw_key
 
 Neighbors = Literal["add_remove", "replace"]
 

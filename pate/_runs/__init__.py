@@ -1,11 +1,13 @@
 """A run on disk: its stages, its key, and the labels that leave it."""
 
-from pate._runs.key import KEY_BYTES as KEY_BYTES, ensure_key as ensure_key, read_key as read_key
 from pate._runs.run import (
+    KEY_BYTES as KEY_BYTES,
     Run as Run,
     StageChangedError as StageChangedError,
+    ensure_key as ensure_key,
     first_stage as first_stage,
     labels_file as labels_file,
+    read_key as read_key,
 )
 from pate._runs.stage import (
     DISCLOSURE as DISCLOSURE,

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._files import Json, digest, read_arrays, read_json
-from pate._runs.key import KEY_FILE, read_key
-from pate._runs.run import Run, first_stage, labels_file
+from pate._runs.run import KEY_FILE, Run, first_stage, labels_file, read_key
 from pate._runs.stage import DISCLOSURE, LABEL, METRICS, MODEL, REPORT, STUDENT, TEACHERS_FIT
 from pate._validation import (
     MOST_VOTERS,

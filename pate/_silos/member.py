@@ -17,8 +17,7 @@ from pate._silos.secrets import ROOT_BYTES, Secrets, Share, SigningKey, masked
 from pate._validation import IntArray, require
 from pate._votes import rows_of
 from pate._votes.named import read_votes
-from pate.accounting._budget import Budget
-from pate.accounting._charges import Charge, account, to_world
+from pate.accounting._charges import Budget, Charge, account, to_world
 from pate.accounting._cost import NeighboringRelation
 from pate.accounting._formatting import format_epsilon, format_exact
 from pate.accounting._ledger import Ledger, read_ledger, require_payable

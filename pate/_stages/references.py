@@ -17,8 +17,7 @@ from pate._runs import (
     labels_file,
 )
 from pate._runs.released import require_student
-from pate._stages.closed_form import predicted_without_noise
-from pate._stages.corrections import count_corrected
+from pate._stages.closed_form import count_corrected, predicted_without_noise
 from pate._stages.student_steps import student_of_truth
 from pate.data._records import Role
 from pate.student import choose_thresholds, evaluate

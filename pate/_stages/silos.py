@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
-from pate._release.label_inputs import queries_on
-from pate._release.label_settings import LabelSettings
+from pate._release.label_settings import LabelSettings, queries_on
 from pate._release.statements import StatedLabels
 from pate._silos.exchange import Exchange, Invitation, require_private, waiting
 from pate._silos.secrets import SigningKey, read_public_keys

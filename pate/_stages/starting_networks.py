@@ -17,8 +17,7 @@ from pate._release.starting import Start
 from pate._validation import Float32Array
 from pate.data import DataSource, Role
 from pate.teachers._chunk import make_networks
-from pate.teachers._partitions import draw_batches
-from pate.teachers._plan import TeacherPlan
+from pate.teachers._plan import TeacherPlan, draw_batches
 
 _COMPARED = 64  # public samples, by which two feature maps are told apart
 

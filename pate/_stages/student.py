@@ -28,7 +28,7 @@ from pate._network_settings import without_weights
 from pate._runs import STUDENT, Run, StageInputs
 from pate._runs.released import require_student
 from pate._settings import canonical, encode
-from pate._stages.student_files import (
+from pate._stages.student_stage import (
     export_or_say_why_not,
     kept_until_trained,
     student_folder,
@@ -40,9 +40,9 @@ from pate._validation import require
 from pate.student import Student, StudentData
 from pate.student._answers import weights_of_tensors
 from pate.student._bar import StageBar
-from pate.student._carry import Trained
+from pate.student._carried import Trained
 from pate.student._curves import Curves
-from pate.student._decisions import DECISION_METRICS, Metric
+from pate.student._metrics import DECISION_METRICS, Metric
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
 _LAST, _BEST = "last", "best"

@@ -16,10 +16,9 @@ from pate._registry import find
 from pate._runs import METRICS, STUDENT, Run
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import to_plain
-from pate._stages import student_linear
-from pate._stages.student_files import student_folder
-from pate._stages.student_linear import LinearPlan
-from pate.student._decisions import Metric
+from pate._stages import student_stage
+from pate._stages.student_stage import LinearPlan, student_folder
+from pate.student._metrics import Metric
 
 if TYPE_CHECKING:
     from torch import nn
@@ -81,7 +80,7 @@ def fit_student(run: Run, plan: StudentPlan) -> None:
     """
     content = plan.configuration()
     if is_linear(content["model"]["network"]):
-        student_linear.fit(run, LinearPlan.of(content))
+        student_stage.fit(run, LinearPlan.of(content))
     else:
         find("run_student")("fit", run, content)
 
@@ -95,7 +94,7 @@ def test_student(run: Run) -> Json:
     require_student(run)
     content = student_settings(run)
     if is_linear(content["model"]["network"]):
-        student_linear.test(run, LinearPlan.of(content))
+        student_stage.test(run, LinearPlan.of(content))
     else:
         find("run_student")("test", run, content | {"verbose": False})
     figures: Json = read_json((student_folder(run) / METRICS).read_text())
@@ -118,7 +117,7 @@ def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
         return figures
     plan = replace(LinearPlan.of(content), labels="truth")
     source, released = load_data(run), ReleasedLabels.load(run.root)
-    return student_linear.Solved.by(plan, source, released).figures(source), plan.optimize
+    return student_stage.Solved.by(plan, source, released).figures(source), plan.optimize
 
 
 def student_settings(run: Run) -> Json:

@@ -26,12 +26,10 @@ from pate._votes.kinds import (
     rows_of,
     serves,
 )
-from pate._votes.store import VoteManifest, VoteStore
-from pate._votes.voter_store import load_voters
+from pate._votes.store import VoteManifest, VoteStore, load_voters
 from pate._votes.voters import ScoreVoters
+from pate.data import DataSource, Role
 from pate.data._checks import as_text
-from pate.data._records import Role
-from pate.data._source import DataSource
 
 MOST_SAMPLES = 4_096
 """For scores without features: the time to find directions grows with its third power."""

@@ -8,7 +8,7 @@ from pate.accounting._accountant import (
 )
 from pate.accounting._adaptive_optimum import adaptive_epsilon as adaptive_epsilon
 from pate.accounting._autodp import from_autodp as from_autodp, to_autodp as to_autodp
-from pate.accounting._budget import Budget as Budget
+from pate.accounting._charges import Budget as Budget
 from pate.accounting._cost import (
     DEFAULT_ORDERS as DEFAULT_ORDERS,
     Cost as Cost,

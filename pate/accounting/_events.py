@@ -32,6 +32,7 @@ from pate.accounting._base import (
     leaves as leaves,
     total_cost as total_cost,
 )
+from pate.accounting._bit_curves import stability_test_rdp, threshold_bit_rdp
 from pate.accounting._cost import CHOICE, DEFAULT_ORDERS, TEST, WIDTHS, Bits, Cost, bit_weights
 from pate.accounting._curves import (
     bounded_range_mu_squared,
@@ -50,8 +51,6 @@ from pate.accounting._pairs import (
     gaussian_bit_pairs,
     randomized_response_pairs,
 )
-from pate.accounting._stability_curve import stability_test_rdp
-from pate.accounting._threshold_curve import threshold_bit_rdp
 
 _ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
 

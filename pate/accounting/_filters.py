@@ -11,7 +11,7 @@ import numpy as np
 
 from pate._validation import FloatArray, require, require_positive
 from pate.accounting._bisection import largest_count_where
-from pate.accounting._budget import Budget, BudgetExceededError, FilterName
+from pate.accounting._charges import Budget, BudgetExceededError, FilterName
 from pate.accounting._cost import (
     DEFAULT_ORDERS,
     WIDTHS,

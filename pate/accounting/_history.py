@@ -13,9 +13,9 @@ import numpy as np
 
 from pate._files import distinct_keys
 from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
-from pate.accounting._budget import Budget
 from pate.accounting._charges import (
     ROUNDING,
+    Budget,
     Charge,
     Events,
     Totals,

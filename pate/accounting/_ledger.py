@@ -23,8 +23,8 @@ import numpy as np
 from pate._files import remove_abandoned
 from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
 from pate.accounting import _log as log
-from pate.accounting._budget import Budget
 from pate.accounting._charges import (
+    Budget,
     Charge,
     Events,
     Totals,

@@ -16,9 +16,9 @@ from typing import Any
 from pate._files import read_json
 from pate._validation import require
 from pate._version import __version__
-from pate.accounting._budget import Budget
 from pate.accounting._charges import (
     ROUNDING,
+    Budget,
     Charge,
     account,
     cost_of_charges,

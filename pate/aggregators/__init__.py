@@ -25,16 +25,16 @@ from pate.aggregators._base import (
 )
 from pate.aggregators._clipped_votes import ClippedVotes as ClippedVotes
 from pate.aggregators._multi_winner import Powerset as Powerset, TauVoting as TauVoting
-from pate.aggregators._noisy_votes import NoisyVotes as NoisyVotes
+from pate.aggregators._noisy_votes import (
+    ConfidentScreen as ConfidentScreen,
+    InteractiveScreen as InteractiveScreen,
+    NoisyVotes as NoisyVotes,
+)
 from pate.aggregators._of_mechanism import MechanismAggregator as MechanismAggregator
 from pate.aggregators._outlook import Outlook as Outlook
 from pate.aggregators._plugins import load_plugins as load_plugins, registered as registered
 from pate.aggregators._rounds import Rounds as Rounds
 from pate.aggregators._score_votes import ScoreVotes as ScoreVotes
-from pate.aggregators._screens import (
-    ConfidentScreen as ConfidentScreen,
-    InteractiveScreen as InteractiveScreen,
-)
 from pate.aggregators._silo_votes import SiloVotes as SiloVotes
 from pate.aggregators._stable_topk import (
     FixedStableTopK as FixedStableTopK,

@@ -1,19 +1,25 @@
-"""Gaussian noise on the counts of all labels: Binary voting, hard or soft, and thresholds on it."""
+"""Gaussian noise on the counts of all labels, and on a check that decides which queries are answered."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate._validation import require_positive
-from pate._votes import Counts, VoteShape
-from pate.accounting import Event, GaussianEvent, NeighboringRelation
-from pate.aggregators._base import Aggregator, Gap, Release
+from pate._validation import BoolArray, require, require_count, require_positive
+from pate._votes import Counts, Need, VoteShape
+from pate.accounting import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    GaussianThresholdEvent,
+    NeighboringRelation,
+)
+from pate.aggregators._base import Aggregator, Gap, Release, predictions_of
 from pate.aggregators._outlook import Outlook
-from pate.mechanisms._exact_normal import add_gaussian
+from pate.mechanisms._exact_normal import add_gaussian, exceeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +110,226 @@ class NoisyVotes(Aggregator):
         """Return the probability that teachers who agree on a label have it given or denied."""
         margins = np.array([shape.num_teachers / 2, -shape.num_teachers / 2])
         return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())
+
+
+Over = Literal["mean", "worst"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen(Aggregator):
+    """A noisy check before the aggregator ``answers``, which sees the queries that pass.
+
+    Every query pays for the check, and a query that passes for its answer too. The ledger reserves
+    both for every query and settles the actual cost.
+    """
+
+    answers: Aggregator
+    over: Over = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
+        relation, expected = self.answers.neighboring_relation, self.neighboring_relation
+        same = relation is expected
+        require(
+            same,
+            f"answers for {expected.value}, as the screen",
+            neighboring_relation=relation.value,
+        )
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return super().noise | self.answers.noise
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The counts that it checks, and the needs of ``answers``."""
+        return super().needs | self.answers.needs
+
+    def screen_event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of the check: a noisy threshold on a distance of sensitivity 1."""
+        (sigma,) = super().noise.values()
+        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=sigma)
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        """Describe the cost of a query: the screen, then tier ``tier - 1`` of ``answers``."""
+        resolved = self.relation_of(relation)
+        if tier is not None:
+            require_count(0, tier=tier)
+        if tier == 0:
+            return self.screen_event(resolved)
+        answer = self.answers.event(shape, resolved, None if tier is None else tier - 1)
+        return ComposedEvent(events=(self.screen_event(resolved), answer))
+
+    def scaled(self, factor: float) -> Self:
+        return replace(super().scaled(factor), answers=self.answers.scaled(factor))
+
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        return self.answers.max_answer_probability(shape)
+
+    def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
+        """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``; leave the others empty.
+
+        Of a linear model's answers, which are of all queries or of none, the labels are kept.
+        """
+        answers = self.answers.aggregate(votes[passed], generator=generator)
+        labels = np.zeros(votes.counts.shape, dtype=np.uint8)
+        mask = np.zeros(votes.counts.shape, dtype=np.bool_)
+        labels[passed], mask[passed] = answers.labels, answers.mask
+        tiers = passed.astype(np.int64)
+        if answers.tiers is not None:
+            tiers[passed] += answers.tiers
+        values = None
+        if answers.noisy_counts is not None and not answers.linear:
+            values = np.zeros(votes.counts.shape)
+            values[passed] = answers.noisy_counts
+        return Release(labels, mask, noisy_counts=values, noise_std=answers.noise_std, tiers=tiers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidentScreen(Screen):
+    """Pass on to ``answers`` only the queries on which the teachers are confident.
+
+    Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused
+    costs no more than the screen.
+
+    Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of
+    sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then ``answers``, if the
+    query is passed on (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released
+    bit). Each of the ``num_top`` largest counts moves by 1 at most, whichever labels have them, so
+    the sensitivity is the same for them.
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = ConfidentScreen(
+    ...     answers=NoisyVotes(sigma_votes=5.0), sigma_confident=5.0, threshold_confident=30.0
+    ... )
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).mask
+    array([[ True,  True,  True,  True],
+           [False, False, False, False]])
+
+    Args:
+        answers: the aggregator that answers, for the same relation.
+        sigma_confident: standard deviation of the noise on the screen, in votes.
+        threshold_confident: the noisy distance from a tie at which a query is answered, in votes.
+        over: ``mean`` over the labels, or ``worst``, the least certain of them.
+        num_top: the number of most voted labels that count; None for all. Of many labels that are
+            rare, most are certain on every sample.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, ``num_top`` below 1 or above the number of
+            labels, or ``answers`` for another relation.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_confident",)
+
+    sigma_confident: float
+    threshold_confident: float
+    num_top: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_top is not None:
+            require_count(1, num_top=self.num_top)
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        threshold = outlook.shape.num_teachers / 3
+        return [{"answers": _noisy_votes(outlook), "threshold_confident": threshold}]
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        number, counted = votes.num_labels, votes.counts
+        if self.num_top is not None:
+            require(self.num_top <= number, f"num_top <= {number} labels", num_top=self.num_top)
+            counted = np.sort(counted, axis=1)[:, number - self.num_top :]
+        distances = np.abs(counted - votes.num_teachers / 2)
+        # a mean is compared as a sum, which is exact
+        mean = self.over == "mean"
+        certain, num = (
+            (distances.sum(axis=1), distances.shape[1]) if mean else (distances.min(axis=1), 1)
+        )
+        sigma, threshold = num * self.sigma_confident, num * self.threshold_confident
+        return self._ask(
+            votes, exceeds(certain, threshold, sigma=sigma, generator=generator), generator
+        )
+
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        """Return the probability that teachers who agree on all labels pass and get an answer."""
+        passed = ndtr((shape.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
+        return float(passed) * super().max_answer_probability(shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InteractiveScreen(Screen):
+    """Pass on to ``answers`` the queries on which teachers contradict a student; confirm the rest.
+
+    Choose it to improve a student that was trained on an earlier release: if the teachers agree
+    with it, its own confident predictions become labels, at the price of the screen.
+
+    Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the
+    distances ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike; then ``answers``, if the query is passed on (Papernot et al.
+    (2018), Interactive-GNMax, at the exact cost of its released bit).
+
+    Args:
+        answers: the aggregator that answers, for the same relation.
+        sigma_interactive: standard deviation of the noise on the screen, in votes.
+        threshold_interactive: the noisy distance from the student at which a query is answered, in
+            votes.
+        min_confidence: the least probability, of a label or of its absence, at which a prediction
+            is confirmed.
+        over: ``mean`` over the labels, or ``worst``, the one most contradicted.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, ``min_confidence`` outside [1/2, 1], or
+            ``answers`` for another relation.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_interactive",)
+
+    sigma_interactive: float
+    threshold_interactive: float
+    min_confidence: float = 0.5
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        threshold = outlook.shape.num_teachers / 8
+        return [{"answers": _noisy_votes(outlook), "threshold_interactive": threshold}]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            0.5 <= self.min_confidence <= 1,
+            "0.5 <= min_confidence <= 1",
+            min_confidence=self.min_confidence,
+        )
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The needs of a screen, and the predictions that it confirms."""
+        return super().needs | {"predictions"}
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        predictions = predictions_of(votes)
+        # distances and their sums are exact
+        expected = np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20
+        distances = np.abs(votes.counts - expected)
+        mean = self.over == "mean"
+        contradicted, num = (
+            (distances.sum(axis=1), distances.shape[1]) if mean else (distances.max(axis=1), 1)
+        )
+        sigma, threshold = num * self.sigma_interactive, num * self.threshold_interactive
+        passed = exceeds(contradicted, threshold, sigma=sigma, generator=generator)
+        release = self._ask(votes, passed, generator)
+        sure = ~passed[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
+        release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True
+        if release.noisy_counts is not None:
+            release.noisy_counts[sure] = votes.num_teachers * predictions[sure]
+        return release
+
+
+def _noisy_votes(outlook: Outlook) -> NoisyVotes:
+    return NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)

@@ -6,10 +6,9 @@ from pate._validation import require
 from pate.aggregators._base import Aggregator
 from pate.aggregators._clipped_votes import ClippedVotes
 from pate.aggregators._multi_winner import Powerset, TauVoting
-from pate.aggregators._noisy_votes import NoisyVotes
+from pate.aggregators._noisy_votes import ConfidentScreen, InteractiveScreen, NoisyVotes
 from pate.aggregators._rounds import Rounds
 from pate.aggregators._score_votes import ScoreVotes
-from pate.aggregators._screens import ConfidentScreen, InteractiveScreen
 from pate.aggregators._stable_topk import FixedStableTopK, StableMajority, StableTopK
 from pate.aggregators._top_k import (
     Canonical,

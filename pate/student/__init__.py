@@ -13,11 +13,12 @@ if TYPE_CHECKING:
         load_student as load_student,
     )
     from pate.student._data import StudentData as StudentData
-    from pate.student._decisions import (
+    from pate.student._metrics import (
         agreement as agreement,
         choose_thresholds as choose_thresholds,
+        evaluate as evaluate,
+        evaluate_constant as evaluate_constant,
     )
-    from pate.student._metrics import evaluate as evaluate, evaluate_constant as evaluate_constant
     from pate.student._module import Student as Student, masked_loss as masked_loss
     from pate.student._samples import InputFormat as InputFormat
 else:

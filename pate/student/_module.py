@@ -16,8 +16,7 @@ from pate._networks import make_network
 from pate._validation import require, require_in_open_unit_interval, require_positive
 from pate.data._augmentation import augmented, require_pictures
 from pate.student._answers import gate
-from pate.student._decisions import DECISION_METRICS, Metric, choose_thresholds
-from pate.student._metrics import evaluate
+from pate.student._metrics import DECISION_METRICS, Metric, choose_thresholds, evaluate
 
 Batch = tuple[Tensor, Tensor, Tensor]
 

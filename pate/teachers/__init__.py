@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         EntryLoss as EntryLoss,
         FocalLoss as FocalLoss,
     )
-    from pate.teachers._partitions import PartitionedRecords as PartitionedRecords
-    from pate.teachers._plan import TeacherPlan as TeacherPlan
+    from pate.teachers._plan import (
+        PartitionedRecords as PartitionedRecords,
+        TeacherPlan as TeacherPlan,
+    )
     from pate.teachers._training import (
         TrainJob as TrainJob,
         VoteJob as VoteJob,

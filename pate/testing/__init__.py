@@ -38,12 +38,10 @@ _REWRITTEN = (
     "_aggregators",
     "_ballot_laws",
     "_batches",
-    "_contract",
     "_events",
     "_laws",
     "_mechanisms",
     "_practice",
-    "_soft_releases",
     "_sources",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _REWRITTEN))

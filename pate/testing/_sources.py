@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pate._validation import UNKNOWN, Float32Array, IntArray
-from pate.data._records import Features, Records, Role
-from pate.data._source import DataSource
+from pate.data import DataSource, Features, Records, Role
 from pate.testing._laws import Contract
 
 

@@ -24,8 +24,7 @@ from pate._validation import (
 from pate.accounting import Event, Target, calibrate_scale, epsilon_of
 from pate.accounting._accountant import COARSE_ORDERS
 from pate.student import agreement, choose_thresholds
-from pate.student._decisions import DECISION_METRICS
-from pate.student._metrics import average_precision
+from pate.student._metrics import DECISION_METRICS, average_precision
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend
 from scripts.rivals.moments import (

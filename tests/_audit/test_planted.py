@@ -43,7 +43,7 @@ clipped_votes: Any = import_module("pate.aggregators._clipped_votes")
 noisy_votes: Any = import_module("pate.aggregators._noisy_votes")
 score_votes: Any = import_module("pate.aggregators._score_votes")
 stability: Any = import_module("pate.mechanisms._stability")
-partitions: Any = import_module("pate.teachers._partitions")
+partitions: Any = import_module("pate.teachers._plan")
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
 

@@ -18,8 +18,8 @@ from pate._audit.whole import AuditResult, audit
 from pate._linear import fit_linear
 from pate._release import transaction
 from pate._runs import Run
-from pate._stages import student_linear
-from pate._votes.voter_store import load_voters
+from pate._stages import student_stage
+from pate._votes.store import load_voters
 from pate._votes.voters import RecordVoters
 from pate.student import LinearStudent
 from tests._audit.worlds import Drawn
@@ -47,7 +47,7 @@ def sees_votes(patch: pytest.MonkeyPatch, folder: Path) -> None:
         )
         return fit_linear(features, answers, np.ones_like(answers), noise_std=1e-3)
 
-    patch.setattr(student_linear, "student_of", leaking)
+    patch.setattr(student_stage, "student_of", leaking)
 
 
 @pytest.mark.slow

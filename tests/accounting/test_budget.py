@@ -32,8 +32,7 @@ from pate.accounting import (
     verify_ledger,
 )
 from pate.accounting._bisection import largest_count_where, smallest_where
-from pate.accounting._budget import BudgetExceededError, FilterName
-from pate.accounting._charges import Events
+from pate.accounting._charges import BudgetExceededError, Events, FilterName
 from pate.accounting._cost import (
     WIDTHS,
     conversion_overhead,

@@ -7,9 +7,9 @@ import pytest
 
 from pate._validation import FloatArray
 from pate.accounting import Cost, Event, NeighboringRelation
-from pate.accounting._budget import BudgetExceededError
 from pate.accounting._charges import (
     MAX_COUNT,
+    BudgetExceededError,
     account,
     for_group_size,
     require_charged_count,

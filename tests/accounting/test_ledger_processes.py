@@ -21,7 +21,7 @@ _RELEASER = """
 import json, os, sys
 from pathlib import Path
 import numpy as np
-from pate.accounting._budget import Budget
+from pate.accounting._charges import Budget
 from pate.accounting._ledger import Ledger
 from pate.aggregators._stable_topk import StableTopK
 from pate.accounting._cost import NeighboringRelation

@@ -9,10 +9,10 @@ from pate.accounting import (
     DEFAULT_ORDERS,
     GaussianThresholdEvent,
     NeighboringRelation,
-    _threshold_curve as bit,
+    _bit_curves as bit,
 )
+from pate.accounting._bit_curves import threshold_bit_rdp
 from pate.accounting._curves import ROUNDING, gaussian_rdp
-from pate.accounting._threshold_curve import threshold_bit_rdp
 from tests.accounting import oracles
 
 ORDERS = np.array([1.001, 1.01, 1.2, 2.0, 5.0, 17.0, 80.0, 900.0])

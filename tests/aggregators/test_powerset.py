@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 from pate import Votes
 from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Ballots, Powerset, _multi_winner as powerset
-from pate.mechanisms import _exact_rejection as race
+from pate.mechanisms import _exact_choice as race
 from pate.testing import AggregatorContract
 from pate.testing._ballot_laws import Grid, Law
 from tests.aggregators.oracles import sets_law
@@ -122,5 +122,5 @@ def test_chances_by_floats_are_those_of_fractions(monkeypatch: pytest.MonkeyPatc
 
     expected = drawn()
     assert not (expected[:, None] == ballots).all(axis=2).any(axis=1).all()
-    monkeypatch.setattr(race, "_MARGIN", math.inf)
+    monkeypatch.setattr(race, "_LOG_MARGIN", math.inf)
     np.testing.assert_array_equal(drawn(), expected)

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from pate import LabelSettings, Outlook, ReleasedLabels, Votes, VoteShape, cli
 from pate._linear import linear_student_of, student_of
 from pate._planning.completion import scale_to_target
-from pate._release.label_inputs import code_of
+from pate._release.label_settings import code_of
 from pate._release.labels import label as label_stage
 from pate._runs import Run
 from pate._votes.store import finished_votes

@@ -21,7 +21,7 @@ from pate.aggregators import (
     Peeling,
     StableTopK,
 )
-from pate.aggregators._screens import Over
+from pate.aggregators._noisy_votes import Over
 from pate.testing import AggregatorContract
 from pate.testing._ballot_laws import Grid, Law, Outcome
 from tests.aggregators.oracles import counts, fixed_law, gaussian_labels_law, unanswered

@@ -484,7 +484,7 @@ def test_an_output_is_never_overwritten(checkins: Path, capsys: pytest.CaptureFi
 
 
 STEPS = [
-    "pate._release.pending.PendingRelease.write",
+    "pate._release.transaction.PendingRelease.write",
     "pate.accounting._ledger.Ledger.reserve",
     "pate._release.top_k._chosen",
     "pate.accounting._ledger.Ledger.settle",

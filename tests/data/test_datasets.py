@@ -17,7 +17,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from pate._runs import Run
-from pate._stages.teachers_fit import fit_teachers
+from pate._stages.teachers import fit_teachers
 from pate.data import DataSource, HuggingFace, Keys, LightningData, PythonFile, Role, TorchDatasets
 from pate.models import Linear
 from pate.teachers import Execution, TeacherPlan

@@ -24,12 +24,12 @@ from pate.aggregators import ConfidentScreen, NoisyVotes
 from tests.conftest import copy_run
 
 STEPS = [
-    "pate._release.pending.PendingRelease.write",
+    "pate._release.transaction.PendingRelease.write",
     "os.fchmod",
     "os.fsync",
     "pate.accounting._ledger.Ledger.reserve",
     "pate._release.transaction.delete_other_seeds",
-    "pate.aggregators._screens.ConfidentScreen.aggregate",
+    "pate.aggregators._noisy_votes.ConfidentScreen.aggregate",
     "pate._runs.released.ReleasedLabels.save",
     "pathlib.Path.unlink",
     "pate._runs.Run.clear",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pate._release.pending import delete_other_seeds, destroy, pending_release
+from pate._release.transaction import delete_other_seeds, destroy, pending_release
 from pate.accounting import Ledger
 from pate.mechanisms._noise import KEY_BITS
 from tests.accounting.ledgers import gaussian

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._release.room import preallocate_labels
+from pate._release.labels import preallocate_labels
 from pate._runs import Run
 from pate._runs.released import Queries
 

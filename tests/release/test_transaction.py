@@ -14,11 +14,10 @@ import pate
 from pate._histogram import HistogramFiles
 from pate._release import transaction
 from pate._release.labels import LabelsRelease
-from pate._release.pending import PendingRelease, pending_release
 from pate._release.top_k import TopKSettings, _TopK, release_top_k
-from pate._release.transaction import Releasable
+from pate._release.transaction import PendingRelease, Releasable, pending_release
 from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, read_ledger
-from pate.accounting._budget import BudgetExceededError
+from pate.accounting._charges import BudgetExceededError
 from pate.accounting._filters import affordable
 from pate.aggregators import NoisyVotes
 from pate.mechanisms import LimitedDomain

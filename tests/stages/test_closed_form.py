@@ -13,7 +13,7 @@ from pate import ReleasedLabels, Votes, cli
 from pate._runs import Run, read_key
 from pate._stages.closed_form import predicted_without_noise
 from pate._validation import MOST_VOTERS
-from pate._votes.voter_store import load_voters
+from pate._votes.store import load_voters
 from pate.accounting import read_ledger
 from pate.aggregators import Geometry, GroupVoters, RecordVoters, ScoreVotes, Voters
 from pate.data import Arrays

@@ -12,7 +12,7 @@ import pytest
 from pate import Pipeline, cli
 from pate._commands.run_check import check_run
 from pate._runs import TEACHERS_VOTE, Run, Stage, StageState
-from pate._stages import forgetting, teachers_fit, teachers_vote
+from pate._stages import forgetting, teachers
 from pate.data._partition import assign_teachers
 from pate.teachers import TrainJob
 from tests.conftest import make_arrays
@@ -131,9 +131,9 @@ class _KilledError(Exception):
 @pytest.mark.parametrize(
     ("place", "at"),
     [
-        (teachers_fit, "drop_chunks"),
-        (teachers_fit, "fit_teachers"),
-        (teachers_vote, "vote_teachers"),
+        (teachers, "drop_chunks"),
+        (teachers, "fit_teachers"),
+        (teachers, "vote_teachers"),
         (forgetting, "replace"),
     ],
 )
@@ -229,14 +229,14 @@ def test_votes_are_cast_again_where_it_was_killed_as_it_cleared_them(
     assert Pipeline(copied).forget(["r0007"])
     state = json.loads((copied / "private" / "teachers_vote.json").read_text())
     assert state["finished"] and state["config"] == before and list(votes.glob("*.npy"))
-    assert "again" not in json.loads((copied / "private" / "teachers_fit.json").read_text())
+    assert "again" not in json.loads((copied / "private" / "teachers_vote.json").read_text())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "place", "vote"),
     [
-        ("networks", teachers_vote, "vote_teachers"),
+        ("networks", teachers, "vote_teachers"),
         ("records", forgetting, "seal_closed_form"),
     ],
 )

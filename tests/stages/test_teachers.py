@@ -228,7 +228,7 @@ def test_curves_in_the_format_of_tensorboard(
         )
     counts = [(event.step, event.value) for event in events.Scalars("teachers_of_finite_loss")]
     assert counts == [(step, 10) for step in range(1, 21)]
-    monkeypatch.setattr("pate._stages.teachers_fit.find_spec", lambda name: None)
+    monkeypatch.setattr("pate._stages.teachers.find_spec", lambda name: None)
     assert fit(again, tmp_path / "c", "--logger", "tensorboard") == 2
     assert "pip install 'pate[tensorboard]'" in capsys.readouterr().err
     assert not (tmp_path / "c" / "private" / "teachers").exists()

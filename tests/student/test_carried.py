@@ -41,9 +41,9 @@ from pate.data import (
 )
 from pate.student import MapModule, Student, agreement, as_module, choose_thresholds, load_student
 from pate.student._answers import weights_of_tensors
-from pate.student._carry import Trained, export_student
-from pate.student._decisions import DECISION_METRICS, Metric
+from pate.student._carried import Trained, export_student
 from pate.student._export import export_program
+from pate.student._metrics import DECISION_METRICS, Metric
 from tests.conftest import make_arrays
 from tests.statements import made_statement
 

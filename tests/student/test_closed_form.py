@@ -16,7 +16,7 @@ from pate._linear import constant_logits, linear_student_of, student_of
 from pate._networks import is_linear
 from pate._runs import Run, labels_file
 from pate._runs.released import sealing_key
-from pate._stages.student_linear import WEIGHTS, Solved
+from pate._stages.student_stage import WEIGHTS, Solved
 from pate._votes import rows_of
 from pate.data import Role
 from pate.student import LinearStudent, StudentData, fit_linear

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate.student import agreement, choose_thresholds
-from pate.student._decisions import DECISION_METRICS
+from pate.student._metrics import DECISION_METRICS
 
 
 def expected_f1(probabilities: np.ndarray, given: np.ndarray) -> float:

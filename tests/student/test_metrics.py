@@ -6,8 +6,7 @@ from torchmetrics.functional.classification import multilabel_average_precision
 
 from pate.data import UNKNOWN
 from pate.student import evaluate, evaluate_constant
-from pate.student._decisions import DECISION_METRICS
-from pate.student._metrics import average_precision, roc_auc
+from pate.student._metrics import DECISION_METRICS, average_precision, roc_auc
 
 NAMES = ("a", "b", "c")
 

@@ -16,7 +16,7 @@ from pate.data import ArrayFeatures, Records
 from pate.data._augmentation import augmented
 from pate.student import Student
 from pate.teachers import PartitionedRecords, TeacherPlan
-from pate.teachers._partitions import ChunkBatches
+from pate.teachers._plan import ChunkBatches
 from tests.teachers.test_training import partitions, plan, teachers_that_differ, train
 
 AUGMENT = [v2.RandomHorizontalFlip(), v2.RandomCrop(8, padding=2)]

@@ -3,7 +3,7 @@ import pytest
 
 from pate.data import ArrayFeatures, Records
 from pate.teachers import PartitionedRecords
-from pate.teachers._partitions import ChunkBatches, draw_batches
+from pate.teachers._plan import ChunkBatches, draw_batches
 from tests.teachers.test_training import plan
 
 
