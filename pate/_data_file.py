@@ -10,7 +10,7 @@ from jsonargparse import ArgumentError
 from pate._files import Json, digest
 from pate._runs import VOTES_IMPORT, Run, first_stage
 from pate._settings import SettingsParser, encode
-from pate._validation import require, require_known
+from pate._validation import require, require_given, require_known
 from pate.data import DataSource, FeatureMap, Role
 
 
@@ -120,9 +120,7 @@ def read_locations(root: Path) -> tuple[DataSource | None, Path]:
     """
     path = root / "data.yaml"
     require(path.is_file(), "the folder of a run, with its data.yaml", missing=str(path))
-    content = _read(path)
-    require(content is not None, "where data and ledger lie", damaged=str(path))
-    assert content is not None
+    content = require_given(_read(path), "where data and ledger lie", damaged=str(path))
     source = None if content["data"] is None else read_data(path)
     return source, Run(
         root, ledger=Path(content["ledger"]) if content.get("ledger") else None

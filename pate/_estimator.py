@@ -24,8 +24,10 @@ from pate._validation import (
     StrArray,
     UInt8Array,
     as_float32,
+    given,
     require,
     require_count,
+    require_given,
     require_label_names,
     require_positive,
 )
@@ -168,19 +170,18 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
         require_positive(epsilon=self.epsilon)
-        if self.n_teachers is not None:
-            require_count(2, n_teachers=self.n_teachers)
+        require_count(2, **given(n_teachers=self.n_teachers))
         known: BoolArray | bool = True
-        given = Y
+        answers = Y
         if self.unknown_labels is not None:
             right, known = known_truth(
                 check_labels(np.asarray(Y), source="Y", unknown=self.unknown_labels, hint="")
             )
-            given = right.astype(np.uint8)
+            answers = right.astype(np.uint8)
         records, targets = (
             _dense(values)
             for values in validate_data(
-                self, X, given, accept_sparse="csr", multi_output=True, dtype=np.float64
+                self, X, answers, accept_sparse="csr", multi_output=True, dtype=np.float64
             )
         )
         labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
@@ -393,12 +394,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         return ballots
 
     def _num_teachers(self) -> int:
-        require(
-            self.n_teachers is not None,
-            "n_teachers, a public number, with a teacher",
-        )
-        assert self.n_teachers is not None
-        return int(self.n_teachers)
+        return int(require_given(self.n_teachers, "n_teachers, a public number, with a teacher"))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

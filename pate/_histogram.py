@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._files import read_array, read_arrays
-from pate._validation import FloatArray, require, require_count, require_distinct, require_positive
+from pate._validation import (
+    FloatArray,
+    given,
+    require,
+    require_count,
+    require_distinct,
+    require_positive,
+)
 from pate.accounting._place import is_ledger_of, one_ledger
 
 CountArray = NDArray[np.integer]
@@ -130,9 +137,7 @@ def read_pairs(
     Raises:
         ValueError: on a file that cannot be read so, or bounds below 1.
     """
-    require_count(1, max_each=max_each)
-    if max_items is not None:
-        require_count(1, max_items=max_items)
+    require_count(1, max_each=max_each, **given(max_items=max_items))
     listed = None if items is None else set(items)
     chosen: dict[str, Counter[str]] = {}
     for user, item in _rows(path, "user", "item"):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, gammaln, logit
 
-from pate._validation import BoolArray, FloatArray, UInt8Array, require, require_positive
+from pate._validation import BoolArray, FloatArray, UInt8Array, given, require, require_positive
 
 # ratios of the signal to its noise along the widest direction
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e5, 33)))
@@ -150,8 +150,7 @@ def fit_linear(
     released = np.asarray(mask, dtype=np.bool_)
     require(y.ndim == 2 and len(y) == len(x), f"targets of shape [{len(x)}, C]", shape=y.shape)
     require(released.shape == y.shape, f"a mask of shape {list(y.shape)}", shape=released.shape)
-    if noise_std is not None:
-        require_positive(noise_std=noise_std)
+    require_positive(**given(noise_std=noise_std))
     num_labels = y.shape[1]
     weights = np.zeros((x.shape[1] + 1, num_labels))
     weights[-1] = -np.inf  # a label without any target is denied

@@ -39,7 +39,7 @@ from pate._stages.votes_import import (
     require_served,
     votes_from,
 )
-from pate._validation import require
+from pate._validation import require, require_given
 from pate._votes import NoisyTotal
 from pate._votes.named import NamedVotes
 from pate._votes.store import finished_votes
@@ -126,21 +126,20 @@ class Pipeline:
         Raises:
             ValueError: in one line, if plan, records or earlier files do not allow it.
         """
-        require(self.data is not None, "the data of a new run, as in Pipeline(folder, data)")
-        assert self.data is not None
+        data = require_given(self.data, "the data of a new run, as in Pipeline(folder, data)")
         chosen_execution = execution or Execution()
         with (
             nullcontext() if dry_run else locked(self.folder, shared=chosen_execution.shared),
             _own_threads(),
         ):
-            run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
+            run = open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
             if isinstance(plan, ClosedFormPlan):
                 from pate._stages.closed_form import fit_closed_form
 
-                fit_closed_form(run, self.data, plan, dry_run=dry_run)
+                fit_closed_form(run, data, plan, dry_run=dry_run)
             else:
                 train = find("fit_teachers")
-                train(run, self.data, plan, chosen_execution, logger=logger, dry_run=dry_run)
+                train(run, data, plan, chosen_execution, logger=logger, dry_run=dry_run)
 
     def vote(
         self,

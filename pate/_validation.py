@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from unicodedata import category
 
 import numpy as np
@@ -17,6 +17,7 @@ IntArray: TypeAlias = NDArray[np.int64]
 Float32Array: TypeAlias = NDArray[np.float32]
 FloatArray: TypeAlias = NDArray[np.float64]
 StrArray: TypeAlias = NDArray[np.str_]
+Given = TypeVar("Given")
 
 UNKNOWN = 255
 """The entry of labels in {0, 1} where a label is unknown."""
@@ -86,6 +87,26 @@ def require(condition: object, requirement: str, **got: Any) -> None:
         }
         values = ", ".join(f"{name}={value!r}" for name, value in plain.items())
         raise ValueError(f"Expected {requirement}" + (f", got {values}" if values else ""))
+
+
+def require_given(value: Given | None, requirement: str, **got: Any) -> Given:
+    """Return ``value``; raise ``ValueError`` as `require` does where it is None.
+
+    >>> require_given(2, "x")
+    2
+    """
+    require(value is not None, requirement, **got)
+    assert value is not None
+    return value
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None, for a check of optional ones.
+
+    >>> given(k=2, kbar=None)
+    {'k': 2}
+    """
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def require_positive(**values: float) -> None:

@@ -210,8 +210,11 @@ def make_folder(path: Path) -> None:
 def require_place(folder: Path) -> None:
     """Raise ``ValueError`` unless a folder is writable or can be created."""
     place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    writable = place.is_dir() and os.access(place, os.W_OK)
-    require(writable, f"a folder {folder} that can be written", nearest=str(place))
+    require(
+        place.is_dir() and os.access(place, os.W_OK),
+        f"a folder {folder} that can be written",
+        nearest=str(place),
+    )
 
 
 def gigabytes(size: int) -> str:

@@ -15,7 +15,7 @@ from pate._release.promise import require_promise
 from pate._runs import Run, StageInputs, first_stage
 from pate._runs.released import Queries
 from pate._settings import encode, encode_fields, require_made
-from pate._validation import IntArray, require, require_count
+from pate._validation import IntArray, given, require, require_count
 from pate._votes import MaskedTotal, Moments, Votes, VoteShape, drawn_rows
 from pate._votes.loading import require_features, require_predictions
 from pate._votes.store import VoteManifest, VoteStore, fingerprint_of_voters
@@ -89,31 +89,29 @@ class LabelSettings:
     budget_filter: FilterName | None = None
 
     def __post_init__(self) -> None:
-        if self.num_queries is not None:
-            require_count(1, num_queries=self.num_queries)
-        require_count(0, query_seed=self.query_seed)
+        require_count(1, **given(num_queries=self.num_queries))
+        require_count(0, query_seed=self.query_seed, **given(noise_seed=self.noise_seed))
         if self.query_choice is not None:
             choices, choice = get_args(QueryChoice), self.query_choice
             require(choice in choices, f"query_choice in {', '.join(choices)}", query_choice=choice)
             some = f"`num_queries`, which {choice} chooses among the samples"
             require(self.num_queries is not None, some, num_queries=None)
-        if self.noise_seed is not None:
-            require_count(0, noise_seed=self.noise_seed)
         require_promise(self.delta)
         require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
         _ = self.budget  # checks its parts
         if self.target_epsilon is None:
-            known = self.aggregator is not None
-            require(known, "`aggregator`, or `target_epsilon`, which finds one")
+            require(
+                self.aggregator is not None, "`aggregator`, or `target_epsilon`, which finds one"
+            )
             require_made("aggregator", self.aggregator, ", or `target_epsilon`, which finds it")
         if not isinstance(self.aggregator, Aggregator):
             return  # its needs are known once the target has completed it
-        name, given = type(self.aggregator).__name__, self.predictions and str(self.predictions)
+        name, file = type(self.aggregator).__name__, self.predictions and str(self.predictions)
         if "predictions" in self.aggregator.needs:
-            require(given, f"`predictions`, which {name} needs", predictions=given)
+            require(file, f"`predictions`, which {name} needs", predictions=file)
         else:
             unused = f"no `predictions`, of which {name} makes no use"
-            require(given is None, unused, predictions=given)
+            require(file is None, unused, predictions=file)
 
     @property
     def mechanism(self) -> Aggregator:

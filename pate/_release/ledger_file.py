@@ -113,9 +113,8 @@ def _ledger_beside(source: PrivateSource) -> Path | None:
     beside = one_ledger(source.ledger.absolute())
     if beside.exists():
         # a ledger out of reach must not lead to a new budget
-        writable = _may_write(beside) and _may_write(beside.parent)
         require(
-            writable,
+            _may_write(beside) and _may_write(beside.parent),
             "a writable ledger of the private data; `ledger` names another",
             path=str(beside),
         )

@@ -137,10 +137,9 @@ class _Samples(Releasable):
         _ = self._data.scaling
         columns = private.features.shape[1]
         require(columns <= _MOST_COLUMNS, f"at most {_MOST_COLUMNS} columns", columns=columns)
-        if len(private) > MOST_VOTERS:  # the number of records is private
-            raise ValueError(
-                f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more"
-            )
+        # their number is private
+        few = f"at most {MOST_VOTERS} private records, whose sums are exact"
+        require(len(private) <= MOST_VOTERS, few)
         private.units(settings.unit)
         events, count = settings.charge
         yield ReservationRequest(

@@ -57,8 +57,11 @@ def rehearse(
             **shapes,
         )
         if release.noisy_counts is not None and not release.linear:
-            noisy = release.noise_std is not None and release.noise_std > 0
-            require(noisy, "noise_std > 0, of noisy counts", noise_std=release.noise_std)
+            require(
+                release.noise_std is not None and release.noise_std > 0,
+                "noise_std > 0, of noisy counts",
+                noise_std=release.noise_std,
+            )
         if release.tiers is not None:
             require(
                 release.tiers.shape == (count,),

@@ -24,7 +24,13 @@ from pate._release.transaction import (
     pending_release,
     release,
 )
-from pate._validation import require, require_count, require_in_open_unit_interval, require_positive
+from pate._validation import (
+    given,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate._version import __version__
 from pate.accounting import (
     Ledger,
@@ -108,11 +114,9 @@ class TopKSettings:
         known = f"a neighbors among {', '.join(get_args(Neighbors))}"
         require(self.neighbors in get_args(Neighbors), known, neighbors=self.neighbors)
         noise = {"target_epsilon": self.target_epsilon, "scale": self.scale}
-        given = {name: value for name, value in noise.items() if value is not None}
-        require(len(given) == 1, "either target_epsilon or scale", **noise)
-        require_positive(**given)
-        if self.noise_seed is not None:
-            require_count(0, noise_seed=self.noise_seed)
+        require(len(given(**noise)) == 1, "either target_epsilon or scale", **noise)
+        require_positive(**given(**noise))
+        require_count(0, **given(noise_seed=self.noise_seed))
         if not {"k", "kbar"} & self._fields:
             require(self.k == 1, f"k = 1 with the mechanism {self.mechanism}", k=self.k)
         if "kbar" in self._fields and "k" in self._fields:
@@ -230,7 +234,7 @@ class TopKSettings:
             kbar = kbar if self.kbar is not None else min(kbar, most)
         if domain:
             require(kbar <= most, f"kbar <= {most}", kbar=kbar)
-        given = {
+        settings = {
             "k": self.k,
             # a mechanism without a k chooses how many items it lists, at most k
             "kbar": kbar if domain else self.k,
@@ -240,7 +244,7 @@ class TopKSettings:
             # a histogram has no majorities of teachers
             "allow_empty": False,
         }
-        return {name: value for name, value in given.items() if name in self._fields}
+        return {name: value for name, value in settings.items() if name in self._fields}
 
     def _with_noise(
         self, scale: float, settings: Mapping[str, Any], histogram: Histogram
@@ -288,11 +292,17 @@ def release_top_k(
             written or belong to another call, or a budget that does not suffice.
     """
     settings.require_public_items(public=source.public)
-    known = output.suffix in (".csv", ".json")
-    require(known, "an output that is a .csv or a .json", output=str(output))
+    require(
+        output.suffix in (".csv", ".json"),
+        "an output that is a .csv or a .json",
+        output=str(output),
+    )
     folder = output.absolute().parent
-    writable = folder.is_dir() and os.access(folder, os.W_OK)
-    require(writable, "a folder that can be written to", output=str(output))
+    require(
+        folder.is_dir() and os.access(folder, os.W_OK),
+        "a folder that can be written to",
+        output=str(output),
+    )
     with locked_output(output.resolve()):
         names = [
             output.stem + suffix for suffix in (output.suffix, ".privacy.json", ".privacy.txt")
@@ -363,9 +373,10 @@ class _TopK(Releasable):
         self.require_new(pending, self._ledger)
         self._histogram = self._source.read(generator)
         # the noise belongs to the files as they were digested
-        same = self.request_digest() == pending.file.stem
         require(
-            same, "files that nobody writes while they are read", changed=str(self._source.path)
+            self.request_digest() == pending.file.stem,
+            "files that nobody writes while they are read",
+            changed=str(self._source.path),
         )
         self._mechanism = settings.mechanism_for(self._histogram)
         # fails before anything is paid if the list could not be stated

@@ -29,6 +29,7 @@ from pate._validation import (
     StrArray,
     UInt8Array,
     require,
+    require_given,
 )
 from pate._votes import VoteShape
 
@@ -187,8 +188,11 @@ class ReleasedLabels(Queries):
         path = labels_file(run)
         arrays = _read(path)
         seal = str(arrays.pop(_SEAL))
-        same = seal == _seal(arrays, sealing_key(run))
-        require(same, f"labels in {path} as `pate label` of this run left them", seal=seal)
+        require(
+            seal == _seal(arrays, sealing_key(run)),
+            f"labels in {path} as `pate label` of this run left them",
+            seal=seal,
+        )
         return cls._of(arrays)
 
     @classmethod
@@ -244,9 +248,8 @@ def sealing_key(run: Run) -> bytes:
     Raises:
         ValueError: if it is missing, damaged or not the key that the run began with.
     """
-    key, path = read_key(run), str(run.root / KEY_FILE)
-    require(key is not None, "the key of the run's partitions. Put it back", missing=path)
-    assert key is not None
+    path = str(run.root / KEY_FILE)
+    key = require_given(read_key(run), "the key of the run's partitions. Put it back", missing=path)
     first = first_stage(run)
     begun = run.state(first)
     same = begun is None or begun.inputs.digests.get("partition") == digest(key)

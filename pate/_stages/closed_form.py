@@ -52,10 +52,9 @@ def fit_closed_form(
     if plan.start_from is not None:
         return fit_corrections(run, data, plan, dry_run=dry_run)
     private = data.records(Role.PRIVATE)
-    if len(private) > MOST_VOTERS:  # the number of records is private
-        raise ValueError(
-            f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more"
-        )
+    # their number is private
+    few = f"at most {MOST_VOTERS} private records, whose sums are exact"
+    require(len(private) <= MOST_VOTERS, few)
     data.require_distinct()
     units = private.units(plan.unit)
     public = _all_of(data.records(Role.PUBLIC).features)
@@ -188,7 +187,7 @@ def fit_corrections(
         print(f"PRIVATE: corrections of {plan.nominal} teachers, {size / 1e9:.2g} GB.")
         return
     start = Start.of(run, plan.start_from, data)
-    beginning = begin_fit(run, data, plan, lambda folder, _: _others(folder))
+    beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
         return
     files = [beginning.folder / name for name in ("start.npy", "corrections.npy")]
@@ -315,8 +314,3 @@ def _with_constant(data: DataSource, role: Role) -> Float32Array:
 def _corrections(folder: Path) -> Float32Array:
     corrections: Float32Array = np.load(folder / "corrections.npy", mmap_mode="r")
     return corrections
-
-
-def _others(folder: Path) -> list[str]:
-    """Return the names of files that teachers of another kind left in ``folder``."""
-    return sorted(path.name for path in folder.glob("teachers_*"))

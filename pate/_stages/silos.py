@@ -15,7 +15,7 @@ from pate._silos.exchange import Exchange, Invitation, require_private, waiting
 from pate._silos.secrets import SigningKey, read_public_keys
 from pate._silos.server import Server, invite
 from pate._stages.votes_import import VotesFrom
-from pate._validation import require
+from pate._validation import require, require_given
 from pate._votes import MaskedTotal, Votes, VoteShape
 from pate._votes.named import Silos
 from pate._votes.store import VoteManifest
@@ -124,8 +124,7 @@ def invited(
         ValueError: without public records, or if no noise meets the target, the aggregator is not
             `SiloVotes` of as many silos, or the noise has a seed.
     """
-    require(data is not None, "`data` with the public records that the silos vote on")
-    assert data is not None
+    data = require_given(data, "`data` with the public records that the silos vote on")
     require(
         settings.noise_seed is None,
         "no noise_seed with `silos`, which draw the noise",

@@ -36,7 +36,7 @@ from pate._stages.student_stage import (
     write_figures,
     write_predictions,
 )
-from pate._validation import require
+from pate._validation import require, require_given
 from pate.student import Student, StudentData
 from pate.student._answers import weights_of_tensors
 from pate.student._bar import StageBar
@@ -308,12 +308,7 @@ class StudentCLI(LightningCLI):
             ValueError: if it is missing.
         """
         path = self._checkpoint(_BEST) or self._checkpoint(_LAST)
-        require(
-            path is not None,
-            f"a checkpoint in {self.folder}, or one named by --ckpt_path",
-        )
-        assert path is not None
-        return path
+        return require_given(path, f"a checkpoint in {self.folder}, or one named by --ckpt_path")
 
     def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
         """Return the file of ``--ckpt_path``: ``best``, ``last`` or a path; None means ``best``.
@@ -325,13 +320,12 @@ class StudentCLI(LightningCLI):
             if finished:
                 require_student(self.run)
             return self.trained()
-        path = self._checkpoint(_LAST) if checkpoint == _LAST else Path(str(checkpoint))
+        path = self.folder / f"{_LAST}.ckpt" if checkpoint == _LAST else Path(str(checkpoint))
         require(
-            path is not None and path.is_file(),
+            path.is_file(),
             f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one",
             ckpt_path=checkpoint,
         )
-        assert path is not None
         _read(path)  # raises in one line where Lightning would not
         return path
 

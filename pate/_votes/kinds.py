@@ -33,6 +33,7 @@ from pate._validation import (
     UInt8Array,
     require,
     require_count,
+    require_given,
 )
 from pate._votes.voters import ScoreVoters, Voters, encode_scores
 
@@ -260,9 +261,8 @@ class Ballots(Counts):
         """
         if self.whole is not None:
             return self.whole.voters
-        require(self.features is not None, "votes with the public features of their queries")
-        assert self.features is not None
-        return ScoreVoters.of((encode_scores(self.ballots.swapaxes(0, 1)),), self.features)
+        features = require_given(self.features, "votes with the public features of their queries")
+        return ScoreVoters.of((encode_scores(self.ballots.swapaxes(0, 1)),), features)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

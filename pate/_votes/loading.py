@@ -14,7 +14,7 @@ import numpy as np
 from pate._data_file import load_data
 from pate._files import Json, read_arrays
 from pate._runs import VOTES_IMPORT, Run, first_stage
-from pate._validation import FloatArray, IntArray, StrArray, require
+from pate._validation import FloatArray, IntArray, StrArray, require, require_given
 from pate._votes.kinds import (
     Ballots,
     Counts,
@@ -80,8 +80,7 @@ def load_votes(
         )
         votes = Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     else:
-        require(total is not None, "`silos`, the folder through which the silos of this run send")
-        assert total is not None
+        total = require_given(total, "`silos`, the folder through which the silos of this run send")
         votes = Votes.from_total(total, len(ids), manifest.shape)
     if predictions is None:
         return votes

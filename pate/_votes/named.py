@@ -19,6 +19,7 @@ from pate._validation import (
     require,
     require_count,
     require_distinct,
+    require_given,
     require_label_names,
 )
 from pate._votes.kinds import (
@@ -88,12 +89,8 @@ class NamedVotes:
         order, shape, teachers = np.argsort(ids), (len(ids), len(names)), self.num_teachers
         values: dict[str, Any] = {"ids": ids[order], "label_names": tuple(names.tolist())}
         if form == "counts":
-            require(
-                teachers is not None,
-                "num_teachers, the public number behind the counts",
-                num_teachers=None,
-            )
-            assert teachers is not None
+            behind = "num_teachers, the public number behind the counts"
+            teachers = require_given(teachers, behind, num_teachers=None)
             require_count(1, num_teachers=teachers)
             values[form] = _checked_counts(votes, shape, teachers)[order]
         else:

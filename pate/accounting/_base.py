@@ -155,9 +155,8 @@ class GroupEvent(Event):
         super().__post_init__()
         require(isinstance(self.event, Event), "event to be an Event", event=self.event)
         require_count(1, teachers=self.teachers)
-        same = self.event.neighboring_relation is self.neighboring_relation
         require(
-            same,
+            self.event.neighboring_relation is self.neighboring_relation,
             f"an event under {self.neighboring_relation.value}",
             event=self.event.neighboring_relation,
         )
@@ -286,9 +285,10 @@ class PartiesEvent(CompositeEvent):
             event = getattr(self, name)
             require(isinstance(event, Event), f"{name} to be an Event", **{name: event})
         super().__post_init__()
-        same = self.world.neighboring_relation is self.neighboring_relation
         require(
-            same, "one neighboring relation for all events", world=self.world.neighboring_relation
+            self.world.neighboring_relation is self.neighboring_relation,
+            "one neighboring relation for all events",
+            world=self.world.neighboring_relation,
         )
         most, least = self.parties.cost(), self.world.cost()
         cheaper = bool((least.rdp <= most.rdp).all()) and least.mu_squared <= most.mu_squared

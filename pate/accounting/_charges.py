@@ -401,8 +401,11 @@ def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
     )
     value = np.stack([np.append(cost.rdp, rest) for cost, rest in zip(costs, rests, strict=True)])
     # an event of another package may state its cost only on the default orders
-    valid = value.shape[1] == grid.size + BESIDE and not (value < 0).any()
-    require(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
+    require(
+        value.shape[1] == grid.size + BESIDE and not (value < 0).any(),
+        f"an event of known cost on all orders up to {grid.max():g}",
+        event=events[:80],
+    )
     infinite = ~(value < _INFINITE)
     finite = np.where(infinite, 0.0, value)
     # Dekker's splitting into a factor of 26 bits and the rest: products with counts are exact

@@ -16,6 +16,7 @@ from scipy.special import log_ndtr, ndtri
 
 from pate._validation import (
     FloatArray,
+    given,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -86,6 +87,13 @@ class CurveEvent(Event):
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         return self.total((self,), np.ones(1), orders)
 
+    def _for_group_size(self, teachers: int) -> Event:
+        # the first field is a width, or noise by a width
+        name = self.parameters()[0]
+        width = getattr(self, name)
+        wider = width / teachers if name == "noise_multiplier" else width * teachers
+        return replace(self, **{name: wider})
+
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
         names = cls.parameters()
@@ -133,9 +141,6 @@ class GaussianEvent(CurveEvent):
             )
             return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
-
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianThresholdEvent(CurveEvent):
@@ -158,9 +163,6 @@ class GaussianThresholdEvent(CurveEvent):
     @staticmethod
     def _bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
         return TEST, 1 / noise_multiplier
-
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +189,6 @@ class BoundedRangeEvent(CurveEvent):
 
     def pairs(self) -> Sequence[Pairs]:
         return [bounded_range_pairs(self.eta)]
-
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, eta=self.eta * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,9 +219,6 @@ class RootPeelingEvent(CurveEvent):
     def mu_squared(eta: FloatArray, count: FloatArray) -> FloatArray:
         return count * bounded_range_mu_squared(eta)
 
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, eta=self.eta * teachers)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
@@ -245,9 +241,6 @@ class PureDPEvent(CurveEvent):
 
     def pairs(self) -> Sequence[Pairs]:
         return [randomized_response_pairs(self.epsilon)]
-
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, epsilon=self.epsilon * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,9 +267,6 @@ class GaussianNoisyMaxEvent(CurveEvent):
     def __post_init__(self) -> None:
         require_count(1, num_candidates=self.num_candidates)
         super().__post_init__()
-
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,9 +306,9 @@ class StabilityTestEvent(Event):
         super().__post_init__()
         require_positive(sigma=self.sigma)
         require_in_open_unit_interval(delta_test=self.delta_test)
-        require_count(1, shift=self.shift, num_teachers=self.num_teachers)
-        if self.window is not None:
-            require_count(1, window=self.window)
+        require_count(
+            1, shift=self.shift, num_teachers=self.num_teachers, **given(window=self.window)
+        )
 
     @property
     def gap_window(self) -> int:
@@ -398,8 +388,7 @@ class FailureEvent(Event):
         require(
             moves == (self.step is not None), "a tail with its step", tail=self.tail, step=self.step
         )
-        if self.step is not None:
-            require_positive(step=self.step)
+        require_positive(**given(step=self.step))
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return ``delta`` and a curve of zeros on ``orders`` ``[K]``."""

@@ -173,9 +173,8 @@ class GaussianFilter(PrivacyFilter):
         """Raise ``ValueError`` unless a Gaussian mechanism of this ``mu`` spends the budget."""
         _require_of_budget(self, budget)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
-        follows = math.isclose(self.max_mu_squared, largest, rel_tol=1e-10)
         require(
-            follows,
+            math.isclose(self.max_mu_squared, largest, rel_tol=1e-10),
             f"max_mu_squared={largest} from max_epsilon",
             max_mu_squared=self.max_mu_squared,
         )
@@ -218,8 +217,11 @@ class MixedFilter(PrivacyFilter):
         _require_of_budget(self, budget)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         weights = float(largest_weights(largest)[np.searchsorted(WIDTHS, self.width)])
-        follows = math.isclose(self.max_weights, weights, rel_tol=1e-9)
-        require(follows, f"max_weights={weights} from max_epsilon", max_weights=self.max_weights)
+        require(
+            math.isclose(self.max_weights, weights, rel_tol=1e-9),
+            f"max_weights={weights} from max_epsilon",
+            max_weights=self.max_weights,
+        )
 
     def failures(self, cost: Cost) -> float:
         # with bits beyond the reach of the theorem
@@ -310,9 +312,8 @@ def require_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) 
     )
     derived, actual = make_filter(budget, first, kinds).to_dict(), bounds.to_dict()
     close = (math.isclose(value, actual[name], rel_tol=1e-9) for name, value in derived.items())
-    same = derived.keys() == actual.keys() and all(close)
     require(
-        same,
+        derived.keys() == actual.keys() and all(close),
         f"the filter that follows from the budget and the first release, {derived}",
         filter=actual,
     )
@@ -375,8 +376,7 @@ def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: i
 
 def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
     """Return how many such queries each filter that the budget allows would admit."""
-    costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
-    require(costs, "a query that costs something")
+    require(bool(query.rdp.max() > 0 or query.log_survival < 0), "a query that costs something")
 
     def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
         return largest_count_where(lambda n: keeps(budget, query * n))

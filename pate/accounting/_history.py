@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from pate._files import distinct_keys
-from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
+from pate._validation import (
+    FloatArray,
+    given,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate.accounting._charges import (
     ROUNDING,
     Budget,
@@ -187,8 +193,11 @@ class History:
     def entry(self, release: int, where: object) -> LedgerEntry:
         """Return release number ``release``, from 1 on; errors name the ledger by ``where``."""
         number = isinstance(release, int | np.integer) and not isinstance(release, bool)
-        listed = number and 1 <= release <= len(self.entries)
-        require(listed, f"a release among the {len(self.entries)} of {where}", release=release)
+        require(
+            number and 1 <= release <= len(self.entries),
+            f"a release among the {len(self.entries)} of {where}",
+            release=release,
+        )
         return self.entries[release - 1]
 
     def settled_at(self, release: int) -> LedgerHead:
@@ -279,8 +288,7 @@ class History:
         require_charged_count(1, body["count"])
         delta = body.get("delta")
         require(isinstance(delta, float | None), "a delta or null", delta=delta)
-        if delta is not None:
-            require_in_open_unit_interval(delta=delta)
+        require_in_open_unit_interval(**given(delta=delta))
         require(
             isinstance(body.get("token"), str | None), "a token as a text", token=body.get("token")
         )

@@ -21,7 +21,13 @@ from typing import Any
 import numpy as np
 
 from pate._files import remove_abandoned
-from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
+from pate._validation import (
+    FloatArray,
+    given,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate.accounting import _log as log
 from pate.accounting._charges import (
     Budget,
@@ -150,8 +156,7 @@ class Ledger:
             run=run,
             description=description,
         )
-        if delta is not None:
-            require_in_open_unit_interval(delta=delta)
+        require_in_open_unit_interval(**given(delta=delta))
         require(
             token is None or (isinstance(token, str) and token), "a token as a text", token=token
         )
@@ -209,8 +214,11 @@ class Ledger:
                 another file, before. Nothing is written then.
         """
         # a spent iterator would cost nothing
-        listed = realised is None or isinstance(realised, list | tuple)
-        require(listed, "a list of charges or None", realised=realised)
+        require(
+            realised is None or isinstance(realised, list | tuple),
+            "a list of charges or None",
+            realised=realised,
+        )
         for charge in realised or ():
             require(
                 isinstance(charge, tuple | list) and len(charge) == 2,
@@ -228,8 +236,7 @@ class Ledger:
         with self._transaction() as connection:
             entry = self._history.entry(release, self.path)
             if entry.settled:
-                same = entry.realised == charges
-                require(same, f"release {release} settled once")
+                require(entry.realised == charges, f"release {release} settled once")
                 if plain_published not in (None, entry.published):
                     self._require_same_file(entry, plain_published)
                     row = {

@@ -90,8 +90,11 @@ def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
             for name in ("application_id", "user_version")
         )
         # an empty file, which SQLite takes for a new database, has no marks
-        known = marks in [(_APPLICATION, version) for version in _READ]
-        require(known, f"a ledger of version {' or '.join(map(str, _READ))} at {path}", marks=marks)
+        require(
+            marks in [(_APPLICATION, version) for version in _READ],
+            f"a ledger of version {' or '.join(map(str, _READ))} at {path}",
+            marks=marks,
+        )
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
         require(
             journal == "delete",
@@ -121,8 +124,11 @@ def require_writable(path: Path) -> None:
     The superuser could write it nevertheless, but a ledger that somebody closed stays closed.
     """
     mode = path.stat().st_mode
-    writable = mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
-    require(writable, f"a writable ledger at {path}", mode=stat.filemode(mode))
+    require(
+        mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH),
+        f"a writable ledger at {path}",
+        mode=stat.filemode(mode),
+    )
 
 
 def require_intact(connection: sqlite3.Connection, path: Path) -> None:
@@ -161,13 +167,14 @@ def rows_after(
     while True:
         block, last = _some_rows(connection, number)
         if number:
-            continues = bool(block) and (block[0][0], block[0][2]) == (number, previous)
-            require(continues, f"a ledger at {path} that continues row {number}")
+            require(
+                bool(block) and (block[0][0], block[0][2]) == (number, previous),
+                f"a ledger at {path} that continues row {number}",
+            )
         for row, text, digest in block[1 if number else 0 :]:
             number, previous = number + 1, chained(previous, str(text))
-            follows = row == number and digest == previous
             require(
-                follows,
+                row == number and digest == previous,
                 "an intact ledger",
                 path=str(path),
                 damage=f"row {row} does not follow from those before it",

@@ -87,8 +87,11 @@ class Statement:
         except ValueError as error:
             raise ValueError(f"Expected a readable statement, got: {error}") from None
         kind = plain.get("kind") if isinstance(plain, Mapping) else None
-        recognised = isinstance(kind, str) and kind in WORDS
-        require(recognised, f"a statement of a kind among {', '.join(WORDS)}", kind=kind)
+        require(
+            isinstance(kind, str) and kind in WORDS,
+            f"a statement of a kind among {', '.join(WORDS)}",
+            kind=kind,
+        )
         return Statement(plain)
 
     @staticmethod
@@ -231,8 +234,11 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
 
     Its sentences are ``neighbors`` and ``conversion`` (see `_without_wording`); all else is data.
     """
-    listed = type(release) is int and 1 <= release <= len(book.entries)
-    require(listed, f"a release among the {len(book.entries)} of the ledger", release=release)
+    require(
+        type(release) is int and 1 <= release <= len(book.entries),
+        f"a release among the {len(book.entries)} of the ledger",
+        release=release,
+    )
     entry = book.entries[release - 1]
     published = dict(entry.published or {})
     kind, ledger = published.pop("kind", None), published.pop("ledger", None)

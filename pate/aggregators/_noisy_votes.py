@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate._validation import BoolArray, require, require_count, require_positive
+from pate._validation import BoolArray, given, require, require_count, require_positive
 from pate._votes import Counts, Need, VoteShape
 from pate.accounting import (
     ComposedEvent,
@@ -130,9 +130,8 @@ class Screen(Aggregator):
         super().__post_init__()
         require(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
         relation, expected = self.answers.neighboring_relation, self.neighboring_relation
-        same = relation is expected
         require(
-            same,
+            relation is expected,
             f"answers for {expected.value}, as the screen",
             neighboring_relation=relation.value,
         )
@@ -156,8 +155,7 @@ class Screen(Aggregator):
     ) -> Event:
         """Describe the cost of a query: the screen, then tier ``tier - 1`` of ``answers``."""
         resolved = self.relation_of(relation)
-        if tier is not None:
-            require_count(0, tier=tier)
+        require_count(0, **given(tier=tier))
         if tier == 0:
             return self.screen_event(resolved)
         answer = self.answers.event(shape, resolved, None if tier is None else tier - 1)
@@ -231,8 +229,7 @@ class ConfidentScreen(Screen):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_top is not None:
-            require_count(1, num_top=self.num_top)
+        require_count(1, **given(num_top=self.num_top))
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:

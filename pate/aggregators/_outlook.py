@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pate._validation import require, require_count, require_in_open_unit_interval
+from pate._validation import require_count, require_given, require_in_open_unit_interval
 from pate._votes import Counts, Votes, VoteShape
 from pate.accounting import NeighboringRelation, Target
 
@@ -84,9 +84,7 @@ class Outlook:
     def k(self) -> int:
         """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
         requirement = "k (`aggregator.k`), which follows from how many labels a sample has"
-        require(self.labels_per_sample is not None, requirement)
-        assert self.labels_per_sample is not None
-        return self.labels_per_sample
+        return require_given(self.labels_per_sample, requirement)
 
     @property
     def num_items(self) -> int:

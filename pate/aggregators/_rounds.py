@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from pate._linear import student_of
-from pate._validation import FloatArray, require
+from pate._validation import FloatArray, require, require_given
 from pate._votes import Counts, Moments, Need, Scores, Votes, VoteShape
 from pate.accounting import ComposedEvent, Event, NeighboringRelation
 from pate.accounting._accountant import COARSE_ORDERS
@@ -54,9 +54,10 @@ class Rounds(Aggregator):
         require(self.rounds, "at least one round", rounds=self.rounds)
         for i, aggregator in enumerate(self.rounds):
             relation, setting = aggregator.neighboring_relation, f"rounds[{i}].neighboring_relation"
-            same = relation is self.neighboring_relation
             require(
-                same, f"rounds for {self.neighboring_relation.value}", **{setting: relation.value}
+                relation is self.neighboring_relation,
+                f"rounds for {self.neighboring_relation.value}",
+                **{setting: relation.value},
             )
         first, asked = type(self.rounds[0]).__name__, self.rounds[0].needs
         require(
@@ -147,10 +148,12 @@ def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
     target, relation = outlook.target(epsilon=1.0), outlook.relation
     start = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=relation)
     first = start.calibrated(target, outlook.shape, orders=COARSE_ORDERS)
-    final = last.calibrated(target, outlook.shape, orders=COARSE_ORDERS)
-    require(final is not None, "a last round that can meet a target", last=type(last).__name__)
     assert first is not None
-    assert final is not None
+    final = require_given(
+        last.calibrated(target, outlook.shape, orders=COARSE_ORDERS),
+        "a last round that can meet a target",
+        last=type(last).__name__,
+    )
     rounds = (first.scaled(_FIRST**-0.5), final.scaled((1 - _FIRST) ** -0.5))
     return Rounds(rounds=rounds, neighboring_relation=relation)
 

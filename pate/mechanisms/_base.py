@@ -306,11 +306,9 @@ class ScoreMechanism(Mechanism[Released_co]):
         ValueError: on ``sensitivity <= 0``.
     """
 
-    sensitivity: float = 1.0
+    checks: ClassVar[Checks] = {"sensitivity": require_positive}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(sensitivity=self.sensitivity)
+    sensitivity: float = 1.0
 
     @property
     def _unit(self) -> float:

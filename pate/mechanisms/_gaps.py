@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._validation import IntArray, require, require_count, require_positive
+from pate._validation import IntArray, given, require, require_count, require_positive
 from pate.accounting import Event, GaussianNoisyMaxEvent, NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest
@@ -75,7 +75,7 @@ def sort_counts(
 
 
 def _require_rank(**ranks: int | None) -> None:
-    require_count(1, **{name: rank for name, rank in ranks.items() if rank is not None})
+    require_count(1, **given(**ranks))
 
 
 def _require_weight(**weights: int | None) -> None:
@@ -150,9 +150,8 @@ class GapChoice(ScoreMechanism[IntArray]):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_count(1, num_labels=self.num_labels)
-        has_candidates = self.allow_empty or self.num_labels > 1
         require(
-            has_candidates,
+            self.allow_empty or self.num_labels > 1,
             "at least two labels without the empty and the full set",
             num_labels=self.num_labels,
         )

@@ -26,11 +26,11 @@ from pate.mechanisms._base import Case, Checks, Release, ScoreMechanism, TopKMec
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._ranking import (
     REACH,
-    ROWS,
     Ranked,
     Rows,
     as_batch,
     distances,
+    in_blocks,
     rank,
     require_within,
 )
@@ -97,10 +97,7 @@ class DomainMechanism(ScoreMechanism[TopItems]):
             ValueError: on scores that are not finite numbers, or not more than kbar.
         """
         rows, single = self._rows(scores)
-        items = np.empty((len(rows), self.k), dtype=np.int64)
-        for start in range(0, len(rows), ROWS):
-            part = slice(start, start + ROWS)
-            items[part] = self._items(rank(rows[part]), generator)
+        items = in_blocks(rows, lambda part: self._items(rank(part), generator))
         return TopItems.of(items[0] if single else items)
 
     def event(self, relation: NeighboringRelation) -> Event:

@@ -43,8 +43,11 @@ def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
 
 def require_generator(generator: object) -> None:
     """Raise ``ValueError`` unless ``generator`` is one, such as a seed in its place."""
-    known = isinstance(generator, np.random.Generator)
-    require(known, "a generator such as pate.private_generator()", generator=generator)
+    require(
+        isinstance(generator, np.random.Generator),
+        "a generator such as pate.private_generator()",
+        generator=generator,
+    )
 
 
 def require_noise(kind: object = Noise, **noises: str) -> None:

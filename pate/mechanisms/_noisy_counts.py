@@ -44,7 +44,7 @@ from pate.mechanisms._exact_normal import LazyReal, decimal_precision, split
 from pate.mechanisms._law import Law, NotStatedError, chance_by_peeling, chance_to_lead, peeling_law
 from pate.mechanisms._noise import Noise, require_noise
 from pate.mechanisms._peeling import one_shot
-from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, below_rank, with_noise
+from pate.mechanisms._ranking import REACH, Rows, as_batch, below_rank, in_blocks, with_noise
 from pate.mechanisms._stability import StabilityTest
 
 
@@ -169,13 +169,10 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    checks: ClassVar[Checks] = {"num_items": partial(require_count, 1)}
 
     num_items: int
     scale: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count(1, num_items=self.num_items)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FloatArray:
         """Return noisy ``scores``, float64 of their shape, ``[num_items]`` or ``[B, num_items]``.
@@ -351,15 +348,13 @@ class NoisyTopK(TopKMechanism):
     noise: Noise = "gumbel"
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        chosen = np.empty((len(rows), self.k), dtype=np.int64)
-        for start in range(0, len(rows), ROWS):
-            part = rows[start : start + ROWS]
+        def draw(part: Rows) -> IntArray:
             below = below_rank(part, self.k, reach=REACH * self.scale)
-            chosen[start : start + ROWS] = sample_k_smallest(
+            return sample_k_smallest(
                 below, self.k, noise=self.noise, scale=self.scale, generator=generator
             )
-        chosen.sort(axis=1)
-        return chosen
+
+        return np.sort(in_blocks(rows, draw), axis=1)
 
     def event(self, relation: NeighboringRelation) -> Event:
         eta = self.window(relation) / self.scale

@@ -22,7 +22,16 @@ from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._exact_normal import DIGITS, add_gaussian
 from pate.mechanisms._law import Law, chance_by_flips, chance_by_peeling, peeling_law
 from pate.mechanisms._noise import Noise
-from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, below_rank, distances, rank
+from pate.mechanisms._ranking import (
+    REACH,
+    ROWS,
+    Rows,
+    as_batch,
+    below_rank,
+    distances,
+    in_blocks,
+    rank,
+)
 
 
 class CountedTopK(NamedTuple):
@@ -228,13 +237,13 @@ class PermuteAndFlipPeeling(TopKMechanism):
     ordered: ClassVar[bool] = True
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        chosen = np.empty((len(rows), self.k), dtype=np.int64)
-        step, peel = (1, self._peel_long) if rows.shape[1] >= _LONG else (ROWS, self._peel)
-        for start in range(0, len(rows), step):
-            order, scores = rank(rows[start : start + step])
-            ranks = peel(scores, generator)
-            chosen[start : start + step] = np.take_along_axis(order, ranks, axis=1)
-        return chosen
+        size, peel = (1, self._peel_long) if rows.shape[1] >= _LONG else (ROWS, self._peel)
+
+        def draw(part: Rows) -> IntArray:
+            order, scores = rank(part)
+            return np.take_along_axis(order, peel(scores, generator), axis=1)
+
+        return in_blocks(rows, draw, size=size)
 
     def _peel(self, scores: Rows, generator: np.random.Generator) -> IntArray:
         """Return ranks ``[B, k]`` of descending scores, by the largest with exponential noise.
@@ -319,19 +328,15 @@ def one_shot(
     rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator
 ) -> IntArray:
     """Return the indices ``[B, k]`` of the k largest of ``rows`` with noise, in order."""
-    chosen = np.empty((len(rows), k), dtype=np.int64)
-    for start in range(0, len(rows), ROWS):
-        part = rows[start : start + ROWS]
 
-        def exact(row: int, place: int, part: Rows = part) -> Fraction:
-            return -Fraction(part[row, place].item())
-
-        chosen[start : start + ROWS] = sample_k_smallest(
+    def draw(part: Rows) -> IntArray:
+        return sample_k_smallest(
             below_rank(part, k, reach=REACH * scale),
             k,
             noise=noise,
             scale=scale,
             generator=generator,
-            exact=exact,
+            exact=lambda row, place: -Fraction(part[row, place].item()),
         )
-    return chosen
+
+    return in_blocks(rows, draw)

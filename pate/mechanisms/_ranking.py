@@ -182,6 +182,12 @@ def _sum(score: Any, noise: np.float64) -> Fraction:
     return Fraction(value) + Fraction(noise.item())
 
 
+def in_blocks(rows: Rows, choose: Callable[[Rows], IntArray], *, size: int = ROWS) -> IntArray:
+    """Return the choices ``[B, k]`` for ``rows`` ``[B, d]``, made for ``size`` rows at a time."""
+    starts = range(0, max(len(rows), 1), size)
+    return np.concatenate([choose(rows[start : start + size]) for start in starts])
+
+
 def k_smallest(values: FloatArray, k: int) -> IntArray:
     """Return the indices of the k smallest of each row in ascending order of value, ``[B, k]``."""
     if k == 1:

@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from pate._validation import (
     BoolArray,
     FloatArray,
+    given,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -52,9 +53,9 @@ class _GapTest(Mechanism[BoolArray]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(sensitivity=self.sensitivity, shift=self.shift)
-        if self.window is not None:
-            require_positive(window=self.window)
+        require_positive(
+            sensitivity=self.sensitivity, shift=self.shift, **given(window=self.window)
+        )
 
     def gap_window(self, relation: NeighboringRelation) -> float:
         """Return the number of votes by which the tested number moves between neighbors."""
@@ -154,8 +155,7 @@ class StabilityTest(_GapTest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        numbers = {"shift": self.shift, "num_teachers": self.num_teachers}
-        numbers |= {} if self.window is None else {"window": self.window}
+        numbers = given(shift=self.shift, num_teachers=self.num_teachers, window=self.window)
         if self.integer_scores:
             require_count(1, **numbers)
             require(

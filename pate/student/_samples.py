@@ -13,7 +13,7 @@ from PIL import Image
 from scipy.sparse import issparse
 
 from pate._files import Json
-from pate._validation import Float32Array, UInt8Array, as_float32, require
+from pate._validation import Float32Array, UInt8Array, as_float32, require, require_given
 from pate.data._images import Pictures, center_crop, read_image
 from pate.data._number_table import ColumnEncoding, NumberColumns
 from pate.data._records import Features
@@ -118,9 +118,8 @@ class InputFormat:
         if not isinstance(samples, Mapping) and not hasattr(samples, "columns"):
             same: Samples = samples
             return same
-        require(self.columns is not None, f"{self.kind} in a list or an array", samples="columns")
-        assert self.columns is not None
-        return self.columns.encode(samples)
+        wanted = f"{self.kind} in a list or an array"
+        return require_given(self.columns, wanted, samples="columns").encode(samples)
 
     def batch(self, samples: Samples) -> NDArray[Any]:
         """Return samples as the student takes them: uint8 pictures, or float32, ``[N, *shape]``.

@@ -169,8 +169,11 @@ class TeacherChunk(pl.LightningModule):
         if self._plan.scheduler is None:
             return optimizer
         scheduler = self._plan.scheduler(optimizer)
-        public = not isinstance(scheduler, ReduceLROnPlateau)
-        require(public, "a scheduler that looks at no loss", scheduler=type(scheduler).__name__)
+        require(
+            not isinstance(scheduler, ReduceLROnPlateau),
+            "a scheduler that looks at no loss",
+            scheduler=type(scheduler).__name__,
+        )
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},

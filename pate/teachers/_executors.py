@@ -24,7 +24,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from pate._files import lease
 from pate._own_code import OwnCode, finder_in_use
-from pate._validation import require
+from pate._validation import require_given
 from pate.teachers._jobs import ChunkJob, Execution, Progress, Report, forget_steps, steps_writer
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
     while missing:
         for teachers in list(missing):
             path = job.lease_file(teachers)
-            require(path is not None, "a job on which processes work together")
-            assert path is not None
-            with lease(path) as held:
+            with lease(require_given(path, "a job on which processes work together")) as held:
                 if job.is_done(teachers):
                     report(job.num_steps)
                     missing.remove(teachers)

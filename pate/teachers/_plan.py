@@ -19,6 +19,7 @@ from pate._validation import (
     MOST_VOTERS,
     UNKNOWN,
     IntArray,
+    given,
     require,
     require_count,
     require_positive,
@@ -123,8 +124,7 @@ class TeacherPlan:
             )
         power = self.positive_weight_power
         require(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
-        if self.clip_norm is not None:
-            require_positive(clip_norm=self.clip_norm)
+        require_positive(**given(clip_norm=self.clip_norm))
         object.__setattr__(self, "start_from", start_place(self.start_from))
         _require_made(self.optimizer, self.scheduler)
         if self.chunk_size != "auto":

@@ -88,9 +88,10 @@ class TrainJob(ChunkJob):
         checkpoint = target.with_suffix(".ckpt")
         for path in (target, checkpoint):
             if path.is_file():
-                same = read_origin(path) == self.made_from
                 require(
-                    same, "a chunk made from this key, this plan and these data", path=str(path)
+                    read_origin(path) == self.made_from,
+                    "a chunk made from this key, this plan and these data",
+                    path=str(path),
                 )
         if target.is_file():
             report(self.num_steps)
