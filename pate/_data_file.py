@@ -103,10 +103,11 @@ def require_data_config(run: Run) -> None:
     require(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
     same = content is not None and content["data"] == begun.inputs.settings.get("data")
     other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
-    expected = (
-        f"the data that `pate {first.name}` was begun with. {again}, or {other} with `overwrite`"
+    require(
+        same,
+        f"the data that `pate {first.name}` was begun with. {again}, or {other} with `overwrite`",
+        changed=str(run.data_config),
     )
-    require(same, expected, changed=str(run.data_config))
 
 
 def read_locations(root: Path) -> tuple[DataSource | None, Path]:

@@ -294,8 +294,11 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
             # strict: a quote that is never closed would make all users after it one item
             reader = csv.reader(file, strict=True)
             names = [name.strip() for name in next(reader, [])]
-            wanted = f"columns {first} and {second} in the first line of {path}"
-            require({first, second} <= set(names), wanted, columns=f"{len(names)} others")
+            require(
+                {first, second} <= set(names),
+                f"columns {first} and {second} in the first line of {path}",
+                columns=f"{len(names)} others",
+            )
             places = names.index(first), names.index(second)
             for row in reader:
                 if row:

@@ -66,8 +66,11 @@ def require_factory(make: Callable[..., nn.Module]) -> None:
     """Raise ``ValueError`` if a network is given in place of its class or factory."""
     # a network can also be called, with records
     shared = hasattr(make, "state_dict") and not isinstance(make, type)
-    how = "something that makes a network; with settings, pate.models.Factory"
-    require(not shared, how, network=f"a network that is made, {type(make).__name__}")
+    require(
+        not shared,
+        "something that makes a network; with settings, pate.models.Factory",
+        network=f"a network that is made, {type(make).__name__}",
+    )
 
 
 def _takes_classes(make: Callable[..., Any]) -> bool:

@@ -165,8 +165,11 @@ def require_label_names(what: str, names: Iterable[str]) -> None:
         length = f"{what} of 1 to {_MOST_LETTERS} characters"
         require(len(name) <= _MOST_LETTERS, length, characters=len(name))
         require(name.strip(), length, name=name)
-        printable = f"{what} without control characters, line breaks and lone surrogates"
-        require(not any(category(sign) in _UNSHOWN for sign in name), printable, name=name)
+        require(
+            not any(category(sign) in _UNSHOWN for sign in name),
+            f"{what} without control characters, line breaks and lone surrogates",
+            name=name,
+        )
     require_distinct(what, listed)
 
 

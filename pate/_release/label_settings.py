@@ -94,8 +94,11 @@ class LabelSettings:
         if self.query_choice is not None:
             choices, choice = get_args(QueryChoice), self.query_choice
             require(choice in choices, f"query_choice in {', '.join(choices)}", query_choice=choice)
-            some = f"`num_queries`, which {choice} chooses among the samples"
-            require(self.num_queries is not None, some, num_queries=None)
+            require(
+                self.num_queries is not None,
+                f"`num_queries`, which {choice} chooses among the samples",
+                num_queries=None,
+            )
         require_promise(self.delta)
         require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
         _ = self.budget  # checks its parts
@@ -110,8 +113,9 @@ class LabelSettings:
         if "predictions" in self.aggregator.needs:
             require(file, f"`predictions`, which {name} needs", predictions=file)
         else:
-            unused = f"no `predictions`, of which {name} makes no use"
-            require(file is None, unused, predictions=file)
+            require(
+                file is None, f"no `predictions`, of which {name} makes no use", predictions=file
+            )
 
     @property
     def mechanism(self) -> Aggregator:

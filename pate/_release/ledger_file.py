@@ -142,8 +142,11 @@ def open_ledger(run: Run, max_teachers_per_unit: int = 1) -> Ledger:
     path = run.ledger_path
     if run.ledger is not None and run.data_config.is_file():
         # once the data have moved away, no new budget may begin in their old place
-        place = f"a folder for the ledger, whose place is `ledger:` in {run.data_config}"
-        require(path.parent.is_dir(), place, path=str(path))
+        require(
+            path.parent.is_dir(),
+            f"a folder for the ledger, whose place is `ledger:` in {run.data_config}",
+            path=str(path),
+        )
     return Ledger(path, home=path.resolve(), max_teachers_per_unit=max_teachers_per_unit)
 
 

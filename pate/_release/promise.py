@@ -33,5 +33,8 @@ def require_promise(delta: float, *, num_units: int | None = None) -> None:
     )
     # MOST_VOTERS stands for a private number
     if num_units is not None and num_units < MOST_VOTERS:
-        public = f"delta < 1 / {num_units}, one over the public number of teachers or records"
-        require(delta * num_units < 1, public, delta=delta)
+        require(
+            delta * num_units < 1,
+            f"delta < 1 / {num_units}, one over the public number of teachers or records",
+            delta=delta,
+        )

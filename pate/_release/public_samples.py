@@ -138,8 +138,10 @@ class _Samples(Releasable):
         columns = private.features.shape[1]
         require(columns <= _MOST_COLUMNS, f"at most {_MOST_COLUMNS} columns", columns=columns)
         # their number is private
-        few = f"at most {MOST_VOTERS} private records, whose sums are exact"
-        require(len(private) <= MOST_VOTERS, few)
+        require(
+            len(private) <= MOST_VOTERS,
+            f"at most {MOST_VOTERS} private records, whose sums are exact",
+        )
         private.units(settings.unit)
         events, count = settings.charge
         yield ReservationRequest(

@@ -64,8 +64,11 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
 
 def require_newest(since: int) -> None:
     """Raise ``ValueError`` if there were releases ``since`` a statement on labels."""
-    newest = "a statement on all releases of the ledger; the same `pate label` makes it"
-    require(since == 0, newest, more=since)
+    require(
+        since == 0,
+        "a statement on all releases of the ledger; the same `pate label` makes it",
+        more=since,
+    )
 
 
 def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tuple[int, str]:

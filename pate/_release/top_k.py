@@ -111,8 +111,11 @@ class TopKSettings:
         require_count(1, k=self.k, max_teachers_per_unit=self.max_teachers_per_unit)
         require_promise(self.delta)
         _ = self._class  # must exist
-        known = f"a neighbors among {', '.join(get_args(Neighbors))}"
-        require(self.neighbors in get_args(Neighbors), known, neighbors=self.neighbors)
+        require(
+            self.neighbors in get_args(Neighbors),
+            f"a neighbors among {', '.join(get_args(Neighbors))}",
+            neighbors=self.neighbors,
+        )
         noise = {"target_epsilon": self.target_epsilon, "scale": self.scale}
         require(len(given(**noise)) == 1, "either target_epsilon or scale", **noise)
         require_positive(**given(**noise))
@@ -127,8 +130,9 @@ class TopKSettings:
         if {"delta", "delta_test"} & self._fields:
             failure = self.failure_probability
             require_in_open_unit_interval(delta_domain=failure)
-            below = f"delta_domain < delta = {self.delta:g}"
-            require(failure < self.delta, below, delta_domain=failure)
+            require(
+                failure < self.delta, f"delta_domain < delta = {self.delta:g}", delta_domain=failure
+            )
         else:
             self._require_none("delta_domain")
         _ = self.budget  # checks its parts
@@ -228,8 +232,11 @@ class TopKSettings:
         domain = {"k", "kbar"} <= self._fields
         if histogram.public:
             spare = 1 if domain else getattr(self._class, "spare", 0)
-            limit = f"k <= {num_items - spare} for {num_items} items and this mechanism"
-            require(self.k <= num_items - spare, limit, k=self.k)
+            require(
+                self.k <= num_items - spare,
+                f"k <= {num_items - spare} for {num_items} items and this mechanism",
+                k=self.k,
+            )
             most = num_items - 1
             kbar = kbar if self.kbar is not None else min(kbar, most)
         if domain:

@@ -240,8 +240,11 @@ class Releasable(ABC):
         places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
         existing = ", ".join(str(path) for path in places if path.exists())
         same_release = existing and pending.matches_statement(self.statement_file, ledger)
-        unpaid = "another output, because every release is paid for"
-        require(not existing or same_release, unpaid, existing=existing)
+        require(
+            not existing or same_release,
+            "another output, because every release is paid for",
+            existing=existing,
+        )
 
 
 def release(publication: Releasable) -> Statement:

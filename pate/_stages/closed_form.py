@@ -53,8 +53,9 @@ def fit_closed_form(
         return fit_corrections(run, data, plan, dry_run=dry_run)
     private = data.records(Role.PRIVATE)
     # their number is private
-    few = f"at most {MOST_VOTERS} private records, whose sums are exact"
-    require(len(private) <= MOST_VOTERS, few)
+    require(
+        len(private) <= MOST_VOTERS, f"at most {MOST_VOTERS} private records, whose sums are exact"
+    )
     data.require_distinct()
     units = private.units(plan.unit)
     public = _all_of(data.records(Role.PUBLIC).features)

@@ -358,10 +358,9 @@ class History:
 
     def _require_covered(self, budget: Budget) -> None:
         most = max((entry.max_teachers_per_unit for entry in self.entries), default=1)
-        needed = f"a budget of max_teachers_per_unit >= {most}, as a release before it declared"
         require(
             budget.max_teachers_per_unit >= most,
-            needed,
+            f"a budget of max_teachers_per_unit >= {most}, as a release before it declared",
             max_teachers_per_unit=budget.max_teachers_per_unit,
         )
 

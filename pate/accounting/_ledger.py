@@ -300,8 +300,11 @@ class Ledger:
             # another ledger may have taken the place of one that was moved away
             first = next((digest for _, digest in log.rows_after(other, LedgerHead(), last)), None)
         copied = first is not None and self._history.snapshot().follows(LedgerHead(1, first))
-        requirement = f"one ledger for the same private data; `ledger` {last} names the original"
-        require(not copied, requirement, copy=str(self.path))
+        require(
+            not copied,
+            f"one ledger for the same private data; `ledger` {last} names the original",
+            copy=str(self.path),
+        )
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:
         for text, digest in log.rows_after(connection, self._history.head, self.path):

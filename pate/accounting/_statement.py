@@ -314,10 +314,11 @@ def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:
 
 
 def _require_follows(book: LedgerSnapshot, head: LedgerHead) -> None:
-    requirement = (
-        "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+    require(
+        book.follows(head),
+        "a ledger with all rows that it held when the statement was made (it may be an older copy)",
+        **head._asdict(),
     )
-    require(book.follows(head), requirement, **head._asdict())
 
 
 def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:

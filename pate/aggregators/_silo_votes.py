@@ -65,18 +65,23 @@ class SiloVotes(Aggregator):
         require_count(2, silos=self.silos)
         require_count(1, colluding=self.colluding)  # a silo knows the share that it drew
         require_count(0, dropouts=self.dropouts)
-        enough = f"one of {self.silos} silos that neither colludes nor drops out"
-        require(self.num_honest >= 1, enough, colluding=self.colluding, dropouts=self.dropouts)
+        require(
+            self.num_honest >= 1,
+            f"one of {self.silos} silos that neither colludes nor drops out",
+            colluding=self.colluding,
+            dropouts=self.dropouts,
+        )
         # a server could show each silo another list of silos in the sum, and open a part of it
         safe = (
             self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
             or self.num_honest == 1
         )
-        requirement = (
-            "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough"
-        )
         require(
-            safe, requirement, silos=self.silos, colluding=self.colluding, dropouts=self.dropouts
+            safe,
+            "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough",
+            silos=self.silos,
+            colluding=self.colluding,
+            dropouts=self.dropouts,
         )
 
     @property

@@ -101,8 +101,11 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         require_in_open_unit_interval(delta_test=test_delta, answered=answered)
         largest = target.delta / target.num_queries
         spent = -math.expm1(target.num_queries * math.log1p(-test_delta))
-        requirement = f"delta_test < {largest:.3g}, so that all tests stay below delta"
-        require(spent < target.delta, requirement, delta_test=test_delta)
+        require(
+            spent < target.delta,
+            f"delta_test < {largest:.3g}, so that all tests stay below delta",
+            delta_test=test_delta,
+        )
 
         def split(log_ratio: float) -> Any:
             return cls(
