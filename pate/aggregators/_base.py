@@ -88,6 +88,9 @@ class Aggregator(Completable, ABC):
     noise_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the parameters that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
 
+    offered: ClassVar[bool] = True
+    """Whether it is offered by name and compared with others."""
+
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -1,48 +1,40 @@
 """Aggregators by name: our own, and the entry points of installed packages."""
 
+import inspect
+from collections.abc import Iterator
 from importlib.metadata import entry_points
+from typing import Any
 
 from pate._validation import require
 from pate.aggregators._base import Aggregator
-from pate.aggregators._clipped_votes import ClippedVotes
-from pate.aggregators._multi_winner import Powerset, TauVoting
-from pate.aggregators._noisy_votes import ConfidentScreen, InteractiveScreen, NoisyVotes
-from pate.aggregators._rounds import Rounds
-from pate.aggregators._score_votes import ScoreVotes
-from pate.aggregators._stable_topk import FixedStableTopK, StableMajority, StableTopK
-from pate.aggregators._top_k import (
-    Canonical,
-    Joint,
-    LimitedDomainTopK,
-    PeeledVotes,
-    Peeling,
-    PermuteAndFlip,
-    TopStableTopK,
-)
 
 GROUP = "pate.aggregators"
 
-OWN: tuple[type[Aggregator], ...] = (
-    Rounds,
-    ClippedVotes,
-    ScoreVotes,
-    NoisyVotes,
-    TauVoting,
-    StableTopK,
-    StableMajority,
-    FixedStableTopK,
-    Peeling,
-    PeeledVotes,
-    PermuteAndFlip,
-    LimitedDomainTopK,
-    TopStableTopK,
-    Joint,
-    ConfidentScreen,
-    InteractiveScreen,
-    Canonical,
-    Powerset,
+_ORDER = (
+    *("Rounds", "ClippedVotes", "ScoreVotes", "NoisyVotes", "TauVoting"),
+    *("StableTopK", "StableMajority", "FixedStableTopK"),
+    *("Peeling", "PeeledVotes", "PermuteAndFlip", "LimitedDomainTopK", "TopStableTopK", "Joint"),
+    *("ConfidentScreen", "InteractiveScreen", "Canonical", "Powerset"),
 )
-"""The aggregators of the package, in the order in which they are compared."""
+"""The order in which aggregators are compared; others of the package come last."""
+
+
+def own() -> dict[str, type[Aggregator]]:
+    """Return the aggregators of the package by name, in the order in which they are compared."""
+    found = {
+        cls.__name__: cls
+        for cls in _below(Aggregator)
+        if cls.offered and cls.__module__.startswith("pate.") and not inspect.isabstract(cls)
+    }
+    return {
+        name: found[name] for name in sorted(found, key=lambda name: (*_ORDER, name).index(name))
+    }
+
+
+def _below(cls: type[Any]) -> Iterator[type[Aggregator]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _below(subclass)
 
 
 def load_plugins() -> dict[str, type[Aggregator]]:
@@ -52,7 +44,8 @@ def load_plugins() -> dict[str, type[Aggregator]]:
         ValueError: where an entry point is not an aggregator under the name of its class, or has
             the name of another.
     """
-    aggregators = {cls.__name__: cls for cls in OWN}
+    ours = own()
+    aggregators = dict(ours)
     for entry in entry_points(group=GROUP):
         place = f"at the entry point {entry.name} of {GROUP}"
         try:
@@ -78,7 +71,7 @@ def load_plugins() -> dict[str, type[Aggregator]]:
             f"one aggregator {entry.name}, the one of {namesake.__module__}",
             another=entry.value,
         )
-    return {name: cls for name, cls in aggregators.items() if cls not in OWN}
+    return {name: cls for name, cls in aggregators.items() if name not in ours}
 
 
 def registered() -> dict[str, type[Aggregator]]:
@@ -87,4 +80,4 @@ def registered() -> dict[str, type[Aggregator]]:
     >>> registered()["StableTopK"] is StableTopK
     True
     """
-    return {cls.__name__: cls for cls in OWN} | load_plugins()
+    return own() | load_plugins()

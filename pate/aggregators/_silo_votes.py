@@ -54,6 +54,7 @@ class SiloVotes(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
+    offered: ClassVar[bool] = False  # `--silos` names it
 
     sigma_silos: float
     silos: int

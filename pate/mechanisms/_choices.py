@@ -3,28 +3,18 @@
 from importlib.metadata import entry_points
 from typing import Any
 
+from pate import mechanisms
 from pate._validation import require
-from pate.mechanisms._base import Mechanism
-from pate.mechanisms._canonical import CanonicalMechanism
-from pate.mechanisms._fixed_top_k import FixedTopKMechanism
-from pate.mechanisms._joint import JointMechanism
-from pate.mechanisms._limited_domain import LimitedDomain
-from pate.mechanisms._peeling import GumbelPeeling, PermuteAndFlipPeeling
-from pate.mechanisms._stable_top_k import StableTopKMechanism
-from pate.mechanisms._top_stable import TopStable
+from pate.mechanisms import Mechanism
 
 GROUP = "pate.mechanisms"
 
-OWN: tuple[type[Mechanism[Any]], ...] = (
-    GumbelPeeling,
-    PermuteAndFlipPeeling,
-    CanonicalMechanism,
-    JointMechanism,
-    LimitedDomain,
-    StableTopKMechanism,
-    FixedTopKMechanism,
-    TopStable,
+OWN: tuple[type[Mechanism[Any]], ...] = tuple(
+    exported
+    for exported in vars(mechanisms).values()
+    if isinstance(exported, type) and issubclass(exported, Mechanism) and exported.short_name
 )
+"""The mechanisms that are exported under a short name."""
 
 
 def choice(mechanism: str) -> type[Mechanism[Any]]:

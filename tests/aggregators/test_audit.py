@@ -14,7 +14,7 @@ from scipy.stats import binom
 import tests.aggregators
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.aggregators import ScoreVotes
-from pate.aggregators._plugins import OWN
+from pate.aggregators._plugins import own
 from pate.testing import AggregatorContract, exact_epsilon
 from pate.testing._ballot_laws import BallotRows, Law, neighbors
 from tests.aggregators.test_of_mechanism import PAIRS
@@ -124,7 +124,7 @@ def test_every_aggregator_is_audited() -> None:
     # the contract of its mechanism audits an aggregator that is its mechanism on votes; voters do not
     # fit into a list of all ballots, and score votes are audited by sampling next to their tests
     bound = {type(aggregator) for aggregator, _ in PAIRS.values()}
-    assert aggregators | bound | {ScoreVotes} >= set(OWN)
+    assert aggregators | bound | {ScoreVotes} >= set(own().values())
 
 
 @pytest.mark.slow

@@ -253,9 +253,8 @@ def test_an_entry_point_that_names_no_aggregator_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(
-        plugins, "OWN", (SimpleNamespace(__name__="NoisyVotes", __module__="elsewhere"),)
-    )
+    elsewhere = SimpleNamespace(__name__="NoisyVotes", __module__="elsewhere")
+    monkeypatch.setattr(plugins, "own", lambda: {"NoisyVotes": elsewhere})
     record = tmp_path / "site" / "stranger-1.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
