@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pate._release.label_settings import LabelSettings as LabelSettings
     from pate._release.statements import StatedLabels as StatedLabels
     from pate._runs.released import ReleasedLabels as ReleasedLabels
-    from pate._stages.student_steps import StudentPlan as StudentPlan
+    from pate._stages.student_stage import StudentPlan as StudentPlan
     from pate._votes import Votes as Votes, VoteShape as VoteShape
     from pate._votes.named import NamedVotes as NamedVotes
     from pate.accounting import (

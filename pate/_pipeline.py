@@ -48,7 +48,7 @@ from pate.data._records import Unit
 from pate.teachers._jobs import CurveFormat, Execution
 
 if TYPE_CHECKING:
-    from pate._stages.student_steps import StudentPlan
+    from pate._stages.student_stage import StudentPlan
     from pate._votes import Voting
     from pate.student._carried import ExportedStudent
 
@@ -271,7 +271,7 @@ class Pipeline:
             ValueError: in one line, if there are no labels, or the student was begun with another
                 plan.
         """
-        from pate._stages.student_steps import fit_student
+        from pate._stages.student_stage import fit_student
 
         with self._opened() as run:
             fit_student(run, plan)
@@ -287,7 +287,7 @@ class Pipeline:
         Raises:
             ValueError: in one line, if there is no student.
         """
-        from pate._stages.student_steps import test_student
+        from pate._stages.student_stage import test_student
 
         with self._opened() as run:
             return test_student(run)

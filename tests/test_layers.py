@@ -31,7 +31,7 @@ ZONES = {
     "networks": """
         data.features._weights models data._datasets data._augmentation data.features._backbone
         data.features._picture_transforms _network_settings data.features._modules _checkpoints
-        teachers student _stages.starting_networks _stages.teachers _stages.student
+        teachers student _stages.teachers _stages.student
         _stages.student_rehearsal _commands.export _commands.student_network""",
     "lab": """
         data.faces accounting._autodp _planning _silos _stages.silos _reporting _audit

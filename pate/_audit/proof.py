@@ -20,7 +20,7 @@ from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
 from pate._release.public_samples import SampleSettings
 from pate._runs import Run
-from pate._stages.student_steps import StudentPlan
+from pate._stages.student_stage import StudentPlan
 from pate._votes import Voting
 from pate.data import DrawnPublic
 from pate.data._records import Role

@@ -18,7 +18,7 @@ from pate._runs import (
 )
 from pate._runs.released import require_student
 from pate._stages.closed_form import count_corrected, predicted_without_noise
-from pate._stages.student_steps import student_of_truth
+from pate._stages.student_stage import student_of_truth
 from pate.data._records import Role
 from pate.student import choose_thresholds, evaluate
 

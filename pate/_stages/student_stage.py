@@ -1,24 +1,29 @@
-"""The stage `student`: its files, and a linear network, solved in closed form, in numpy."""
+"""The stage `student`: its files, its plan of objects, and a linear network, solved in closed form."""
+
+from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_type_hints
 
 import numpy as np
+import yaml
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from scipy.special import expit
 
 from pate._data_file import load_data, public_digest
-from pate._files import Json, atomic_write, digest, write_arrays, write_json
+from pate._files import Json, atomic_write, digest, read_json, write_arrays, write_json
 from pate._linear import fit_linear, student_of
-from pate._networks import LINEAR
+from pate._networks import LINEAR, is_linear, require_factory
+from pate._registry import find
 from pate._runs import EXPORTED, LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
 from pate._runs.released import ReleasedLabels, require_student
+from pate._settings import to_plain
 from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, require
 from pate.data import DataSource, Features, Role
 from pate.data._checks import known_truth
@@ -38,6 +43,11 @@ from pate.student._metrics import (
 )
 from pate.student._predictor import LinearPredictor, arrays_of, student_from
 from pate.student._targets import Labels, queried
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
 
 
 def student_folder(run: Run) -> Path:
@@ -363,3 +373,103 @@ def predict(run: Run, plan: LinearPlan) -> None:
     solved = Solved.read(folder / WEIGHTS, plan.optimize)
     answers = solved.answers(records.features)
     write_predictions(folder, records.ids, *answers, source.label_names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentPlan:
+    """How the student is trained: the content of ``student.yaml``.
+
+    Pass classes and functions as they are, or with settings by `functools.partial`, such as
+    ``partial(torch.optim.AdamW, lr=0.01)``.
+
+    Args:
+        network: makes the network for an input shape and a number of labels. None for
+            ``pate.models.Linear``, which is solved in closed form and has no settings of training.
+        optimizer: makes the optimizer of its parameters; None for AdamW.
+        scheduler: makes the learning-rate schedule, stepped every epoch; None for a constant rate.
+        model: further arguments of `pate.student.Student`, such as ``{"pseudo_confidence": 0.95}``.
+        data: arguments of `pate.student.StudentData`, such as ``{"batch_size": 64}``.
+        trainer: arguments of Lightning's Trainer, such as ``{"max_epochs": 20}``.
+        optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no
+            cost.
+    """
+
+    network: Callable[[tuple[int, ...], int], nn.Module] | None = None
+    optimizer: Callable[[Any], Optimizer] | None = None
+    scheduler: Callable[[Optimizer], LRScheduler] | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    optimize: Metric = "accuracy"
+
+    def configuration(self) -> Json:
+        """Return the plan as the content of ``student.yaml``.
+
+        Raises ``ValueError`` in one line if a file could not hold it.
+        """
+        parts = {"data": self.data, "trainer": self.trainer}
+        content: Json = {name: to_plain(part) for name, part in parts.items() if part}
+        content["model"] = model = to_plain(self.model)
+        if self.network is not None:
+            require_factory(self.network)
+        makers = {"optimizer": self.optimizer, "scheduler": self.scheduler}
+        if self.network is None or is_linear(to_plain(self.network)):
+            model["network"] = {"class_path": LINEAR}
+            model |= {name: to_plain(maker) for name, maker in makers.items() if maker is not None}
+        else:
+            model |= find("encode_makers")(network=self.network, **makers)
+        return content | {"optimize": self.optimize}
+
+
+def fit_student(run: Run, plan: StudentPlan) -> None:
+    """Train the student of a run's released labels, from its last checkpoint if there is one.
+
+    Raises:
+        ValueError: if the labels are missing, or the student was begun with another plan.
+    """
+    content = plan.configuration()
+    if is_linear(content["model"]["network"]):
+        fit(run, LinearPlan.of(content))
+    else:
+        find("run_student")("fit", run, content)
+
+
+def test_student(run: Run) -> Json:
+    """Evaluate the student of a run on the test set; return the content of ``metrics.json``.
+
+    Raises:
+        ValueError: if there is no student.
+    """
+    require_student(run)
+    content = student_settings(run)
+    if is_linear(content["model"]["network"]):
+        test(run, LinearPlan.of(content))
+    else:
+        find("run_student")("test", run, content | {"verbose": False})
+    figures: Json = read_json((student_folder(run) / METRICS).read_text())
+    return figures
+
+
+def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
+    """Train the student of ``run`` anew on the true labels; return its test figures. PRIVATE.
+
+    Args:
+        run: a run with a trained student.
+        folder: the folder for checkpoints of a network.
+
+    Returns:
+        The figures, and the one that decisions serve.
+    """
+    content = student_settings(run)
+    if not is_linear(content["model"]["network"]):
+        figures: tuple[Json, Metric] = find("network_of_truth")(run, content, folder)
+        return figures
+    plan = replace(LinearPlan.of(content), labels="truth")
+    source, released = load_data(run), ReleasedLabels.load(run.root)
+    return Solved.by(plan, source, released).figures(source), plan.optimize
+
+
+def student_settings(run: Run) -> Json:
+    """Return the settings with which the student of a run was trained."""
+    content: Json = yaml.safe_load((run.root / STUDENT.config).read_text())
+    return content

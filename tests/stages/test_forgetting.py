@@ -229,7 +229,7 @@ def test_votes_are_cast_again_where_it_was_killed_as_it_cleared_them(
     assert Pipeline(copied).forget(["r0007"])
     state = json.loads((copied / "private" / "teachers_vote.json").read_text())
     assert state["finished"] and state["config"] == before and list(votes.glob("*.npy"))
-    assert "again" not in json.loads((copied / "private" / "teachers_vote.json").read_text())
+    assert "again" not in json.loads((copied / "private" / "teachers_fit.json").read_text())
 
 
 @pytest.mark.slow
