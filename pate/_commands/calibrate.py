@@ -1,7 +1,5 @@
 """The command `pate calibrate`: the noise that meets a target, as settings for ``label.yaml``."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial

@@ -1,7 +1,5 @@
 """The commands `pate check` and `pate pack`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

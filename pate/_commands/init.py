@@ -1,7 +1,5 @@
 """The command `pate init`: a recipe for the user's data, with comments on each choice."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

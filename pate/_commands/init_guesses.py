@@ -1,7 +1,5 @@
 """Guesses of `pate init` about a table: its special columns, its labels, its kinds of columns."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

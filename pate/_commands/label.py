@@ -1,7 +1,5 @@
 """The command `pate label`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from jsonargparse import Namespace

@@ -1,7 +1,5 @@
 """Parsing for all commands: from YAML files and options to the arguments of a typed function."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """The shipped recipes: in the installed package, or next to it in the checkout."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

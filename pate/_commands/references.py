@@ -1,7 +1,5 @@
 """The command `pate references`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pate._commands.parsing import NO_PRESET, Preset, add_run, new_parser, parse

@@ -1,7 +1,5 @@
 """The checks of `pate check`: whether a run is as its commands left it, and its next command."""
 
-from __future__ import annotations
-
 import shlex
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The command `pate status`: the progress of each stage of a run, and its processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

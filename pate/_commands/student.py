@@ -1,7 +1,5 @@
 """The commands `pate student fit`, `validate`, `test` and `predict`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The commands `pate student` for trained networks, through LightningCLI."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command `pate submit`: jobs of a cluster that train or vote together."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

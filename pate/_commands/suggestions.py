@@ -1,7 +1,5 @@
 """The parser of all commands, with short errors that suggest the meant option or class."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The summary at the end of `pate run`: figures of the student, and the privacy statement."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

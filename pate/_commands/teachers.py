@@ -4,8 +4,6 @@ A stage is imported only after its command line is parsed, because it imports Li
 seconds and is not needed for ``--help``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The options of `pate label` that bring votes from elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

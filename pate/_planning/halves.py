@@ -1,7 +1,5 @@
 """One target for several releases: public samples, score votes, teachers that start from these."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

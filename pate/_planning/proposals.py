@@ -1,7 +1,5 @@
 """The forms in which an aggregator is compared."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

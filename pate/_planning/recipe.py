@@ -1,7 +1,5 @@
 """The output of a sweep: a table, rows, a picture, and configurations for each epsilon."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

@@ -1,7 +1,5 @@
 """A sweep over numbers of teachers: students of simulated votes at each target epsilon."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables of figures, as text for a terminal and as comma-separated values."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence

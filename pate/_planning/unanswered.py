@@ -3,8 +3,6 @@
 All of it follows from public numbers and the answers.
 """
 
-from __future__ import annotations
-
 from pate._release.statements import StatedLabels
 from pate._settings import decode
 from pate._votes import VoteShape

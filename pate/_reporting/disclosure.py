@@ -4,8 +4,6 @@ Every sentence follows from the statement, or from other public files, or says t
 publisher's to write.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

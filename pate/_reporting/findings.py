@@ -3,8 +3,6 @@
 Nothing in ``private/`` is read here.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from collections.abc import Iterable

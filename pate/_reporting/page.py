@@ -4,8 +4,6 @@ Charts become lines, columns and ticks in units of a drawing; queried samples be
 data URIs, or rows of numbers, with their released labels.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence

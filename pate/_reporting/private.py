@@ -1,7 +1,5 @@
 """The sections of a page that must not be published: figures of ``private/``, without privacy."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report on a run: a page that may be published, or one with private sections."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The sections of a page that may be published: pure functions of the findings on a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any

@@ -1,7 +1,5 @@
 """The server's part in a sum: it lists the silos in it, and opens it once they reveal shares."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Random augmentation of pictures in training: a public setting, and a function of the step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks of the labels, their names, ids and features that a source reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 

@@ -1,7 +1,5 @@
 """A CSV or parquet file with a line for each record: its id, its role, its group and its labels."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

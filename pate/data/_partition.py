@@ -1,7 +1,5 @@
 """Assignment of records to teachers by a keyed hash of their ids: no record affects another."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from itertools import pairwise

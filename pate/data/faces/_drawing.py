@@ -1,7 +1,5 @@
 """Drawing of faces: one function per layer, from the wall behind them to the earrings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rendered faces from a seed, and a folder of them that is laid out as CelebA's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
