@@ -99,7 +99,10 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
         scores = scores.astype(np.int64)
     # Means, for example, move both ways as a user comes or goes: twice the range of scores that
     # ADD_REMOVE_TEACHER prices.
-    bound = f"every count by at most {sensitivity:g}, and all in one direction where a user is there or not"
+    bound = (
+        f"every count by at most {sensitivity:g}, and all in one direction where a user is"
+        " there or not"
+    )
     return Histogram(items, scores, sensitivity, f"{bound}, as whoever brings the counts promises")
 
 

@@ -177,7 +177,8 @@ def _promise(num_private: int) -> str:
     if delta > suited:
         advice = f"is too large for them: write {suited:g}, well below {over}"
     return (
-        f"label.yaml: epsilon {epsilon:g} lets whoever sees all that is published guess right {most}"
+        f"label.yaml: epsilon {epsilon:g} lets whoever sees all that is published guess right"
+        f" {most}"
         " of the time at most whether any one record is there (a coin: 50%)."
         f" delta {delta:g} {advice}."
     )
@@ -245,7 +246,8 @@ def _parser() -> CommandParser:
         description="Write a recipe for data of your own: data.yaml, teachers.yaml, label.yaml and"
         " student.yaml, with comments that explain each choice. `pate run` runs it.\n\nThe data are"
         " read: data.yaml holds guesses about their columns, all faults of a file are listed, and"
-        " the records of each role counted.\n\nThe recipe has epsilon 2 and delta 1e-6: whoever sees"
+        " the records of each role counted.\n\nThe recipe has epsilon 2 and delta 1e-6: whoever"
+        " sees"
         " all that is published guesses right 88.1% of the time at most whether any one record is"
         " there. delta suits up to 100,000 private records; write a tenth of one over their number,"
         " or less.",

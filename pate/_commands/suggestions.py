@@ -101,7 +101,8 @@ _HEADINGS = re.compile(
 
 
 _OF_A_CLASS = re.compile(
-    r'key "([\w.]+)": Problem with given class_path \'([\w.]+)\': Option \'([\w.]+)\' is not accepted'
+    r'key "([\w.]+)": Problem with given class_path \'([\w.]+)\': Option \'([\w.]+)\' is not'
+    r" accepted"
 )
 """An option and a class that lacks the setting given of it, in an error of jsonargparse."""
 

@@ -39,7 +39,10 @@ def describe_unanswered(released: StatedLabels) -> str | None:
     cost = released.statement["this_release"][released.statement["neighboring_relation"]]
     price = f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
     number = f"Only {answered}" if answered else "None"
-    line = f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and {price} is spent."
+    line = (
+        f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and"
+        f" {price} is spent."
+    )
     gap = describe_gap(decode(Aggregator, released.aggregator), released.shape)
     needed = "" if gap is None else f" {gap.removesuffix(f' {_REMEDY}.')}"
     return f"{line}{needed} {_REMEDY}; to ask again costs again."

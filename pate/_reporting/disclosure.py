@@ -155,12 +155,15 @@ class _Answers:
         voters = f"a teacher for each {unit}" if teachers is None else f"{teachers:,} teachers"
         made = "A multi-label classifier that learned from" if learned else "Labels for"
         self.product = (
-            f"{made} {statement['num_answered']:,} public samples, on {statement['num_labels']:,} labels. The labels"
-            f" come from the votes of {voters}, which learned from private data, and were released with noise"
+            f"{made} {statement['num_answered']:,} public samples, on"
+            f" {statement['num_labels']:,} labels. The labels"
+            f" come from the votes of {voters}, which learned from private data, and were"
+            " released with noise"
             f" ({statement['num_queries']:,} samples were asked about)."
         )
         self.guarantee = [
-            f"epsilon = {format_epsilon(guarantee['epsilon'])} at delta = {format_exact(guarantee['delta'])} under"
+            f"epsilon = {format_epsilon(guarantee['epsilon'])} at delta ="
+            f" {format_exact(guarantee['delta'])} under"
             f" {name.upper()}, between data sets where {guarantee['neighbors']}."
             for name, guarantee in by_relation(statement, "guarantees")
         ]
@@ -170,7 +173,10 @@ class _Answers:
             f"{format_epsilon(row[statement['neighboring_relation']])} for {row['teachers']}"
             for row in statement["reach"]
         )
-        self.reach = f"What all releases reserved is, by how many teachers a {unit} reaches, an epsilon of {reach}."
+        self.reach = (
+            f"What all releases reserved is, by how many teachers a {unit} reaches, an"
+            f" epsilon of {reach}."
+        )
         self.mechanism = f"{_short(statement['aggregator'])}, with the settings in the statement."
         self.trust = _TRUST_OF_PARTIES if "world" in statement else _TRUST
         self.ledger = " ".join(line.strip() for line in describe_ledger(statement))
@@ -197,25 +203,31 @@ class _Answers:
             Answer(
                 "Whose data were used?",
                 f"What is protected is one {unit} at a time.",
-                f"who these people are, how they were asked, and how many {unit}s one person may have.",
+                f"who these people are, how they were asked, and how many {unit}s one person"
+                " may have.",
             ),
             Answer(
                 "What can somebody find out about me?",
-                f"Think of two data sets where {guarantee['neighbors']}. A coin decides which of them is used."
-                f" Somebody who knows both, and sees all releases of {self.whose}, says which it was: right at most"
+                f"Think of two data sets where {guarantee['neighbors']}. A coin decides which"
+                " of them is used."
+                f" Somebody who knows both, and sees all releases of {self.whose}, says which"
+                " it was: right at most"
                 f" {most} of the time, where guessing blindly is right 50% of the time."
                 f" (This is epsilon = {format_epsilon(guarantee['epsilon'])},"
-                f" delta = {format_exact(guarantee['delta'])}, {name.upper()}.) {' '.join(self.conditions)}",
+                f" delta = {format_exact(guarantee['delta'])}, {name.upper()}.)"
+                f" {' '.join(self.conditions)}",
             ),
             Answer(
                 "What is not protected?",
-                "What is true of people in general, and could be learned without any one of them. The data themselves,"
+                "What is true of people in general, and could be learned without any one of"
+                " them. The data themselves,"
                 " where they are kept." + self._unprotected_figures(),
                 "how the data are kept, by whom, and for how long.",
             ),
             Answer(
                 "Can a record be taken back?",
-                "Not from what was published: that is covered by the guarantee, with and without the record alike. From"
+                "Not from what was published: that is covered by the guarantee, with and"
+                " without the record alike. From"
                 " the data, the teachers and their votes it can be removed (pate forget).",
                 "whom to ask.",
             ),
@@ -232,7 +244,8 @@ class _Answers:
             ),
             Answer(
                 "Algorithms and their correctness",
-                f"{self.mechanism} Made with {self.versions}. {_sentence(self.composition)} Anybody can"
+                f"{self.mechanism} Made with {self.versions}. {_sentence(self.composition)}"
+                " Anybody can"
                 " compute it again from the statement; with the ledger, pate ledger verify does.",
             ),
             Answer("Composition and query model", f"{self.ledger} {_NOT_INTERACTIVE}"),
@@ -251,7 +264,8 @@ class _Answers:
             Answer(
                 "Security and access control",
                 "",
-                "who can read the private data, the run's folder private/ and the ledger, and what becomes of them.",
+                "who can read the private data, the run's folder private/ and the ledger, and"
+                " what becomes of them.",
             ),
             Answer(
                 "Data collection exposure",
@@ -276,7 +290,8 @@ class _Answers:
             **_yours(
                 data_product_region="which region the data describe",
                 data_product_sector="such as Healthcare or Education",
-                publication_date=f"when it was published, YYYY-MM-DD; its labels were drawn on {self._day()}",
+                publication_date="when it was published, YYYY-MM-DD; its labels were drawn on"
+                f" {self._day()}",
             ),
         }
         deployment = {
@@ -284,13 +299,15 @@ class _Answers:
             "dp_variant": {
                 "variant_name": "Approximate DP",
                 **_yours(data_domain="which data sets could have been used"),
-                "unprotected_quantities": "What is taken to be public: the samples that were asked about, the names of"
+                "unprotected_quantities": "What is taken to be public: the samples that were"
+                " asked about, the names of"
                 f" the labels, the settings of the mechanism{nominal}."
                 + self._unprotected_figures(),
             },
             "privacy_loss": {
                 "privacy_unit": f"{statement['unit']}-level",
-                "privacy_unit_details": f"Two data sets are adjacent where {own['neighbors']}. {self.reach}",
+                "privacy_unit_details": f"Two data sets are adjacent where {own['neighbors']}."
+                f" {self.reach}",
                 "privacy_parameters": parameters,
                 "privacy_parameters_details": " ".join([*self.guarantee, *self.conditions]),
             },
@@ -310,11 +327,13 @@ class _Answers:
             },
             "implementation": {
                 **_yours(
-                    preprocessing_and_hyperparameter_tuning="what was chosen by looking at private data"
+                    preprocessing_and_hyperparameter_tuning="what was chosen by looking at"
+                    " private data"
                 ),
                 "mechanisms": f"{self.mechanism} {_NOISE} Made with {self.versions}.",
                 "composition": _sentence(self.composition),
-                "post_processing": "Everything that is computed from the released labels, such as the student.",
+                "post_processing": "Everything that is computed from the released labels, such"
+                " as the student.",
                 **_yours(justification="why these parameters"),
                 "utility": self._utility(),
             },
@@ -351,7 +370,10 @@ class _Answers:
         )
         number = "the" if self.learned.num_test is None else f"{self.learned.num_test:,}"
         older = " They are older than the labels." if self.learned.older else ""
-        return f"{answered} On {number} test records the student's figures (the best constant's): {figures}.{older}"
+        return (
+            f"{answered} On {number} test records the student's figures (the best"
+            f" constant's): {figures}.{older}"
+        )
 
     def _bias(self) -> str:
         positive = (self.labels.labels * self.labels.mask).sum(axis=0)
@@ -360,21 +382,29 @@ class _Answers:
         ]
         if not rare:
             return f"Each of {len(positive)} labels was released as positive at least once."
-        return f"{len(rare)} of {len(positive)} labels were never released as positive: {', '.join(rare)}."
+        return (
+            f"{len(rare)} of {len(positive)} labels were never released as positive:"
+            f" {', '.join(rare)}."
+        )
 
 
 _TRUST = (
-    "One party is trusted: it holds the private data or the votes, draws the noise and keeps the ledger. Whoever sees"
+    "One party is trusted: it holds the private data or the votes, draws the noise and keeps"
+    " the ledger. Whoever sees"
     " what is published need not be trusted, whatever they know and however many they are."
 )
 _TRUST_OF_PARTIES = (
-    "No party is trusted with the data or the votes of all: each of several draws a share of the noise, and only the"
-    " sum is opened. What is stated holds against those who take part, as many of them together as the settings say."
+    "No party is trusted with the data or the votes of all: each of several draws a share of"
+    " the noise, and only the"
+    " sum is opened. What is stated holds against those who take part, as many of them together"
+    " as the settings say."
 )
 _NOT_INTERACTIVE = "Files are published, and nobody can query the private data."
 _NOISE = (
-    "Noise comes from ChaCha20, with a key that the operating system draws for each release. Outside the guarantee are"
-    " time, memory and power of the machine while teachers were trained and noise was drawn. What of the noise is drawn"
+    "Noise comes from ChaCha20, with a key that the operating system draws for each release."
+    " Outside the guarantee are"
+    " time, memory and power of the machine while teachers were trained and noise was drawn."
+    " What of the noise is drawn"
     " exactly and what in float64 is said in the documentation of pate, under Privacy."
 )
 

@@ -61,7 +61,8 @@ _PER_LABEL = {
     "specificity": "specificity",
 }
 _COVERS = (
-    "This covers the released labels, the student, and whatever else is computed from them, such as this page. It does"
+    "This covers the released labels, the student, and whatever else is computed from them,"
+    " such as this page. It does"
     " not cover the folder private/, nor figures marked PRIVATE."
 )
 
@@ -87,7 +88,10 @@ def public_sections(findings: Findings, num_samples: int) -> tuple[Section, ...]
 
 def _statement_to_come(findings: Findings) -> Section:
     root = findings.run.root
-    command = f"pate teachers vote --run {root} && pate label --run {root} --target_epsilon 1 --delta 1e-6"
+    command = (
+        f"pate teachers vote --run {root} && pate label --run {root} --target_epsilon 1"
+        " --delta 1e-6"
+    )
     blocks = (
         Text("This run has no labels with a statement yet."),
         Text("Once the teachers are trained, let them vote and release labels:", "next", command),
@@ -123,7 +127,8 @@ def _statement(released: Released) -> Section:
             Figure(
                 f"ε = {format_epsilon(figure['epsilon'])}",
                 f"to the world, at δ = {format_exact(figure['delta'])} under {name.upper()}",
-                "If all who took part drew their noise and tell nobody; the figures before hold against them.",
+                "If all who took part drew their noise and tell nobody; the figures before hold"
+                " against them.",
             )
             for name, figure in by_relation(today.content, "world")
         ]
@@ -131,7 +136,8 @@ def _statement(released: Released) -> Section:
     later = len(today["releases"]) - len(statement["releases"])
     if later:
         text = (
-            f"The ledger has gained {later} release(s) since these labels were released. The figures above, and the"
+            f"The ledger has gained {later} release(s) since these labels were released. The"
+            " figures above, and the"
             " statement below, count them too."
         )
         blocks += [
@@ -255,12 +261,16 @@ def _answers(labels: ReleasedLabels) -> Section:
     if labels.linear:
         blocks.append(
             Text(
-                "What was released are the answers of a linear model, which was learnt from noisy sums."
+                "What was released are the answers of a linear model, which was learnt from"
+                " noisy sums."
             )
         )
     elif labels.noise_std is not None:
         share = labels.noise_std / labels.num_teachers
-        text = f"Each count has noise of standard deviation {labels.noise_std:,.1f} votes, {share:.0%} of the teachers."
+        text = (
+            f"Each count has noise of standard deviation {labels.noise_std:,.1f} votes,"
+            f" {share:.0%} of the teachers."
+        )
         text += (
             " A single label is often wrong; a student of all counts averages the noise."
             if share > 0.1
@@ -319,7 +329,10 @@ def _student(findings: Findings, labels: ReleasedLabels) -> Section:
     title = "The student"
     if learned is None:
         if not findings.has_data:
-            needs = "A student needs the public and test records: `pate label --votes` with a data.yaml adds them."
+            needs = (
+                "A student needs the public and test records: `pate label --votes` with a"
+                " data.yaml adds them."
+            )
             return Section("student", title, (Text(needs, "next"),))
         command = f"pate student fit --run {root} --model.network pate.models.Linear"
         return Section(
@@ -343,7 +356,8 @@ def _student(findings: Findings, labels: ReleasedLabels) -> Section:
     number = "the" if learned.num_test is None else f"{learned.num_test:,}"
     blocks.append(
         Text(
-            f"Measured on {number} test records with true labels, seen by neither teachers nor student. They are not"
+            f"Measured on {number} test records with true labels, seen by neither teachers nor"
+            " student. They are not"
             " private records: the statement does not protect them."
         )
     )
@@ -395,7 +409,10 @@ def _labels(findings: Findings, labels: ReleasedLabels) -> Section:
     head = ("label", "released", "positive", *(_PER_LABEL.values() if student else ()))
     text = "How often each label was released, and how often it was positive where released."
     if student:
-        text += " Then the student on the test records; marks: the constant answer that the release supports."
+        text += (
+            " Then the student on the test records; marks: the constant answer that the"
+            " release supports."
+        )
     return Section("labels", "Label by label", (Text(text), Table(head, tuple(rows))))
 
 

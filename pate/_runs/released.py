@@ -53,7 +53,7 @@ _OPTIONAL_KINDS = {
     "variance_ratio": "f",
 }
 _UNLIKE = 1.4
-"""The ratio of variances from which samples are unlike; of samples of one source it was below 1.2."""
+"""The ratio of variances from which samples are unlike; in one source it was below 1.2."""
 """The kinds of the arrays' types, by their names."""
 
 

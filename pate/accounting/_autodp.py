@@ -24,7 +24,8 @@ from pate.accounting._events import (
     leaves,
 )
 
-# of an event, and of the module of autodp's mechanisms: its own mechanism, and how often it is asked
+# of an event, and of the module of autodp's mechanisms: its own mechanism, and how often it is
+# asked
 _MECHANISMS: Mapping[type[Event], Callable[[Any, Any], tuple[Any, int]]] = {
     GaussianEvent: lambda event, zoo: (zoo.GaussianMechanism(sigma=event.noise_multiplier), 1),
     BoundedRangeEvent: lambda event, zoo: (zoo.ExponentialMechanism(eps=event.eta), 1),

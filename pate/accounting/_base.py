@@ -405,7 +405,10 @@ def _kind(name: object) -> type[Event]:
     kinds = {
         kind_name: kind for kind_name, kind in Event._kinds.items() if not inspect.isabstract(kind)
     }
-    requirement = f"an event among {', '.join(sorted(kinds))}, or the package that defines another one to be installed"
+    requirement = (
+        f"an event among {', '.join(sorted(kinds))}, or the package that defines"
+        " another one to be installed"
+    )
     require(isinstance(name, str) and name in kinds, requirement, type=name)
     return kinds[str(name)]
 

@@ -81,7 +81,10 @@ class PrivacyFilter(ABC):
     def describe_spent(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` has used."""
         amount, bound, name = self._bounded(cost)
-        return f"{amount:.4g} of {bound:.4g} of {name}, {self.failures(cost):.3g} of {self.max_delta0:.3g} of delta0"
+        return (
+            f"{amount:.4g} of {bound:.4g} of {name}, {self.failures(cost):.3g} of"
+            f" {self.max_delta0:.3g} of delta0"
+        )
 
     def describe_left(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` leaves."""
@@ -339,13 +342,16 @@ def refuse(
     remainder = f"; {remainder}" if remainder else ""
     if math.isinf(total.mu_squared) and not isinstance(bounds, RenyiFilter):
         raise ValueError(
-            "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
-            " Gaussian differential privacy since its first release, got one that is known only by its Renyi curve"
+            "Expected a release that a Gaussian mechanism dominates, because the budget of the"
+            " ledger is kept in"
+            " Gaussian differential privacy since its first release, got one that is known only"
+            " by its Renyi curve"
         )
     if not bounds.admits_failures(total):
         beyond = " and of the mixed filter's theorem" if isinstance(bounds, MixedFilter) else ""
         raise BudgetExceededError(
-            f"Expected delta0 <= {bounds.max_delta0:.3g} {when} (max_delta0, the part of the budget's delta ="
+            f"Expected delta0 <= {bounds.max_delta0:.3g} {when} (max_delta0, the part of the"
+            " budget's delta ="
             f" {format_exact(budget.delta)} that is set aside for failures of tests{beyond}),"
             f" got delta0={bounds.failures(total):.3g}{remainder}"
         )
@@ -355,7 +361,8 @@ def refuse(
         else ""
     )
     raise BudgetExceededError(
-        f"Expected epsilon <= {format_exact(budget.max_epsilon)} at delta = {format_exact(budget.delta)} under"
+        f"Expected epsilon <= {format_exact(budget.max_epsilon)} at delta ="
+        f" {format_exact(budget.delta)} under"
         f" {budget.neighboring_relation.value} {when},"
         f" got epsilon={format_epsilon(bounds.epsilon(budget, total), 4)}{aside}{remainder}"
     )
@@ -371,7 +378,10 @@ def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: i
     if spare <= 0 or bounds.admits_failures(spent + query * count):
         return fits
     rarer = float(Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(spare))
-    return f"{fits}, and {count} with tests that fail with probability {rarer} at most, if the rest suffices"
+    return (
+        f"{fits}, and {count} with tests that fail with probability {rarer} at most, if the"
+        " rest suffices"
+    )
 
 
 def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:

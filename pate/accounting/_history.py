@@ -368,7 +368,10 @@ class History:
         require_count(1, max_teachers_per_unit=teachers)
         if self.budget is not None:
             most = self.budget.max_teachers_per_unit
-            needed = f"max_teachers_per_unit <= {most}, the units for which the budget of the ledger holds"
+            needed = (
+                f"max_teachers_per_unit <= {most}, the units for which the budget of the"
+                " ledger holds"
+            )
             require(teachers <= most, needed, max_teachers_per_unit=teachers)
         return teachers
 

@@ -18,9 +18,13 @@ from pate._validation import one_line as escaped, require
 _APPLICATION, _VERSION = 0x70617465, 2  # "pate"
 # rows of version 1 do not say how many teachers a unit reaches: readers of that one overlook it
 _READ = 1, _VERSION
-_TABLE = "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest TEXT NOT NULL)"
+_TABLE = (
+    "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest"
+    " TEXT NOT NULL)"
+)
 _FINAL = tuple(
-    f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is final'); END"
+    f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is"
+    " final'); END"
     for change in ("UPDATE", "DELETE")
 )
 _SCHEMA = (

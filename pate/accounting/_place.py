@@ -34,7 +34,10 @@ def one_ledger(place: Path) -> Path:
         for path in others
         if _have_common_file(_files_of(path, entries), _files_of(place, entries))
     ]
-    one = "one ledger of the same private data; move the others away, or name the one to pay into by `ledger`"
+    one = (
+        "one ledger of the same private data; move the others away, or name the one to pay"
+        " into by `ledger`"
+    )
     require(len(ledgers) < 2, one, ledgers=" and ".join(map(str, ledgers)))
     if in_folder not in ledgers:
         # a file that was renamed has left its ledger behind
@@ -63,11 +66,17 @@ def _require_folder_of_one_ledger(place: Path) -> None:
     """Raise ``ValueError`` if other ledgers may count files in the folder of ``place``."""
     entries = _entries(place.parent)
     others = _beside_files(entries)
-    one = f"{place} to count all files of its folder; move the other ledger there if it is the only one, or name one by"
+    one = (
+        f"{place} to count all files of its folder; move the other ledger there if it is the"
+        " only one, or name one by"
+    )
     require(not others, f"{one} `ledger`", other=" and ".join(map(str, others)))
     links = [Path(entry) for entry in entries if entry.is_symlink() and entry.is_file()]
     elsewhere = [str(link) for link in links if link.resolve().parent != place.parent.resolve()]
-    own = f"files of its own in {place.parent}, because a ledger elsewhere may count them; name one by `ledger`"
+    own = (
+        f"files of its own in {place.parent}, because a ledger elsewhere may count them; name"
+        " one by `ledger`"
+    )
     require(not elsewhere, own, links=", ".join(elsewhere[:3]))
 
 

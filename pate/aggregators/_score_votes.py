@@ -59,11 +59,11 @@ class ScoreVotes(Aggregator):
     they change by more than the student's answers on public samples do: each direction has a ratio
     of both variances, at least 1, the posterior mean under a normal prior of mean 1 and deviation
     1/2, by which its estimates are divided. The release holds their mean, weighted by the precision
-    with which rounds tell them (``variance_ratio``). The student is the posterior mean of all rounds under a
-    Gaussian prior, with the variance that is most likely for the label and, counted as one label
-    more, for all labels. The next round gives each direction the share of a ballot's norm by which
-    the posterior is not shrunk there; the first gives the share that ridge regression with a
-    penalty of the mean variance would leave.
+    with which rounds tell them (``variance_ratio``). The student is the posterior mean of all
+    rounds under a Gaussian prior, with the variance that is most likely for the label and, counted
+    as one label more, for all labels. The next round gives each direction the share of a ballot's
+    norm by which the posterior is not shrunk there; the first gives the share that ridge regression
+    with a penalty of the mean variance would leave.
 
     Where the features have parts, alternatives such as columns and random features of them
     (`pate.data.AutoFeatures`), the first round is asked once for each part, at the same share of

@@ -281,7 +281,8 @@ def _require_official(partition: NDArray[Any], *, source: str) -> None:
     official = np.repeat(list(_OFFICIAL), list(_OFFICIAL.values()))
     require(
         np.array_equal(partition, official),
-        f"the official {len(official)} rows in {source}, whose numbers are those of the images, or ids of its own,"
+        f"the official {len(official)} rows in {source}, whose numbers are those of the images,"
+        " or ids of its own,"
         f" {_GIVE_IDS}",
         rows=len(partition),
     )

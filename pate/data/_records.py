@@ -252,7 +252,10 @@ class Records:
         """
         if unit == "record":
             return self.ids
-        where = "groups of the private records (`group` in an .npz or a CSV file, identity_CelebA.txt in a folder)"
+        where = (
+            "groups of the private records (`group` in an .npz or a CSV file,"
+            " identity_CelebA.txt in a folder)"
+        )
         require(self.groups is not None, where, unit=unit)
         assert self.groups is not None
         return self.groups

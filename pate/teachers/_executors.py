@@ -128,8 +128,10 @@ def _run_on_loky(
             if lost == _PATIENCE:
                 first = unfinished[0]
                 raise RuntimeError(
-                    f"Workers were killed {_PATIENCE} times in a row without finishing a chunk; out of memory?"
-                    f" {len(unfinished)} chunks are left, the first of them teachers {first.start} to {first.stop - 1}."
+                    f"Workers were killed {_PATIENCE} times in a row without finishing a chunk;"
+                    " out of memory?"
+                    f" {len(unfinished)} chunks are left, the first of them teachers"
+                    f" {first.start} to {first.stop - 1}."
                     " Fewer `workers` or a smaller `chunk_size` takes less memory"
                 ) from None
             missing = unfinished

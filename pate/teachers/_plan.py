@@ -140,7 +140,8 @@ class TeacherPlan:
         size = self.chunk_size
         if size == "auto":
             raise ValueError(
-                "Expected a chunk_size that was chosen, as `choose_size` does, got chunk_size='auto'"
+                "Expected a chunk_size that was chosen, as `choose_size` does, got"
+                " chunk_size='auto'"
             )
         return [
             range(start, min(start + size, self.num_teachers))

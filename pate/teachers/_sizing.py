@@ -59,7 +59,8 @@ def choose_size(
         if size < plan.chunk_size:
             needed = chunk_bytes(plan, shape, num_labels, plan.chunk_size)
             messages.append(
-                f"A chunk of {plan.chunk_size} teachers needs about {gigabytes(needed)} of {gigabytes(available)} GB:"
+                f"A chunk of {plan.chunk_size} teachers needs about {gigabytes(needed)} of"
+                f" {gigabytes(available)} GB:"
                 f" halved to {size}."
             )
         return Sizing(chunk_size=size, messages=tuple(messages))
@@ -206,12 +207,16 @@ def describe_training(
     needed = chunk_bytes(plan, shape, num_labels, chunk_size)
     smallest, median, largest = (round(float(q)) for q in np.quantile(sizes, [0, 0.5, 1]))
     lines = [
-        f"PRIVATE: {sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest}, median {median};"
+        f"PRIVATE: {sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest},"
+        f" median {median};"
         f" {sum(not size for size in sizes)} without a record.",
         *sizing.messages,
-        f"{len(chunks)} chunks of {chunk_size} teachers, {plan.num_steps} steps of {plan.batch_size} records.",
-        f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it may take.",
-        f"Disk: about {gigabytes(disk_bytes(plan, shape, num_labels, plan.num_teachers))} GB of teachers.",
+        f"{len(chunks)} chunks of {chunk_size} teachers, {plan.num_steps} steps of"
+        f" {plan.batch_size} records.",
+        f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it"
+        " may take.",
+        f"Disk: about {gigabytes(disk_bytes(plan, shape, num_labels, plan.num_teachers))} GB of"
+        " teachers.",
         f"Time: about {_duration(seconds)}, of {step * 1e3:.3g} ms per step of a chunk.",
         f"Place: {_place(execution)}, on {device.type}.",
     ]
