@@ -1,4 +1,4 @@
-"""How records vote by linear teachers in closed form: such teachers need no training, and so no torch."""
+"""How records vote by linear teachers in closed form, which need no training and no torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from pate.data._records import Unit
 CLOSED_FORM = "closed_form"
 """The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
 FIRST = "first"
-"""The value of ``start_from`` for the student that the run itself releases first, and the folder of that release."""
+"""The value of ``start_from`` for the run's own first release, and the folder of that release."""
 
 
 class Plan(Protocol):
@@ -32,10 +32,10 @@ def start_place(start_from: str | None) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedFormPlan:
-    """How private records vote by linear teachers in closed form: nothing is trained, and no teacher is written down.
+    """How private records vote by linear teachers in closed form.
 
-    These settings are public. The number of records is private, and counted with noise when labels
-    are released.
+    Nothing is trained, and no teacher is written down. These settings are public. The number of
+    records is private, and counted with noise when labels are released.
 
     Args:
         num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or

@@ -78,11 +78,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
-    drawn from noisy moments, which are paid for. They are not protected. Earlier steps of a pipeline transform
-    ``X_public`` only if its ``transform_input`` names it, and are not protected if they are fitted
-    to private records: scale by public records, or leave scaling to this estimator. Each fit costs
-    anew: cross-validation and a search over parameters make several releases, and the choice among
-    them depends on the records once more.
+    drawn from noisy moments, which are paid for. They are not protected. Earlier steps of a
+    pipeline transform ``X_public`` only if its ``transform_input`` names it, and are not protected
+    if they are fitted to private records: scale by public records, or leave scaling to this
+    estimator. Each fit costs anew: cross-validation and a search over parameters make several
+    releases, and the choice among them depends on the records once more.
 
     Args:
         epsilon: the largest cost of one fit, under REPLACE_RECORD.
@@ -161,8 +161,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
                 says; or ``[N]``, the class of each.
             X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
-                noisy moments of the records, for a fifth of the squared budget (`DrawnPublic`); with
-                ``teacher`` uniformly from ``bounds``.
+                noisy moments of the records, for a fifth of the squared budget (`DrawnPublic`);
+                with ``teacher`` uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
                 are then the protected units.
 

@@ -291,7 +291,8 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     """Yield two columns of a file with a header, by name."""
     require(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))
     require(path.is_file(), "an existing file", path=str(path))
-    # The content of a line is PRIVATE, of the first one too if it is no header. No message repeats it.
+    # The content of a line is PRIVATE, of the first one too if it is no header: no message
+    # repeats it.
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # strict: a quote that is never closed would make all users after it one item

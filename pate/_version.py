@@ -1,3 +1,3 @@
-"""The version of the package, in a module that imports nothing: rooms name it, and the door names rooms."""
+"""The version of the package, in a module that imports nothing, so that all others may."""
 
 __version__ = "0.3.0"

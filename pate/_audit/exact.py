@@ -32,7 +32,8 @@ class Exact:
 
     Attributes:
         steps: the number of answers: queries, or rounds of noisy sums.
-        mean: the success rate of the best guess by one answer, on average over canaries and answers.
+        mean: the success rate of the best guess by one answer, on average over canaries and
+            answers.
         largest: the largest success rate over canaries and answers.
         epsilon: the epsilon, at the delta of the statement, of all answers on the canary that they
             reveal most.

@@ -21,9 +21,10 @@ _SPARE = 1.5  # teachers for each vote of that gap
 
 
 def first_settings(settings: LabelSettings) -> LabelSettings:
-    """Return the settings of the first release: score votes on all public samples, for half of the squared budget.
+    """Return the settings of the first release, for half of the squared budget.
 
-    The budget is a squared inverse noise multiplier, that of Gaussian noise which meets the target.
+    It has score votes on all public samples. The budget is a squared inverse noise multiplier, that
+    of Gaussian noise which meets the target.
 
     Raises:
         ValueError: without a target epsilon, or with a budget, whose filter might admit the first
@@ -87,10 +88,11 @@ def _share(settings: LabelSettings, share: float) -> GaussianEvent:
 def teachers_for(
     settings: LabelSettings, num_labels: int, size: int, before: Sequence[Charge]
 ) -> int:
-    """Return how many teachers answer by what is left of a target: half as many again as the gap that a query needs.
+    """Return how many teachers answer by the rest of a target.
 
-    It is a public number, rounded up to two digits. A teacher without records repeats the released
-    student, so that more teachers than records do no harm, and add nothing.
+    They are half as many again as the gap that a query needs. It is a public number, rounded up to
+    two digits. A teacher without records repeats the released student, so that more teachers than
+    records do no harm, and add nothing.
 
     Args:
         settings: the settings of the second release.
@@ -114,7 +116,7 @@ def teachers_for(
 
 
 def teachers_that_start(settings: LabelSettings, num_labels: int, size: int) -> int:
-    """Return how many teachers start from the first of two releases of one target (``start_from: first``).
+    """Return how many teachers start from the first of two releases (``start_from: first``).
 
     Args:
         settings: the settings of the second release.

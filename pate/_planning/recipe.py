@@ -96,7 +96,8 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
 def _exact_sets(result: SweepResult, epsilon: float) -> str:
     """Return a line on teachers that start from a first release, as many as StableTopK needs.
 
-    There are as many queries as asked, or as many as teachers with five records, and a group, answer.
+    There are as many queries as asked, or as many as teachers with five records, and a group,
+    answer.
     """
     facts, sweep, most = result.facts, result.sweep, result.facts.most_teachers
     aggregator = Partial(StableTopK, neighboring_relation=sweep.neighboring_relation)

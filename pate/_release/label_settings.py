@@ -1,4 +1,4 @@
-"""Everything that determines labels, except the noise: the settings of `pate label`, and the votes."""
+"""Everything that determines labels, except the noise: settings of `pate label`, and votes."""
 
 import json
 import sys

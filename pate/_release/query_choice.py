@@ -1,8 +1,8 @@
-"""The choice of the public samples that are asked about. It follows from public facts and costs nothing.
+"""The choice of the public samples that are asked about.
 
-By a released student: ``entropy`` and ``margin`` take the samples on which it is least certain
-(Settles (2009)). By public features: ``k_center`` takes samples far from each other (Gonzalez
-(1985); Sener & Savarese (2018)).
+It follows from public facts and costs nothing. By a released student: ``entropy`` and ``margin``
+take the samples on which it is least certain (Settles (2009)). By public features: ``k_center``
+takes samples far from each other (Gonzalez (1985); Sener & Savarese (2018)).
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def require_student_for(choice: QueryChoice | None, start_from: str | None) -> N
 
 
 def chosen_rows(run: Run, store: VoteStore, settings: LabelSettings) -> IntArray:
-    """Return the rows ``[Q]`` of the samples with votes that are asked about, in the order of the queries.
+    """Return the rows ``[Q]``, in order, of the samples with votes that are asked about.
 
     Ties go to the first samples in the public order of ``query_seed``.
 
@@ -72,10 +72,11 @@ def chosen_rows(run: Run, store: VoteStore, settings: LabelSettings) -> IntArray
 
 
 def farthest_first(features: FloatArray, number: int) -> IntArray:
-    """Return the rows ``[number]`` of samples, the first of all and then each the farthest from those before it.
+    """Return the rows ``[number]`` of samples far from each other.
 
-    The largest distance of a sample from the nearest of them is at most twice the least possible
-    (Gonzalez (1985), Theorem 2.2).
+    The first comes first, then the one that is farthest from all before it. The largest distance of
+    a sample from the nearest of them is at most twice the least possible (Gonzalez (1985), Theorem
+    2.2).
 
     Args:
         features: ``[N, F]``.

@@ -1,4 +1,4 @@
-"""The released student that teachers start from: found, and compared with their data and their ledger."""
+"""The released student that teachers start from, compared with their data and their ledger."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def student_run(run: Run, start_from: str) -> Run:
 
 
 def start_digest(run: Run, start_from: str | None) -> dict[str, str]:
-    """Return the digest of the student that teachers start from, by what it is called; none if they start afresh."""
+    """Return the digest of the student that teachers start from, by name; none without one."""
     if start_from is None:
         return {}
     # without its statement, which is that of all releases by now
@@ -56,10 +56,11 @@ class Start:
 
     @classmethod
     def of(cls, run: Run, start_from: str, data: DataSource) -> Start:
-        """Return the student that the teachers of a run start from. Its folder is read as data, not as code.
+        """Return the student that the teachers of a run start from.
 
-        Its weights are those that its run recorded when it had learned from labels that bear the
-        seal of that run, and the digest of these labels is in the ledger.
+        Its folder is read as data, not as code. Its weights are those that its run recorded when it
+        had learned from labels that bear the seal of that run, and the digest of these labels is in
+        the ledger.
 
         Raises:
             ValueError: in one line, if there is no student, its weights or labels were replaced,

@@ -1,4 +1,4 @@
-"""Statements of labels, their comparison with the files next to them, and all of these as one archive."""
+"""Statements of labels, compared with the files next to them, and all of these in one archive."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -158,11 +158,12 @@ _CHUNK = 100  # teachers whose votes lie in one file
 def fit_corrections(
     run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False
 ) -> None:
-    """Let each teacher correct the student that it starts from by the ridge solution on its own records.
+    """Let each teacher correct the student that it starts from, by its own records.
 
-    The targets are the differences of its known labels from the student's answers. The penalty is public:
-    the mean square of a public sample, by which one record moves the answer to itself half of the
-    way to its labels. A teacher without records leaves the student as it is.
+    A correction is a ridge solution. Its targets are the differences of the teacher's known labels
+    from the student's answers. The penalty is public: the mean square of a public sample, by which
+    one record moves the answer to itself half of the way to its labels. A teacher without records
+    leaves the student as it is.
 
     Args:
         run: the run's folder.
@@ -220,7 +221,9 @@ def fit_corrections(
 
 
 def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
-    """Let each teacher vote on every public sample: whether the student's answer and its correction exceed one half.
+    """Let each teacher vote on every public sample.
+
+    It gives a label where the student's answer and its correction exceed one half together.
 
     Raises:
         ValueError: if teachers, records or earlier votes are not those of this run.
@@ -273,10 +276,11 @@ def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role
 def correction(
     features: FloatArray, residuals: FloatArray, known: BoolArray, penalty: float
 ) -> FloatArray:
-    """Return a teacher's correction ``[F + 1, C]``: the ridge solution on its own records, the intercept last.
+    """Return a teacher's correction ``[F + 1, C]``, the ridge solution on its own records.
 
-    Each label is solved on the records that know it; without any its correction is 0. Nothing here
-    fails for any finite records: eigenvalues are at least the penalty.
+    The intercept comes last. Each label is solved on the records that know it; without any its
+    correction is 0. Nothing here fails for any finite records: eigenvalues are at least the
+    penalty.
     """
     samples = np.column_stack((features, np.ones(len(features))))
     solution = np.zeros((samples.shape[1], known.shape[1]))
@@ -301,7 +305,7 @@ def _solved(products: FloatArray, targets: FloatArray, penalty: float) -> FloatA
 
 
 def _ballot(samples: Float32Array, answers: FloatArray, correction: Float32Array) -> BoolArray:
-    """Return a teacher's vote ``[N, C]``, by a product of its own, whose digits depend on no other teacher."""
+    """Return a teacher's vote ``[N, C]``; no digit of its product depends on other teachers."""
     return np.asarray(answers + samples @ correction > 0.5)
 
 

@@ -1,4 +1,4 @@
-"""The stage `student`: its files, its plan of objects, and a linear network, solved in closed form."""
+"""The stage `student`: its files, its plan, and a linear network that is solved in closed form."""
 
 from __future__ import annotations
 

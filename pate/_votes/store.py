@@ -1,4 +1,4 @@
-"""Votes on disk: ballots, scores or counts of chunks of teachers, or the records of voters, private."""
+"""Votes on disk: ballots, scores or counts of chunks of teachers, or the records of voters."""
 
 from __future__ import annotations
 

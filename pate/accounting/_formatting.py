@@ -62,7 +62,8 @@ def format_guess(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> 
     epsilon 0, bounds it by `(1 + total_variation) / 2` (Neyman & Pearson (1933)), which is mostly
     less. The smaller one is rounded up.
 
-    >>> format_guess({"epsilon": 1.0, "delta": 1e-6}), format_guess({"epsilon": 1.0, "delta": 1e-6}, 0.0942)
+    >>> guarantee = {"epsilon": 1.0, "delta": 1e-6}
+    >>> format_guess(guarantee), format_guess(guarantee, 0.0942)
     ('73.2%', '54.8%')
     """
     epsilon = guarantee["epsilon"]

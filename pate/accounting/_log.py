@@ -75,7 +75,8 @@ def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
 
     Raises ``ValueError`` if it is not a log, or its journal mode was changed.
 
-    Another journal mode keeps other files next to the log, and may lose the last rows in other ways.
+    Another journal mode keeps other files next to the log, and may lose the last rows in other
+    ways.
     """
     # a transaction that a killed process left half-written is rolled back by the next writer,
     # before it reads

@@ -1,4 +1,4 @@
-"""The interface of an aggregator: votes in, released labels out, and the event that describes their cost."""
+"""The interface of an aggregator: votes in, released labels out, and the event of their cost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pate.mechanisms._law import Law, NotStatedError
 from pate.mechanisms._noise import require_generator
 
 LEAST_ANSWERED = 0.1
-"""The share of queries that some votes at least must have answered, if a release is to be paid for."""
+"""The least share of queries that some votes have answered by a release that is paid for."""
 
 
 _LARGEST_SCALE = 1e300  # beyond it, noise may be infinite
@@ -52,7 +52,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "fallback": lambda _: "fallback",
     "scale_noise_with_rounds": lambda _: "by root",
 }
-"""The word for a public setting that is not the default, in the order of names; others are given by name."""
+"""Words for public settings that are not the default, in this order; others go by their names."""
 
 
 class Gap(NamedTuple):
@@ -86,7 +86,7 @@ class Aggregator(Completable, ABC):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ()
-    """Names of the parameters that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
+    """Names of the scales of noise, in votes: twice all of them halves the weight of a vote."""
 
     offered: ClassVar[bool] = True
     """Whether it is offered by name and compared with others."""
@@ -115,7 +115,7 @@ class Aggregator(Completable, ABC):
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
-        """Return the settings worth comparing on the votes that ``outlook`` describes, under its relation.
+        """Return the settings worth comparing on the votes of an ``outlook``, under its relation.
 
         Noise that they lack is 1: only its proportions matter. By default they are one if nothing
         but noise is to be set, and none otherwise. Tests and thresholds may take half of delta.
@@ -124,17 +124,18 @@ class Aggregator(Completable, ABC):
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return the instances with the `defaults` of the class, for the relation of ``outlook``."""
+        """Return instances with the `defaults` of the class, for the relation of ``outlook``."""
         common: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
         common |= {"neighboring_relation": outlook.relation}
         return tuple(cls(**common | dict(settings)) for settings in cls.defaults(outlook))
 
     @classmethod
     def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return the public settings that give the class another form: all values worth comparing, by field.
+        """Return the values worth comparing of public settings that give the class another form.
 
-        Each value suits any instance on the shape of ``outlook``, and none needs more of the votes
-        than the others. By default they are all values of switches and of named choices.
+        They are listed by field. Each value suits any instance on the shape of ``outlook``, and
+        none needs more of the votes than the others. By default they are all values of switches and
+        of named choices.
         """
         types = get_type_hints(cls)
         kinds = {field.name: types[field.name] for field in fields(cls)}
@@ -145,7 +146,7 @@ class Aggregator(Completable, ABC):
 
     @property
     def label_parts(self) -> Sequence[str | Aggregator]:
-        """What tells the instances of a class apart: aggregators within, and settings that are not the default."""
+        """The aggregators within, and the settings that are not the default, to tell it apart."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         within: list[str | Aggregator] = [
             part
@@ -173,7 +174,7 @@ class Aggregator(Completable, ABC):
         return type(self).__name__ + (f" ({named})" if named else "")
 
     splits_noise: ClassVar[bool] = False
-    """Whether `for_target` splits the noise by the target, rather than scale a proposal by one factor."""
+    """Whether `for_target` splits the noise by the target, rather than scale it by one factor."""
 
     @classmethod
     def for_target(
@@ -184,7 +185,7 @@ class Aggregator(Completable, ABC):
         delta_test: float | None = None,
         answered: float = 0.9,
     ) -> Self | None:
-        """Return the instance that meets a target: the first proposal, calibrated; None if no noise does.
+        """Return the first proposal with the noise that meets a target; None if no noise does.
 
         Args:
             target: the largest cost of all queries together.
@@ -208,7 +209,7 @@ class Aggregator(Completable, ABC):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What it needs of votes: kinds, such as ``Counts`` or ``Ballots | Scores``, and side information.
+        """The kinds of votes, such as ``Counts`` or ``Ballots | Scores``, and side information.
 
         Votes of another kind, or without ``"predictions"`` or ``"features"`` that are needed, are
         refused before anything is drawn or spent. `Ballots` are `Counts` too. An aggregator that
@@ -261,7 +262,7 @@ class Aggregator(Completable, ABC):
         return {relation: self.event(shape, relation, tier) for relation in NeighboringRelation}
 
     def charges(self, release: Release, shape: VoteShape) -> tuple[Charge, ...]:
-        """Return what the queries of a release actually cost: events under both relations, and how often each."""
+        """Return the final cost of a release: events under both relations, and how often each."""
         if release.tiers is None:
             return ((self.events(shape), len(release.labels)),)
         tiers, counts = np.unique(release.tiers, return_counts=True)
@@ -288,7 +289,7 @@ class Aggregator(Completable, ABC):
         tolerance: float = 1e-6,
         orders: FloatArray = DEFAULT_ORDERS,
     ) -> Self | None:
-        """Return the same aggregator with all its noise scaled by the one factor that meets a target.
+        """Return the same aggregator with its noise scaled by the one factor that meets a target.
 
         Args:
             target: the largest cost of all queries together.
@@ -326,7 +327,7 @@ class Aggregator(Completable, ABC):
         raise NotStatedError(f"the law of {type(self).__name__} is not known")
 
     def laws(self, votes: Any, neighbors: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the chances ``[Q, N]`` of the same N outcomes of each query on votes and on neighboring ones.
+        """Return the chances ``[Q, N]`` of N outcomes of each query on votes and on neighbors.
 
         Outcomes that tell the same of which votes these are may be one.
 
@@ -349,7 +350,7 @@ class Aggregator(Completable, ABC):
         return p, q
 
     def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap | None:
-        """Return the gap between counts at which a query is answered as without noise, or None where none is known.
+        """Return the gap of counts at which a query is answered as without noise; None if unknown.
 
         >>> aggregator = Peeling(k=2, scale_peel=2.0)
         >>> gap = aggregator.gap_needed(VoteShape(num_teachers=100, num_labels=4), probability=0.9)
@@ -363,10 +364,10 @@ class Aggregator(Completable, ABC):
         return None
 
     def max_answer_probability(self, shape: VoteShape) -> float:
-        """Return a probability that no votes of a shape exceed: that teachers answer a query, or one of its labels.
+        """Return the largest probability that votes of a shape answer a query or a label of it.
 
-        It is 1 where every query is answered. A release of which it is below `LEAST_ANSWERED` is
-        refused.
+        It may be a bound. It is 1 where every query is answered. A release of which it is below
+        `LEAST_ANSWERED` is refused.
 
         >>> aggregator = StableTopK(scale_gap=2.0, sigma_test=2.0, delta_test=1e-6)
         >>> round(aggregator.max_answer_probability(VoteShape(num_teachers=100, num_labels=4)), 3)
@@ -375,7 +376,7 @@ class Aggregator(Completable, ABC):
         return 1.0
 
     def relation_of(self, relation: NeighboringRelation | None) -> NeighboringRelation:
-        """Return the relation under which a cost is stated: ``asked``, or the aggregator's own if that is None."""
+        """Return the relation of a cost: ``asked``, or the aggregator's own if that is None."""
         return self.neighboring_relation if relation is None else NeighboringRelation(relation)
 
 
@@ -394,7 +395,7 @@ def made_for(aggregator: AnyAggregator | type[Aggregator]) -> NeighboringRelatio
 
 
 def _when_served(aggregate: Callable[..., Release]) -> Callable[..., Release]:
-    """Return an ``aggregate`` that refuses votes which lack what is needed, before anything is drawn."""
+    """Return an ``aggregate`` that refuses votes that lack a need, before anything is drawn."""
 
     @wraps(aggregate)
     def checked(aggregator: Any, votes: Votes, **arguments: Any) -> Release:

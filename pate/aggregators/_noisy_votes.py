@@ -1,4 +1,4 @@
-"""Gaussian noise on the counts of all labels, and on a check that decides which queries are answered."""
+"""Gaussian noise on the counts of all labels, and on checks that pass queries on."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The aggregator of a mechanism: its settings, answers, cost and law are the mechanism's, bound to votes."""
+"""The aggregator of a mechanism, which has its settings, answers, cost and law, bound to votes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ Bound = TypeVar("Bound", bound=Mechanism[Any])
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismAggregator(Aggregator, Generic[Bound]):
-    """The aggregator of the mechanism in brackets: ``class Mine(MechanismAggregator[MyMechanism], tag="mine")``.
+    """The aggregator of the mechanism in brackets.
 
-    Its fields are the mechanism's, but for the facts that votes tell (`pate.mechanisms.FACTS`):
-    they are declared there once, with defaults and checks. ``noise`` and ``test_noise`` are called
-    ``noise_law`` and ``test_law``, and names of noise and of failure probabilities end with the
-    ``tag``, so that none is carried over silently when the class in a configuration changes.
-    A subclass needs no decorator.
+    It is declared as ``class Mine(MechanismAggregator[MyMechanism], tag="mine")``. Its fields are
+    the mechanism's, but for the facts that votes tell (`pate.mechanisms.FACTS`): they are declared
+    there once, with defaults and checks. ``noise`` and ``test_noise`` are called ``noise_law`` and
+    ``test_law``, and names of noise and of failure probabilities end with the ``tag``, so that none
+    is carried over silently when the class in a configuration changes. A subclass needs no
+    decorator.
 
     Raises:
         ValueError: on fields that the mechanism refuses.

@@ -34,8 +34,8 @@ _RATIO_DEVIATION = 0.5
 _LARGEST_VARIANCE = 0.25  # of a label
 # voters for each direction of the first part and unit of noise, below which a choice is a guess
 _ENOUGH = 20.0
-# of the prospect of the first part: columns lose much where they do not suffice, and random features
-# little where columns do
+# of the prospect of the first part: columns lose much where they do not suffice, and random
+# features little where columns do
 _FIRST = 0.8
 # standard deviations: hardly ever worse than a constant, over many labels and releases
 _SIGNIFICANT = 3.0
@@ -319,8 +319,8 @@ class Learner:
             np.zeros(shape),
             np.zeros(shape),
         )
-        # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own answers
-        # [R, C], both in units of slopes
+        # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own
+        # answers [R, C], both in units of slopes
         self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
         self._ratios, self.variance_ratio = np.ones((len(variances), 1)), 1.0
         self._level_precision: float | FloatArray = 0.0
@@ -347,7 +347,7 @@ class Learner:
         )
 
     def learn(self, question: MomentQuery, mean: FloatArray, deviation: float | FloatArray) -> None:
-        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation``, one or ``[C]``."""
+        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation`` (``[C]``)."""
         samples, variances = self._geometry.samples, self._geometry.variances
         explained, weights = question.predictions(samples), question.weights
         moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))

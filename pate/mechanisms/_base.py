@@ -1,4 +1,4 @@
-"""The interface of a mechanism, which selects and describes the cost of selecting, and its releases."""
+"""The interface of a mechanism, which selects and describes the cost, and its releases."""
 
 from __future__ import annotations
 

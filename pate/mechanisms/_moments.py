@@ -36,9 +36,9 @@ class Moments:
 
         The mean is shrunk to the mean of its entries, and the covariance to one variance for all
         directions, but for directions that stick out of the noise: of a symmetric matrix of noise
-        with standard deviation ``s``, eigenvalues reach ``e = 2 s sqrt(F)``, give or take a share of
-        ``F^(-2/3)``, and one of ``l`` beyond it is best replaced by ``sqrt(l^2 - e^2)`` (Gavish &
-        Donoho (2017), for square matrices in the Frobenius norm).
+        with standard deviation ``s``, eigenvalues reach ``e = 2 s sqrt(F)``, give or take a share
+        of ``F^(-2/3)``, and one of ``l`` beyond it is best replaced by ``sqrt(l^2 - e^2)`` (Gavish
+        & Donoho (2017), for square matrices in the Frobenius norm).
         """
         size = len(self.mean)
         center = self.mean.mean()
@@ -73,13 +73,13 @@ class NoisyMoments:
     Privacy: a Gaussian mechanism of ``noise_multiplier`` under both relations. With outer products
     ``A`` and ``B`` of norm 1 at most, replacing a row moves the matrix by ``|A - B| <= sqrt(2)`` in
     Frobenius norm, because their inner product is not negative; adding one moves it by 1. An entry
-    off the diagonal counts twice in this norm and is released once, with noise of ``1 / sqrt(2)`` of
-    the diagonal's. A unit of several rows counts as the mean of their products, for which the same
-    holds.
+    off the diagonal counts twice in this norm and is released once, with noise of ``1 / sqrt(2)``
+    of the diagonal's. A unit of several rows counts as the mean of their products, for which the
+    same holds.
 
-    >>> rows = np.full((1000, 2), 0.5)
-    >>> moments = NoisyMoments(noise_multiplier=1.0)([(rows, np.ones(1000))], generator=seeded_generator(0))
-    >>> moments.mean.round(1)
+    >>> blocks = [(np.full((1000, 2), 0.5), np.ones(1000))]
+    >>> mechanism = NoisyMoments(noise_multiplier=1.0)
+    >>> mechanism(blocks, generator=seeded_generator(0)).mean.round(1)
     array([0.5, 0.5])
 
     Args:

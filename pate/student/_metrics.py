@@ -77,8 +77,8 @@ def evaluate(
 
     Args:
         probabilities: ``[N, C]``.
-        truth: ``[N, C]`` in {0, 1}; NaN or `pate.data.UNKNOWN` where it is unknown: such entries are
-            left out of all figures.
+        truth: ``[N, C]`` in {0, 1}; NaN or `pate.data.UNKNOWN` where it is unknown: such entries
+            are left out of all figures.
         label_names: names of the ``C`` labels.
         cuts: ``[3, C]``, from `choose_thresholds`.
         optimize: the metric with the cuts that decide.

@@ -111,7 +111,7 @@ class InputFormat:
         return read_image(path, self.size)
 
     def encoded(self, samples: Any) -> Samples:
-        """Return the columns of a DataFrame or a mapping as an array ``[N, F]``; others as they are.
+        """Return columns, of a DataFrame or a mapping, as an array ``[N, F]``; others as they are.
 
         Raises ``ValueError`` if a column is missing or malformed, or the student takes no columns.
         """

@@ -1,4 +1,4 @@
-"""How teachers are trained, the content of `teachers.yaml`, and the records that each of them sees."""
+"""How teachers are trained, the content of `teachers.yaml`, and the records of each."""
 
 from __future__ import annotations
 
@@ -250,7 +250,8 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     """Batches of a chunk of teachers for a range of steps.
 
     An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32, NaN where
-    a label is unknown. A teacher without records sees zeros. Pictures are augmented as the plan says.
+    a label is unknown. A teacher without records sees zeros. Pictures are augmented as the plan
+    says.
     """
 
     def __init__(

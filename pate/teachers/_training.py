@@ -52,7 +52,7 @@ class TrainJob(ChunkJob):
 
     @property
     def start_file(self) -> Path | None:
-        """The weights that all teachers start from, a file of this key, plan and data; None for none."""
+        """The weights that all teachers start from, by key, plan and data; None for none."""
         if self.plan.start_from is None:
             return None
         return self.folder / f"start_{self.made_from}.safetensors"

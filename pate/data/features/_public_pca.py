@@ -15,7 +15,8 @@ from pate._progress import stage_bar
 from pate._validation import Float32Array, FloatArray, require, require_count
 from pate.data._records import FeatureMap, Features, blocks_of, map_by_rows
 
-_DIRECT = 4096  # larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
+# larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
+_DIRECT = 4096
 _fitted: dict[tuple[bytes, int], Float32Array] = {}  # the last components, by digest and number
 # public samples that take less are held in memory while the map is fitted
 _HELD_BYTES = 1 << 28
