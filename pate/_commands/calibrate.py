@@ -68,8 +68,11 @@ def calibrate(
         # a name without settings takes the relation of the target
         start = start.complete(neighboring_relation=neighboring_relation)
     relation = made_for(start)
-    same = f"--aggregator.neighboring_relation {neighboring_relation.name}, for which the target is"
-    require(relation is neighboring_relation, same, neighboring_relation=relation.name)
+    require(
+        relation is neighboring_relation,
+        f"--aggregator.neighboring_relation {neighboring_relation.name}, for which the target is",
+        neighboring_relation=relation.name,
+    )
     if delta_test is not None:
         lacks_one = isinstance(start, Partial) and "delta_test" in start.missing
         name = (start.cls if isinstance(start, Partial) else type(start)).__name__

@@ -62,8 +62,11 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
         return pipeline.label(settings, options.votes, unit=options.unit)
     require(options.teachers, "--teachers with a number for each silo", teachers=options.teachers)
     keys = {"public_keys": options.public_keys, "signing_key": options.signing_key}
-    complete = None not in keys.values()
-    require(complete, "--public_keys of the silos and the server's --signing_key", **keys)
+    require(
+        None not in keys.values(),
+        "--public_keys of the silos and the server's --signing_key",
+        **keys,
+    )
     request = find("SiloSum")(
         exchange=options.silos,
         teachers=options.teachers,
@@ -93,8 +96,9 @@ def read_content(args: Sequence[str], preset: Preset) -> Json:
 def _own_votes(args: Sequence[str], preset: Preset) -> tuple[CommandParser, Namespace]:
     """Return the parser and the parsed options of labels by the votes of the run's own teachers."""
     origin = votes_from_where(args, preset)
-    own = "labels by the votes of the recipe's own teachers"
-    require(origin is None, own, option=f"--{origin}")
+    require(
+        origin is None, "labels by the votes of the recipe's own teachers", option=f"--{origin}"
+    )
     parser = _parser(None)
     return parser, parse(parser, args, preset)
 

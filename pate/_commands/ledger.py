@@ -66,8 +66,11 @@ def ledger_verify(
         ValueError: at the first figure that does not follow from the events, or if a file is
             damaged.
     """
-    stated = released is None or statement is not None
-    require(stated, "--statement with --released", released=str(released))
+    require(
+        released is None or statement is not None,
+        "--statement with --released",
+        released=str(released),
+    )
     book = verify_ledger(ledger)
     print(
         f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the"

@@ -30,8 +30,11 @@ def find_recipe(word: Path) -> Path:
     if name in shipped and not (word / "data.yaml").is_file():
         return shipped[name]
     known = f"one of {', '.join(shipped)}"
-    requirement = f"a recipe: a folder with data.yaml, such as `pate init` writes, or {known}"
-    require(word.is_dir(), requirement, recipe=str(word))
+    require(
+        word.is_dir(),
+        f"a recipe: a folder with data.yaml, such as `pate init` writes, or {known}",
+        recipe=str(word),
+    )
     return word
 
 
@@ -44,10 +47,11 @@ def unpack_recipe(file: Path, folder: Path, names: Sequence[str]) -> None:
         documents = list(yaml.safe_load_all(file.read_text()))
     except yaml.YAMLError as error:
         raise ValueError(f"Expected YAML in {file}, got {error}") from None
-    whole = (
-        f"{len(names)} YAML documents in {file}, as `pate run RECIPE --print_config` prints them"
+    require(
+        len(documents) == len(names),
+        f"{len(names)} YAML documents in {file}, as `pate run RECIPE --print_config` prints them",
+        documents=len(documents),
     )
-    require(len(documents) == len(names), whole, documents=len(documents))
     for name, document in zip(names, documents, strict=True):
         require(isinstance(document, dict), f"settings of {name} in {file}", document=document)
         (folder / name).write_text(yaml.safe_dump(document))

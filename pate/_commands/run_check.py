@@ -131,8 +131,11 @@ def _require_intact(run: Run, stage: Stage) -> None:
 
 def _require_closed(private: Path) -> None:
     mode = stat.S_IMODE(private.stat().st_mode)
-    closed = f"{private} of mode 0700: chmod 700 {shlex.quote(str(private))}"
-    require(not mode & 0o077, closed, mode=f"{mode:04o}")
+    require(
+        not mode & 0o077,
+        f"{private} of mode 0700: chmod 700 {shlex.quote(str(private))}",
+        mode=f"{mode:04o}",
+    )
 
 
 def _unreadable(private: Path) -> Iterator[str]:

@@ -60,8 +60,10 @@ def main(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     content, run = settings_of(parser, parsed), Run(parsed.run, overwrite=parsed.overwrite)
     verbose = content.pop("verbose", False)
     plan = LinearPlan.of(content)
-    other = f"another network than {LINEAR}: the closed form learns from all released labels"
-    require(command != "validate", other)
+    require(
+        command != "validate",
+        f"another network than {LINEAR}: the closed form learns from all released labels",
+    )
     if command == "fit":
         student_stage.fit(run, plan)
     elif command == "predict":

@@ -45,8 +45,11 @@ def main(args: Sequence[str]) -> None:
     words = list(args[end + 1 :])
     options = parser.parse_args(list(args[:end]))
     require_count(1, jobs=options.jobs)
-    shared = "-- teachers fit or -- teachers vote with their options"
-    require(words[:2] in _SHARED, shared, command=" ".join(words))
+    require(
+        words[:2] in _SHARED,
+        "-- teachers fit or -- teachers vote with their options",
+        command=" ".join(words),
+    )
     run = run_folder(words)
     require(run is not None, "--run of the command that is submitted")
     assert run is not None

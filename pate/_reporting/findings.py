@@ -197,9 +197,8 @@ def read_frontier(folder: Path, *, private: bool) -> DrawnFrontier | None:
     if not (picture.is_file() and text.is_file()):
         return None
     frontier = DrawnFrontier(picture.read_bytes(), text.read_text())
-    publishable = private or not frontier.text.startswith("PRIVATE")
     require(
-        publishable,
+        private or not frontier.text.startswith("PRIVATE"),
         "a frontier of simulated votes in public/, not one of real votes",
         frontier=str(folder),
     )

@@ -98,8 +98,9 @@ class Arrays(TableSource):
         with faults.gather():
             names = _label_names(arrays, source=source)
         with faults.gather():
-            given = "ids" in arrays
-            require(given, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
+            require(
+                "ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"]
+            )
             ids = as_text(arrays["ids"])
             require_distinct(f"ids of {source}", ids.tolist())
         with faults.gather():
@@ -130,8 +131,9 @@ class Arrays(TableSource):
         split = arrays["split"]
         require(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
-        roles = f"split in 0 (private), 1 (public), 2 (test) in {source}"
-        require(not unknown, roles, others=unknown)
+        require(
+            not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown
+        )
         return split
 
 
@@ -139,8 +141,9 @@ def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray
     num_labels = arrays["Y"].shape[-1] if arrays["Y"].ndim else 0
     default = np.array([f"label_{j}" for j in range(num_labels)])
     names = as_text(arrays.get("label_names", default), name="label_names")
-    wanted = f"{num_labels} label_names in {source}"
-    require(len(names) == num_labels, wanted, label_names=len(names))
+    require(
+        len(names) == num_labels, f"{num_labels} label_names in {source}", label_names=len(names)
+    )
     return names
 
 

@@ -14,9 +14,8 @@ Transforms = Sequence[Callable[[Tensor], Tensor]]
 
 def require_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[int]) -> None:
     """Raise ``ValueError`` if records that are not pictures are to be augmented."""
-    fits = not augment or len(input_shape) == 3
     require(
-        fits,
+        not augment or len(input_shape) == 3,
         "records of shape [channels, height, width] for augment, after any feature map",
         shape=tuple(input_shape),
     )

@@ -57,8 +57,11 @@ class DrawnPublic(DataSource):
         self, source: DataSource, *, samples: Path, bounds: list[Bound] | None = None
     ) -> None:
         super().__init__(permanent_ids=source.permanent_ids, unknown_labels=source.unknown_labels)
-        unmapped = "a source without `features` in DrawnPublic, which scales its rows"
-        require(source.feature_map is None, unmapped, features=type(source.feature_map).__name__)
+        require(
+            source.feature_map is None,
+            "a source without `features` in DrawnPublic, which scales its rows",
+            features=type(source.feature_map).__name__,
+        )
         self._source, self.samples, self._bounds = source, expand_path(samples), bounds
         self._rehearses = False
 
@@ -81,8 +84,11 @@ class DrawnPublic(DataSource):
             return self._source.load(role)
         if self._rehearses:
             return self._rehearsed()
-        drawn = "public samples, which `pate run` or Pipeline.draw_public_samples draws"
-        require(self.samples.is_file(), drawn, missing=str(self.samples))
+        require(
+            self.samples.is_file(),
+            "public samples, which `pate run` or Pipeline.draw_public_samples draws",
+            missing=str(self.samples),
+        )
         arrays = read_arrays(self.samples, ("X", "ids"))
         unlabeled = np.zeros((len(arrays["X"]), self.num_labels), dtype=np.uint8)
         return Records(features=ArrayFeatures(arrays["X"]), labels=unlabeled, ids=arrays["ids"])
@@ -122,8 +128,11 @@ class DrawnPublic(DataSource):
     @cached_property
     def _num_columns(self) -> int:
         shape = tuple(self._source.load(Role.PRIVATE).features.shape[1:])
-        rows = "records that are rows of numbers, of which public samples are drawn"
-        require(len(shape) == 1, rows, shape=list(shape))
+        require(
+            len(shape) == 1,
+            "records that are rows of numbers, of which public samples are drawn",
+            shape=list(shape),
+        )
         return shape[0]
 
     def _rehearsed(self) -> Records:

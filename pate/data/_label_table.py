@@ -125,8 +125,11 @@ def read_label_table(
         with faults.gather():
             require(False, f"a column `{meant}` of {path}", column=name)
     with faults.gather():
-        one = f"one column among {', '.join(_GROUPS)} in {path}"
-        require(not set(_GROUPS) <= unnamed.keys(), one, columns=_GROUPS)
+        require(
+            not set(_GROUPS) <= unnamed.keys(),
+            f"one column among {', '.join(_GROUPS)} in {path}",
+            columns=_GROUPS,
+        )
     group = next((name for name in _GROUPS if name in head), None)
     special = (*required, "split", group, *misspelt)
     others = [name for name in head if name not in special]
@@ -260,8 +263,11 @@ def read_columns(
     head = [ours.get(name, name) for name in written]
     for name in dict.fromkeys((*required, *theirs)):
         with faults.gather():
-            called = f"a column `{theirs.get(name, name)}` in {path}, between commas"
-            require(name in head, called, columns=written)
+            require(
+                name in head,
+                f"a column `{theirs.get(name, name)}` in {path}, between commas",
+                columns=written,
+            )
     with faults.gather():
         require(
             len(set(head)) == len(head) and all(head),
@@ -274,8 +280,13 @@ def read_columns(
     with faults.gather():
         for line, size in uneven[:1]:
             further = {"further_lines": len(uneven) - 1} if len(uneven) > 1 else {}
-            each = f"{len(head)} values in each line of {path}"
-            require(False, each, line=line, values=size, **further)
+            require(
+                False,
+                f"{len(head)} values in each line of {path}",
+                line=line,
+                values=size,
+                **further,
+            )
     faults.refuse()
     columns = {name: [row[place] for _, row in numbered[1:]] for place, name in enumerate(head)}
     return Columns(path, columns, [line for line, _ in numbered[1:]])
@@ -305,6 +316,10 @@ def _require_unique(table: Columns, identity: str) -> None:
     table.require(identity, table.values[identity], "a value")
     first: dict[str, int] = {}
     for line, name in zip(table.lines, table.values[identity], strict=True):
-        once = f"each `{identity}` once in {table.path}"
-        require(name not in first, once, **{identity: name}, lines=(first.get(name), line))
+        require(
+            name not in first,
+            f"each `{identity}` once in {table.path}",
+            **{identity: name},
+            lines=(first.get(name), line),
+        )
         first[name] = line

@@ -56,9 +56,8 @@ class PythonFile(DataSource):
                 f"Expected settings of {self.name} in {self.path}, got {error}"
             ) from None
         source = make(**self._settings)
-        is_source = isinstance(source, DataSource)
         require(
-            is_source,
+            isinstance(source, DataSource),
             f"a pate.data.DataSource from {self.name} in {self.path}",
             type=type(source).__name__,
         )

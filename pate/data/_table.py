@@ -158,8 +158,10 @@ def split_by_hash(
 
     Raises ``ValueError`` without a share of public records of ``source``.
     """
-    needed = f"split in {source}, or public_fraction, the share of records that a hash makes public"
-    require(public_fraction is not None, needed)
+    require(
+        public_fraction is not None,
+        f"split in {source}, or public_fraction, the share of records that a hash makes public",
+    )
     assert public_fraction is not None
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
     return np.where(

@@ -47,8 +47,11 @@ class PublicPCA(FeatureMap):
         if self._mean is None:
             num, width = public.shape[0], prod(public.shape[1:])
             limit = min(num, width)
-            fewer = f"num_components < {limit}, for {num} public samples of {width} features"
-            require(self.num_components < limit, fewer, num_components=self.num_components)
+            require(
+                self.num_components < limit,
+                f"num_components < {limit}, for {num} public samples of {width} features",
+                num_components=self.num_components,
+            )
             with stage_bar(
                 None, f"components of {num} public samples", unit="sample", shown=limit > _DIRECT
             ):
