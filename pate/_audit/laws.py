@@ -16,27 +16,29 @@ from pate._audit.normals import FACTORS, Gaussians, Outcomes
 from pate._validation import FloatArray, IntArray, UInt8Array
 from pate._votes import Ballots, Counts
 from pate._votes.voters import GroupedVoters, MomentQuery, RecordVoters, Voters
-from pate.aggregators._base import Aggregator, Release
-from pate.aggregators._clipped_votes import (
-    MEDIAN_SHARE,
-    MEDIAN_SPARE,
-    Bisection,
+from pate.aggregators import (
+    Aggregator,
     ClippedVotes,
-    clipped_sums,
+    ConfidentScreen,
+    InteractiveScreen,
+    NoisyVotes,
+    Release,
+    Rounds,
+    ScoreVotes,
+    SiloVotes,
+    TauVoting,
 )
-from pate.aggregators._multi_winner import TauVoting
-from pate.aggregators._noisy_votes import ConfidentScreen, InteractiveScreen, NoisyVotes, Screen
-from pate.aggregators._rounds import Rounds, round_releases
+from pate.aggregators._clipped_votes import MEDIAN_SHARE, MEDIAN_SPARE, Bisection, clipped_sums
+from pate.aggregators._noisy_votes import Screen
+from pate.aggregators._rounds import round_releases
 from pate.aggregators._score_votes import (
     COUNT_SHARE,
     KNOWN_SHARE,
     Learner,
     Round,
-    ScoreVotes,
     clip_candidates,
     released,
 )
-from pate.aggregators._silo_votes import SiloVotes
 from pate.mechanisms._law import NotStatedError
 
 Seen = Mapping[str, Gaussians | Outcomes]

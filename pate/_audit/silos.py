@@ -22,7 +22,7 @@ from pate._silos.server import Server, invite
 from pate._validation import FloatArray, IntArray
 from pate._votes import VoteShape
 from pate._votes.named import NamedVotes
-from pate.aggregators._silo_votes import SiloVotes
+from pate.aggregators._noisy_votes import SiloVotes
 from pate.mechanisms._noise_shares import decode
 
 _DELTA, _QUERIES = 1e-6, 32

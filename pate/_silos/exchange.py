@@ -32,7 +32,7 @@ from pate._validation import (
     require_label_names,
 )
 from pate._votes import VoteShape
-from pate.aggregators._silo_votes import SiloVotes
+from pate.aggregators._noisy_votes import SiloVotes
 
 _NAME = re.compile(r"[\w-][\w.-]*")
 _KEY = re.compile(r"[0-9a-f]{64}")

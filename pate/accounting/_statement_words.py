@@ -35,10 +35,8 @@ WORLD = "To the world, if all of them drew their noise and tell nobody,"
 
 _SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
 CONVERSION = (
-    "the smallest of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and"
-    " of Balle & Wang (2018),"
-    " Theorem 8, for the Gaussian mechanisms that dominate all releases, one by one or as many"
-    " bits, and of the optimum"
+    "the smallest of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of Balle & Wang (2018),"
+    " Theorem 8, for the Gaussian mechanisms that dominate all releases, one by one or as many bits, and of the optimum"
     " of rounds that are all equal (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
 )
 _BY_CURVE = (
@@ -52,24 +50,20 @@ _BY_GAUSSIAN = (
     "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
 )
 _BY_BITS = (
-    "    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0), at most"
-    f" {EXCESS_LIMIT:g};"
+    f"    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0), at most {EXCESS_LIMIT:g};"
     f" + (t/w - 5 - v) w / {1 + EXCESS_LIMIT:g}",
-    f"    d = (delta - delta0) / (1 - delta0) - 2 n Phi(sqrt(mu^2 + 1)/2 - {LOSS_LIMIT:g}), n ="
-    " the number of bits",
+    f"    d = (delta - delta0) / (1 - delta0) - 2 n Phi(sqrt(mu^2 + 1)/2 - {LOSS_LIMIT:g}), n = the number of bits",
     "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
     "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
 )
 _BY_PURE_ROUNDS = (
     "    d = (delta - delta0) / (1 - delta0)",
-    "    d = sum over k < n/2 of C(n, k) max(0, exp((n - k) e) - exp(epsilon + k e)) / (1 +"
-    " exp(e))^n, e: of one round",
+    "    d = sum over k < n/2 of C(n, k) max(0, exp((n - k) e) - exp(epsilon + k e)) / (1 + exp(e))^n, e: of one round",
     "    (Kairouz, Oh & Viswanath (2017), Theorem 3.3)",
 )
 _BY_CHOICES = (
     "    d = (delta - delta0) / (1 - delta0), which no adversary exceeds in n choices",
-    "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers (2020)"
-    " have it)",
+    "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers (2020) have it)",
 )
 AUDIT = "audit"
 """The scope of the ledger of an audit."""
@@ -78,8 +72,7 @@ _LEDGERS = {
     "named": (
         "The ledger that was named for this run",
         "this ledger",
-        "What another ledger of the same private data holds, such as one beside them, is not in"
-        " it, and adds up.",
+        "What another ledger of the same private data holds, such as one beside them, is not in it, and adds up.",
     ),
     "run": (
         "The ledger of this run alone",
@@ -146,8 +139,7 @@ def describe_keeping(declared_after: int) -> str:
         return promise
     shown = "release 1" if declared_after == 1 else f"releases 1 .. {declared_after}"
     return (
-        f"{promise} It was declared after release {declared_after}: it holds if neither that"
-        " nor its figures followed"
+        f"{promise} It was declared after release {declared_after}: it holds if neither that nor its figures followed"
         f" from what {shown} showed."
     )
 
@@ -169,8 +161,7 @@ def describe_budget(book: LedgerSnapshot) -> str | None:
     spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
     units = describe_reach(budget.max_teachers_per_unit, book.max_teachers_per_unit)
     return (
-        f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta ="
-        f" {format_exact(budget.delta)} under"
+        f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta = {format_exact(budget.delta)} under"
         f" {budget.neighboring_relation.value.upper()}{units};"
         f" {describe_keeping(book.declared_after)} Spent are {spent}."
     )
@@ -206,10 +197,7 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
             yield f"{where}: this release {this}; all releases of {whose} {total}:"
         differ = neighbors(NeighboringRelation(name), statement)
         yield f"    neighbors are data sets where {differ}."
-    yield (
-        "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor,"
-        " plus delta."
-    )
+    yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
     first = statement["guarantees"][statement["neighboring_relation"]]["epsilon"]
     if (meaning := explain_epsilon(first)) is not None:
         yield meaning
@@ -223,10 +211,7 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
             f"{format_epsilon(figure['epsilon'])} under {name.upper()}"
             for name, figure in by_relation(statement, "world")
         )
-        yield (
-            f"This holds against those who take part, who know some of the noise. {WORLD} it"
-            f" is {figures}."
-        )
+        yield f"This holds against those who take part, who know some of the noise. {WORLD} it is {figures}."
     unkept = [
         name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] == "reservation"
     ]
@@ -253,8 +238,7 @@ def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
     what = "What happened" if for_less else "What was reserved so far"
     yield f"{what} cost {' and '.join(texts)} at delta = {format_exact(costs[0][1]['delta'])}:"
     yield (
-        "    no guarantee, because what it is computed from was not fixed before the noise was"
-        " drawn."
+        "    no guarantee, because what it is computed from was not fixed before the noise was drawn."
         if for_less
         else "    that of these releases alone. The budget holds for all that follow, too."
     )
@@ -263,10 +247,7 @@ def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
 def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
     names = [name for name, _ in by_relation(statement, "costs")]
     whom, when = WORDS[statement["kind"]].reached(statement)
-    yield (
-        f"What all releases reserved is, at delta = {format_exact(statement['delta'])}, an"
-        f" epsilon for {whom} of:"
-    )
+    yield f"What all releases reserved is, at delta = {format_exact(statement['delta'])}, an epsilon for {whom} of:"
     yield "    m" + "".join(f"{name.upper():>22}" for name in names)
     for row in statement["reach"]:
         yield f"    {row['teachers']}" + "".join(
@@ -299,8 +280,7 @@ def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
         spent = bounds.describe_spent(cost_of_charges(paid, relation, bounds.orders))
         lines = [
-            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__},"
-            f" {keeps}:"
+            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"
         ]
         title = "What was reserved" if as_reserved else "What happened"
         return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, title)]
@@ -413,10 +393,7 @@ def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, 
             else f"{teachers} teachers at most take part or do not"
         )
     far = "" if teachers == 1 else f", which reaches {teachers} teachers at most,"
-    return (
-        f"one {unit} of the private data{far} is added, removed or altered, and keeps its id"
-        " where it is altered"
-    )
+    return f"one {unit} of the private data{far} is added, removed or altered, and keeps its id where it is altered"
 
 
 def _published_labels(statement: Mapping[str, Any]) -> list[str]:
@@ -426,8 +403,7 @@ def _published_labels(statement: Mapping[str, Any]) -> list[str]:
         f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
         f" {statement['num_labels']} labels voted by {teachers}, through",
         *(f"    {line}" for line in f"{_call(statement['aggregator'])}.".splitlines()),
-        f"The samples that were asked about are public{f', chosen by {by}' if by else ''}:"
-        " nothing protects them.",
+        f"The samples that were asked about are public{f', chosen by {by}' if by else ''}: nothing protects them.",
     ]
 
 
@@ -452,8 +428,7 @@ def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
     unit = statement["unit"]
     return (
         f"a {unit} that reaches m teachers",
-        f"A {unit} in whose place another stands, under another id, is one removed and one"
-        " added: m is doubled.",
+        f"A {unit} in whose place another stands, under another id, is one removed and one added: m is doubled.",
     )
 
 
@@ -489,25 +464,20 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
         )
     if tested:
         lines.append(
-            "A gap between counts is tested with noise: if it fails, nothing is listed, at the"
-            " same cost."
+            "A gap between counts is tested with noise: if it fails, nothing is listed, at the same cost."
         )
     if short:
         lines.append(
-            "The list ends where a noisy threshold comes first: its length is paid for as its"
-            " items are."
+            "The list ends where a noisy threshold comes first: its length is paid for as its items are."
         )
     if num_items is None:
         lines.append(
-            "The list of all items is private: nothing is told of it but the items that are"
-            " named, and items that one"
-            " user alone has are among them with probability"
-            f" {format_exact(mechanism['delta'])} at most."
+            "The list of all items is private: nothing is told of it but the items that are named, and items that one"
+            f" user alone has are among them with probability {format_exact(mechanism['delta'])} at most."
         )
     else:
         lines.append(
-            "The list of all items is taken to be public: it must not follow from who the users"
-            " are."
+            "The list of all items is taken to be public: it must not follow from who the users are."
         )
     return lines
 

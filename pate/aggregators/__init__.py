@@ -29,13 +29,13 @@ from pate.aggregators._noisy_votes import (
     ConfidentScreen as ConfidentScreen,
     InteractiveScreen as InteractiveScreen,
     NoisyVotes as NoisyVotes,
+    SiloVotes as SiloVotes,
 )
 from pate.aggregators._of_mechanism import MechanismAggregator as MechanismAggregator
 from pate.aggregators._outlook import Outlook as Outlook
 from pate.aggregators._plugins import load_plugins as load_plugins, registered as registered
 from pate.aggregators._rounds import Rounds as Rounds
 from pate.aggregators._score_votes import ScoreVotes as ScoreVotes
-from pate.aggregators._silo_votes import SiloVotes as SiloVotes
 from pate.aggregators._stable_topk import (
     FixedStableTopK as FixedStableTopK,
     StableMajority as StableMajority,

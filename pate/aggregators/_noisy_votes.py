@@ -1,25 +1,28 @@
-"""Gaussian noise on the counts of all labels, and on checks that pass queries on."""
+"""Gaussian noise on the counts of all labels, in shares of silos, or on checks of queries."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate._validation import BoolArray, given, require, require_count, require_positive
-from pate._votes import Counts, Need, VoteShape
+from pate._validation import BoolArray, FloatArray, given, require, require_count, require_positive
+from pate._votes import Counts, MaskedTotal, Need, VoteShape
 from pate.accounting import (
     ComposedEvent,
     Event,
+    FailureEvent,
     GaussianEvent,
     GaussianThresholdEvent,
     NeighboringRelation,
+    PartiesEvent,
 )
 from pate.aggregators._base import Aggregator, Gap, Release, predictions_of
 from pate.aggregators._outlook import Outlook
 from pate.mechanisms._exact_normal import add_gaussian, exceeds
+from pate.mechanisms._noise_shares import decode, failure, require_room, share_sigma, summand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +170,21 @@ class Screen(Aggregator):
     def max_answer_probability(self, shape: VoteShape) -> float:
         return self.answers.max_answer_probability(shape)
 
+    def _reach(
+        self,
+        distances: FloatArray,
+        worst: Callable[..., FloatArray],
+        threshold: float,
+        generator: np.random.Generator,
+    ) -> BoolArray:
+        """Return whether the mean, or the worst, of distances ``[Q, m]`` reaches with noise."""
+        (sigma,) = super().noise.values()
+        if self.over == "worst":
+            return exceeds(worst(distances, axis=1), threshold, sigma=sigma, generator=generator)
+        # a mean is compared as a sum, which is exact
+        num, total = distances.shape[1], distances.sum(axis=1)
+        return exceeds(total, num * threshold, sigma=num * sigma, generator=generator)
+
     def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``; leave the others empty.
 
@@ -242,15 +260,8 @@ class ConfidentScreen(Screen):
             require(self.num_top <= number, f"num_top <= {number} labels", num_top=self.num_top)
             counted = np.sort(counted, axis=1)[:, number - self.num_top :]
         distances = np.abs(counted - votes.num_teachers / 2)
-        # a mean is compared as a sum, which is exact
-        mean = self.over == "mean"
-        certain, num = (
-            (distances.sum(axis=1), distances.shape[1]) if mean else (distances.min(axis=1), 1)
-        )
-        sigma, threshold = num * self.sigma_confident, num * self.threshold_confident
-        return self._ask(
-            votes, exceeds(certain, threshold, sigma=sigma, generator=generator), generator
-        )
+        passed = self._reach(distances, np.min, self.threshold_confident, generator)
+        return self._ask(votes, passed, generator)
 
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on all labels pass and get an answer."""
@@ -314,12 +325,7 @@ class InteractiveScreen(Screen):
         # distances and their sums are exact
         expected = np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20
         distances = np.abs(votes.counts - expected)
-        mean = self.over == "mean"
-        contradicted, num = (
-            (distances.sum(axis=1), distances.shape[1]) if mean else (distances.max(axis=1), 1)
-        )
-        sigma, threshold = num * self.sigma_interactive, num * self.threshold_interactive
-        passed = exceeds(contradicted, threshold, sigma=sigma, generator=generator)
+        passed = self._reach(distances, np.max, self.threshold_interactive, generator)
         release = self._ask(votes, passed, generator)
         sure = ~passed[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
         release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True
@@ -330,3 +336,120 @@ class InteractiveScreen(Screen):
 
 def _noisy_votes(outlook: Outlook) -> NoisyVotes:
     return NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloVotes(Aggregator):
+    """Release noisy counts of all labels, to which each silo adds a share of the noise.
+
+    Choose it if no party may see the votes of all silos: it releases the same as `NoisyVotes`, from
+    masked counts that `pate silo` sends and `pate label --silos` adds up.
+
+    Each silo knows the share that it drew, and subtracts it from the sum. So there are two figures.
+    The cost, which targets and budgets are met by, is the cost to ``colluding`` silos that put
+    their shares together, if ``dropouts`` others never send theirs. To everybody else
+    (`Event.to_world`) the noise is ``sqrt((silos - dropouts) / (silos - colluding - dropouts))``
+    times as wide.
+
+    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD
+    and ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and silo
+    (docs/privacy.md, "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians
+    instead).
+
+    Args:
+        sigma_silos: standard deviation of the noise that the honest silos add together to each
+            count, in votes.
+        silos: number of silos, at least 2.
+        colluding: number of silos that may pool the shares that they drew, or send them to the
+            server; at least 1.
+        dropouts: number of silos that may fail to send their counts.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to
+            take part without colluding, or so many that may drop out that a server could open a
+            sum with less noise.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
+    offered: ClassVar[bool] = False  # `--silos` names it
+
+    sigma_silos: float
+    silos: int
+    colluding: int = 1
+    dropouts: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count(2, silos=self.silos)
+        require_count(1, colluding=self.colluding)  # a silo knows the share that it drew
+        require_count(0, dropouts=self.dropouts)
+        require(
+            self.num_honest >= 1,
+            f"one of {self.silos} silos that neither colludes nor drops out",
+            colluding=self.colluding,
+            dropouts=self.dropouts,
+        )
+        # a server could show each silo another list of silos in the sum, and open a part of it
+        safe = (
+            self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
+            or self.num_honest == 1
+        )
+        require(
+            safe,
+            "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough",
+            silos=self.silos,
+            colluding=self.colluding,
+            dropouts=self.dropouts,
+        )
+
+    @property
+    def num_honest(self) -> int:
+        """The number of silos with shares that are sure to be in the sum, and secret."""
+        return self.silos - self.colluding - self.dropouts
+
+    @property
+    def share_sigma(self) -> float:
+        """The standard deviation of the noise of each silo, in votes."""
+        return share_sigma(self.sigma_silos, self.num_honest)
+
+    @property
+    def world_sigma(self) -> float:
+        """The standard deviation of the noise to whoever knows none of the shares, in votes."""
+        return self.share_sigma * math.sqrt(self.silos - self.dropouts)
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The sum of the silos, or the counts of all in one hand."""
+        return frozenset({Counts | MaskedTotal})
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        require_room(shape.num_teachers, sigma=self.share_sigma)
+        stated = self.relation_of(relation)
+        delta = shape.num_labels * failure(self.silos)
+        failing = FailureEvent(neighboring_relation=stated, delta=delta, tail="constant")
+
+        def release(sigma: float) -> Event:
+            multiplier = sigma / math.sqrt(shape.num_labels)
+            noise = GaussianEvent(neighboring_relation=stated, noise_multiplier=multiplier)
+            return ComposedEvent(events=(noise, failing))
+
+        return PartiesEvent(parties=release(self.sigma_silos), world=release(self.world_sigma))
+
+    def aggregate(self, votes: Counts | MaskedTotal, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries from the silos' sum, or with shares from ``generator``."""
+        if isinstance(votes, MaskedTotal):
+            total, num_shares = votes.total.open()
+        else:  # as silos would, but with the counts in one hand
+            total, num_shares = np.zeros(votes.counts.shape, dtype=np.uint64), self.silos
+            for silo in range(self.silos):
+                total += summand(
+                    votes.counts if silo == 0 else 0 * votes.counts, self.share_sigma, generator
+                )
+        noisy_counts = decode(total, self.share_sigma, num_shares)
+        labels = (noisy_counts > votes.num_teachers / 2).astype(np.uint8)
+        mask = np.ones(labels.shape, dtype=np.bool_)
+        noise_std = self.share_sigma * math.sqrt(num_shares)
+        return Release(labels, mask, noisy_counts=noisy_counts, noise_std=noise_std)

@@ -36,7 +36,6 @@ else:
 # before any of them is imported
 _REWRITTEN = (
     "_aggregators",
-    "_ballot_laws",
     "_batches",
     "_events",
     "_laws",

@@ -23,17 +23,6 @@ from pate._votes import Ballots, Counts, Votes, VoteShape, serves
 from pate.accounting import Cost, NeighboringRelation, Target, epsilon_of
 from pate.accounting._events import Event, leaves
 from pate.aggregators import Aggregator, Outlook, Partial, Release
-from pate.testing._ballot_laws import (
-    Array,
-    BallotRows,
-    Grid,
-    Law,
-    laws_of_ballots,
-    laws_of_neighbors,
-    outcomes_of,
-    p_value_of,
-    worst_divergence,
-)
 from pate.testing._laws import (
     ORDERS,
     RELATIONS,
@@ -46,7 +35,18 @@ from pate.testing._laws import (
     beyond_gaussian,
     unpaid_loss,
 )
-from pate.testing._practice import PracticeContract
+from pate.testing._practice import (
+    Array,
+    BallotRows,
+    Grid,
+    Law,
+    PracticeContract,
+    laws_of_ballots,
+    laws_of_neighbors,
+    outcomes_of,
+    p_value_of,
+    worst_divergence,
+)
 
 
 class AggregatorContract(PracticeContract):

@@ -22,7 +22,14 @@ from pate.accounting._cost import NeighboringRelation
 from pate.accounting._events import GaussianEvent, leaves
 from pate.aggregators import Aggregator, Release
 from pate.testing._aggregators import AggregatorContract
-from pate.testing._ballot_laws import (
+from pate.testing._laws import (
+    ORDERS,
+    RELATIONS,
+    Contract,
+    assert_paid,
+    renyi_divergence,
+)
+from pate.testing._practice import (
     Array,
     BallotRows,
     Grid,
@@ -30,13 +37,6 @@ from pate.testing._ballot_laws import (
     neighbors,
     outcomes_of,
     p_value_of,
-)
-from pate.testing._laws import (
-    ORDERS,
-    RELATIONS,
-    Contract,
-    assert_paid,
-    renyi_divergence,
 )
 
 _New = Callable[[], "BatchContract"]

@@ -1,23 +1,177 @@
-"""Tests of aggregators at a size that occurs in practice: they answer signal, and nothing else."""
+"""Ground of the contracts of aggregators: tests at a usual size, and laws on all ballots."""
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from pate._votes import Ballots, Scores, Votes, VoteShape, serves
-from pate.accounting._cost import NeighboringRelation
+from pate._validation import IntArray
+from pate._votes import Ballots, Counts, Scores, Votes, VoteShape, serves
+from pate.accounting import Event, NeighboringRelation
 from pate.aggregators import Aggregator, Outlook, Release
-from pate.testing._ballot_laws import Array
-from pate.testing._laws import (
-    RELATIONS,
-    Contract,
-)
+from pate.testing._laws import ORDERS, RELATIONS, Contract, chi_square_p_value, renyi_divergence
 
-_New = Callable[[], "PracticeContract"]
+Array = NDArray[Any]
+Outcome = tuple[int, ...]
+Law = Mapping[Outcome, float]
+BallotRows = tuple[tuple[int, ...], ...]
+Grid = Sequence[BallotRows]
+
+
+class Enumerable(Protocol):
+    """The part of an aggregator's contract that the laws of all ballots are made of."""
+
+    num_teachers: int
+    num_labels: int
+
+    @property
+    def shape(self) -> VoteShape:
+        """The numbers of teachers and labels."""
+
+    def make(self, relation: NeighboringRelation) -> Aggregator:
+        """Return the aggregator, run for ``relation``."""
+
+    def votes(self, ballots: BallotRows) -> Ballots:
+        """Return the votes on one query."""
+
+    def law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
+        """Return the probability of each outcome of one query."""
+
+    def event(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Event:
+        """Return the event under ``relation`` of the aggregator that is run for ``made_for``."""
+
+
+_New = Callable[[], Enumerable]
+
+
+def neighbors(
+    shape: VoteShape, relation: NeighboringRelation
+) -> list[tuple[BallotRows, BallotRows]]:
+    """Return all ordered pairs of neighboring ballots ``[T, C]``, each set of teachers once.
+
+    A teacher that takes no part casts a row of zeros; the number of teachers is the same on both
+    sides.
+    """
+    absent = (0,) * shape.num_labels
+    kinds = list(itertools.product((0, 1), repeat=shape.num_labels))
+    pairs = []
+    for others in itertools.combinations_with_replacement(kinds, shape.num_teachers - 1):
+        if relation is NeighboringRelation.REPLACE_RECORD:
+            pairs += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
+        else:
+            moves = [(a, absent) for a in kinds if a != absent]
+            pairs += [((*others, a), (*others, b)) for pair in moves for a, b in (pair, pair[::-1])]
+    return pairs
+
+
+def _visible_part(contract: _New) -> Callable[[BallotRows], BallotRows]:
+    """Return a function to the part of ballots that laws depend on; their order is never in it."""
+    if not serves(Counts, contract().make(RELATIONS[0]).needs):
+        return lambda ballots: tuple(sorted(ballots))
+    return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
+
+
+@cache
+def laws_of_ballots(
+    contract: _New, made_for: NeighboringRelation
+) -> dict[BallotRows, tuple[BallotRows, Law]]:
+    """Return ballots with different visible parts, and their laws, by that part."""
+    aggregator, visible = contract(), _visible_part(contract)
+    kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
+    listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
+    representatives = {visible(ballots): ballots for ballots in listed}
+    return {
+        key: (ballots, aggregator.law(aggregator.votes(ballots), made_for))
+        for key, ballots in representatives.items()
+    }
+
+
+@cache
+def laws_of_neighbors(
+    contract: _New,
+    made_for: NeighboringRelation,
+    relation: NeighboringRelation,
+    teachers: int = 1,
+) -> tuple[Array, Array, list[Outcome], float]:
+    """Return the different laws of all neighbors, ``[N, M]`` each, their M outcomes, and delta0.
+
+    Of one teacher that changed or, with ``teachers=2``, of two.
+    """
+    aggregator, visible, laws = (
+        contract(),
+        _visible_part(contract),
+        laws_of_ballots(contract, made_for),
+    )
+    pairs = {(visible(a), visible(b)) for a, b in neighbors(aggregator.shape, relation)}
+    outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
+    table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for _, law in laws.values()])
+    rows = {ballots: row for row, ballots in enumerate(laws)}
+    # many ballots have one law
+    distinct, which = np.unique(table.round(15), axis=0, return_inverse=True)
+    law_of = which.reshape(-1)
+    near = np.zeros((len(laws), len(laws)), dtype=np.int64)
+    near[tuple(np.array([(rows[a], rows[b]) for a, b in pairs]).T)] = 1
+    starts, stops = np.nonzero(
+        np.linalg.matrix_power(near + np.eye(len(laws), dtype=np.int64), teachers)
+    )
+    ends = np.unique(np.stack([law_of[starts], law_of[stops]], axis=1), axis=0)
+    first, second = ends[ends[:, 0] != ends[:, 1]].T
+    delta0 = aggregator.event(made_for, relation).for_group_size(teachers).cost(ORDERS).delta0
+    return distinct[first], distinct[second], outcomes, delta0
+
+
+@cache
+def worst_divergence(
+    contract: _New,
+    made_for: NeighboringRelation,
+    relation: NeighboringRelation,
+    teachers: int = 1,
+) -> Array:
+    first, second, _, delta0 = laws_of_neighbors(contract, made_for, relation, teachers)
+    worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
+    return worst
+
+
+def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
+    """Return the p-value of a chi-square test of outcomes ``[n, m]``; an unknown one fails."""
+    valid = sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
+    assert valid, f"Expected a law of probabilities that add up to 1, got {dict(law)}"
+    codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
+    _, rows, counts = np.unique(codes, return_index=True, return_counts=True)
+    observed_counts = {
+        tuple(outcome): count
+        for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)
+    }
+    unknown = sorted(set(observed_counts) - set(law))
+    assert not unknown, (
+        f"Expected a law with all outcomes (*labels, *mask, tier) that are drawn, got {unknown[:3]}"
+    )
+    observed = np.array([observed_counts.get(outcome, 0) for outcome in law])
+    return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn), rare=rare)
+
+
+def outcomes_of(aggregator: Aggregator, votes: Ballots, generator: np.random.Generator) -> IntArray:
+    """Return the outcomes ``[Q, 2 C + 1]`` of one call of `aggregate`, and check the release."""
+    release = aggregator.aggregate(votes, generator=generator)
+    assert isinstance(release, Release), f"Expected a Release, got {type(release).__name__}"
+    labels, mask, tiers = release.labels, release.mask, release.tiers
+    shapes, wanted = {labels.shape, mask.shape}, votes.counts.shape
+    assert shapes == {wanted}, f"Expected labels and mask of shape [Q, C] = {wanted}, got {shapes}"
+    typed = labels.dtype == np.uint8 and mask.dtype == np.bool_
+    assert typed, (
+        f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
+    )
+    tiers_or_zero = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
+    return np.column_stack((labels, mask, tiers_or_zero)).astype(np.int64)
+
+
+_NewContract = Callable[[], "PracticeContract"]
 
 
 class PracticeContract(Contract):
@@ -98,7 +252,7 @@ def _release_of(aggregator: Aggregator, votes: Ballots) -> Release:
 
 
 @cache
-def _abstaining(contract: _New, relation: NeighboringRelation) -> Aggregator | None:
+def _abstaining(contract: _NewContract, relation: NeighboringRelation) -> Aggregator | None:
     """Return the aggregator `in_practice` if it abstains somewhere between coins and agreement."""
     num_queries, k = _COINS.num_queries, _PRACTICE.num_labels // 2
     outlook = Outlook(

@@ -16,7 +16,7 @@ from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.aggregators import ScoreVotes
 from pate.aggregators._plugins import own
 from pate.testing import AggregatorContract, exact_epsilon
-from pate.testing._ballot_laws import BallotRows, Law, neighbors
+from pate.testing._practice import BallotRows, Law, neighbors
 from tests.aggregators.test_of_mechanism import PAIRS
 
 Contract = Callable[[], AggregatorContract]

@@ -13,10 +13,10 @@ from pate._planning.completion import scale_to_target
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target
 from pate.accounting._base import leaves
 from pate.accounting._charges import account, to_world
-from pate.aggregators import Aggregator, Counts, NoisyVotes, SiloVotes, _silo_votes
+from pate.aggregators import Aggregator, Counts, NoisyVotes, SiloVotes, _noisy_votes
 from pate.mechanisms._noise_shares import UInt64Array, share_grid, summand
 from pate.testing import AggregatorContract, SoftReleaseContract
-from pate.testing._ballot_laws import Law
+from pate.testing._practice import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 
 
@@ -169,7 +169,7 @@ def test_two_silos_of_which_one_is_honest_are_enough_and_a_tie_gives_no_label(
     aggregator = SiloVotes(sigma_silos=3.0, silos=2, colluding=1)
     assert aggregator.num_honest == 1 and aggregator.share_sigma == pytest.approx(3.0)
     votes = Votes.from_counts([[1, 2, 3]], 4)
-    monkeypatch.setattr(_silo_votes, "decode", lambda *_: votes.counts.astype(float))
+    monkeypatch.setattr(_noisy_votes, "decode", lambda *_: votes.counts.astype(float))
     assert aggregator.aggregate(votes, generator=np.random.default_rng(0)).labels.tolist() == [
         [0, 0, 1]
     ]

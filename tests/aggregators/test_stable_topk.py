@@ -15,8 +15,8 @@ from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.mechanisms._gaps import GapNoise
 from pate.mechanisms._stability import TestedBy
 from pate.testing import AggregatorContract
-from pate.testing._ballot_laws import Grid, Law
 from pate.testing._laws import ORDERS, renyi_divergence
+from pate.testing._practice import Grid, Law
 from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
 from tests.mechanisms import oracles
 
