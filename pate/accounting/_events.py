@@ -3,6 +3,8 @@
 `pate.accounting._base` defines events and explains how to add a kind.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -87,13 +89,6 @@ class CurveEvent(Event):
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         return self.total((self,), np.ones(1), orders)
 
-    def _for_group_size(self, teachers: int) -> Event:
-        # the first field is a width, or noise by a width
-        name = self.parameters()[0]
-        width = getattr(self, name)
-        wider = width / teachers if name == "noise_multiplier" else width * teachers
-        return replace(self, **{name: wider})
-
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
         names = cls.parameters()
@@ -141,6 +136,9 @@ class GaussianEvent(CurveEvent):
             )
             return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
+
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianThresholdEvent(CurveEvent):
@@ -163,6 +161,9 @@ class GaussianThresholdEvent(CurveEvent):
     @staticmethod
     def _bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
         return TEST, 1 / noise_multiplier
+
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +190,9 @@ class BoundedRangeEvent(CurveEvent):
 
     def pairs(self) -> Sequence[Pairs]:
         return [bounded_range_pairs(self.eta)]
+
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, eta=self.eta * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +223,9 @@ class RootPeelingEvent(CurveEvent):
     def mu_squared(eta: FloatArray, count: FloatArray) -> FloatArray:
         return count * bounded_range_mu_squared(eta)
 
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, eta=self.eta * teachers)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
@@ -241,6 +248,9 @@ class PureDPEvent(CurveEvent):
 
     def pairs(self) -> Sequence[Pairs]:
         return [randomized_response_pairs(self.epsilon)]
+
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, epsilon=self.epsilon * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +277,9 @@ class GaussianNoisyMaxEvent(CurveEvent):
     def __post_init__(self) -> None:
         require_count(1, num_candidates=self.num_candidates)
         super().__post_init__()
+
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
