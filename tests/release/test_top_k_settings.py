@@ -39,7 +39,7 @@ HIDDEN = Histogram(
             {"k": 1, "scale": 1.0, "delta_domain": 1e-6, "mechanism": "limited_domain"},
             "delta_domain < delta = 1e-06",
         ),
-        ({"k": 1, "scale": 1.0, "mechanism": "best"}, "a mechanism among peeling, "),
+        ({"k": 1, "scale": 1.0, "mechanism": "best"}, "a mechanism among canonical, "),
     ],
 )
 def test_what_is_out_of_range_is_refused(settings: dict[str, Any], expected: str) -> None:
