@@ -16,7 +16,7 @@ from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -176,6 +176,8 @@ def test_the_reference_names_no_private_path() -> None:
 def classes_named(annotation: Any, module: str) -> set[type]:
     """Return the classes that an annotation in ``module`` names, those that are imported for
     annotations alone, too."""
+    if parts := get_args(annotation):
+        return {cls for part in parts for cls in classes_named(part, module)}
     if not isinstance(annotation, str):
         return {annotation} if isinstance(annotation, type) else set()
     values = []
