@@ -224,7 +224,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("tasks", nargs="+", metavar="TASK:EPSILON[:EPSILON...]")
     ways = [*WAYS, *AFRESH]
-    parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
+    parser.add_argument(
+        "--ways", nargs="+", choices=ways, default=ways, metavar="WAY", help=", ".join(ways)
+    )
     parser.add_argument("--afresh", type=int, default=500, help="networks that start afresh")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
