@@ -20,14 +20,15 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import TypeVar
 from urllib.error import HTTPError
-from urllib.parse import quote, unquote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-from pate._silos.exchange import INVITATION, AwaitedError, Exchange, sha256
+from pate._files import read_json
+from pate._silos.exchange import INVITATION, AwaitedError, Exchange, Invitation, sha256
 from pate._silos.secrets import SigningKey, is_signed
-from pate._validation import require
+from pate._validation import one_line, require
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost")
 POLL_SECONDS = 2.0
 _SECONDS = 60  # without a byte from the other side
 _MOST_BYTES = 2**28  # of an invitation; those of other files follow from it
@@ -37,8 +38,21 @@ _READ = ("invitation", "keys", "shares", "survivors")
 _Result = TypeVar("_Result")
 
 
-def _signed_text(method: str, path: str, digest: str) -> bytes:
-    return json.dumps(["pate silo relay", method, path, digest]).encode()
+def _signed_text(invitation: str, name: str, method: str, path: str, digest: str) -> bytes:
+    """Return what a silo signs; only the invitation is asked for before its digest is known."""
+    known = "" if path == f"/{INVITATION}" else invitation
+    return json.dumps(["pate silo relay", known, name, method, path, digest]).encode()
+
+
+class _RefusedError(ValueError):
+    """The relay refused a request."""
+
+
+class _Direct(HTTPRedirectHandler):
+    """Follows no redirect, which could lead to an address that is not encrypted."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Return no request."""
 
 
 class Relay(ThreadingTCPServer):
@@ -58,6 +72,7 @@ class Relay(ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -137,7 +152,7 @@ class _Answer(BaseHTTPRequestHandler):
         terms, headers = exchange.invitation, self.headers
         name, path = unquote(headers.get("Silo", "")), unquote(self.path)
         digest = headers.get("Digest", "")
-        text = _signed_text(self.command, path, digest)
+        text = _signed_text(terms.digest, name, self.command, path, digest)
         if not is_signed(text, headers.get("Signature", ""), terms.keys.get(name, "")):
             return HTTPStatus.FORBIDDEN, b"Expected a request that an invited silo signed"
         size = headers.get("Content-Length", "0")
@@ -154,6 +169,8 @@ class _Answer(BaseHTTPRequestHandler):
         if not (kind in _READ if self.command == "GET" else sender == name):
             return HTTPStatus.FORBIDDEN, b"Expected a file that a silo reads or its own"
         place = exchange.folder / path
+        if not place.resolve().is_relative_to(exchange.folder.resolve()):
+            return HTTPStatus.FORBIDDEN, b"Expected files in the exchange, not links out of it"
         if self.command == "GET":
             if not place.is_file():
                 raise AwaitedError(path)
@@ -191,11 +208,18 @@ class Relayed:
     key: SigningKey
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        wanted = "a relay at https://HOST:PORT"
+        try:
+            parts = urlsplit(self.url)
+            plain = urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")) == self.url
+            known = parts.port is None or parts.port > 0
+        except ValueError as error:
+            raise ValueError(f"Expected {wanted}, got {self.url!r} ({error})") from None
         encrypted = parts.scheme == "https" or (
             parts.scheme == "http" and parts.hostname in LOOPBACK
         )
-        require(encrypted and parts.hostname, "a relay at https://HOST:PORT", relay=self.url)
+        clear = plain and known and parts.hostname and not {*" @"} & {*self.url}
+        require(encrypted and clear, wanted, relay=self.url)
 
     def around(self, step: Callable[[], _Result]) -> Callable[[], _Result]:
         """Return ``step`` between the files of others and its own.
@@ -207,8 +231,10 @@ class Relayed:
         def exchanged() -> _Result:
             place = self.exchange.folder / INVITATION
             if not place.is_file():
-                self.exchange.send(place, self._request("GET", INVITATION))
-            present = json.loads(self._request("GET", ""))
+                content = self._request("GET", INVITATION)
+                Invitation.of(content)  # a copy keeps what it takes
+                self.exchange.send(place, content)
+            present = self._present()
             self._take(present)
             try:
                 result = step()
@@ -219,6 +245,22 @@ class Relayed:
             return result
 
         return exchanged
+
+    def _present(self) -> list[str]:
+        """Return the paths of the files that the relay has."""
+        try:
+            present = read_json(self._request("GET", ""))
+            require(
+                isinstance(present, list) and all(isinstance(path, str) for path in present),
+                "a list of texts",
+            )
+        except (TypeError, UnicodeError, ValueError) as error:
+            if isinstance(error, _RefusedError):
+                raise
+            raise ValueError(
+                f"Expected the list of files of a `pate silo relay` at {self.url}, got another answer"
+            ) from None
+        return list(present)
 
     def _take(self, present: list[str]) -> None:
         for path, (kind, _) in self.exchange.files.items():
@@ -234,25 +276,29 @@ class Relayed:
 
     def _request(self, method: str, path: str, content: bytes = b"") -> bytes:
         digest = sha256(content)
-        signature = self.key.sign(_signed_text(method, f"/{path}", digest))
+        invitation = "" if path == INVITATION else self.exchange.invitation.digest
+        signature = self.key.sign(_signed_text(invitation, self.name, method, f"/{path}", digest))
         headers = {"Silo": quote(self.name), "Digest": digest, "Signature": signature}
         body = content if method == "PUT" else None
         request = Request(f"{self.url.rstrip('/')}/{quote(path)}", body, headers, method=method)
         most = _MOST_BYTES if path in ("", INVITATION) else most_bytes(self.exchange)
+        local = urlsplit(self.url).hostname in LOOPBACK
+        opener = build_opener(_Direct, *([ProxyHandler({})] if local else []))
         try:
-            with urlopen(request, timeout=_SECONDS) as response:
-                received: bytes = response.read(most + 1)
-        except HTTPError as error:
-            text = error.read(_MOST_LINE).decode(errors="replace")
-            if error.code == HTTPStatus.NOT_FOUND or error.code >= 500:
-                raise AwaitedError(text or f"{self.url} ({error.reason})") from None
-            raise ValueError(
-                f"Expected a relay that takes {method} /{path}, got status {error.code}: {text}"
-            ) from None
+            try:
+                with opener.open(request, timeout=_SECONDS) as response:
+                    received: bytes = response.read(most + 1)
+            except HTTPError as error:
+                text = one_line(error.read(_MOST_LINE).decode(errors="replace"))
+                if error.code == HTTPStatus.NOT_FOUND or error.code >= 500:
+                    raise AwaitedError(text or f"{self.url} ({error.reason})") from None
+                raise _RefusedError(
+                    f"Expected a relay that takes {method} /{path}, got status {error.code}: {text}"
+                ) from None
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
-                raise ValueError(
+                raise _RefusedError(
                     f"Expected a certificate of {self.url} that this machine trusts; SSL_CERT_FILE"
                     f" names another ({reason.verify_message})"
                 ) from None

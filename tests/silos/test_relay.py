@@ -9,7 +9,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingTCPServer
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -64,13 +66,18 @@ def advance(hospitals: Hospitals, name: str, url: str) -> str:
         return str(error)
 
 
+def signed(hospitals: Hospitals, name: str, method: str, path: str, content: bytes) -> str:
+    terms, digest = hospitals.exchange.invitation.digest, sha256(content)
+    return SigningKey.read(hospitals.signing_key(name)).sign(
+        relays._signed_text(terms, name, method, path, digest)
+    )
+
+
 def request(
-    url: str, method: str, path: str, key: Path, name: str, content: bytes = b""
+    url: str, method: str, path: str, signature: str, name: str, content: bytes = b""
 ) -> tuple[int, bytes]:
     """Send a request as a silo would, or somebody who pretends to be one."""
-    digest = sha256(content)
-    signature = SigningKey.read(key).sign(relays._signed_text(method, path, digest))
-    headers = {"Silo": name, "Digest": digest, "Signature": signature}
+    headers = {"Silo": name, "Digest": sha256(content), "Signature": signature}
     sent = Request(url + path, content or None, headers, method=method)
     try:
         with urlopen(sent, timeout=5) as response:
@@ -115,43 +122,39 @@ def test_a_silo_goes_on_after_a_loss_of_its_copy_or_of_the_relay(tmp_path: Path)
 def test_only_invited_silos_read_and_write_and_each_its_own_files(tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path)
     hospitals.advance(rounds=3)
-    north, south = hospitals.signing_key("north"), hospitals.signing_key("south")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with served(hospitals) as (url, lines):
-        for method, path, key, name, status in (
-            ("GET", "/", north, "north", 200),
-            ("GET", "/keys/south.json", north, "north", 200),
-            ("GET", "/", south, "north", 403),
-            ("GET", "/", hospitals.signing_key("server"), "server", 403),
-            ("GET", "/masked/south.npz", north, "north", 403),
-            ("GET", "/masked/north.npz", north, "north", 403),
-            ("GET", "/../north/silo.pem", north, "north", 403),
-            ("GET", "/%2e%2e/north/silo.pem", north, "north", 403),
-            ("GET", "//etc/passwd", north, "north", 403),
-            ("PUT", "/keys/south.json", north, "north", 403),
-            ("PUT", "/survivors.json", north, "north", 403),
-            ("PUT", "/invitation.json", north, "north", 403),
-            ("PUT", "/unmasking/../keys/north.json", north, "north", 403),
-            ("PUT", "/keys/north.json", north, "north", 409),  # another content
-            ("POST", "/keys/north.json", north, "north", 501),
+        for method, path, by, name, status in (
+            ("GET", "/", "north", "north", 200),
+            ("GET", "/keys/south.json", "north", "north", 200),
+            ("GET", "/", "south", "north", 403),
+            ("GET", "/", "server", "server", 403),
+            ("GET", "/masked/south.npz", "north", "north", 403),
+            ("GET", "/masked/north.npz", "north", "north", 403),
+            ("GET", "/../north/silo.pem", "north", "north", 403),
+            ("GET", "/%2e%2e/north/silo.pem", "north", "north", 403),
+            ("GET", "//etc/passwd", "north", "north", 403),
+            ("PUT", "/keys/south.json", "north", "north", 403),
+            ("PUT", "/survivors.json", "north", "north", 403),
+            ("PUT", "/invitation.json", "north", "north", 403),
+            ("PUT", "/unmasking/../keys/north.json", "north", "north", 403),
+            ("PUT", "/keys/north.json", "north", "north", 409),  # another content
+            ("POST", "/keys/north.json", "north", "north", 501),
         ):
             content = b"x" if method in ("PUT", "POST") else b""
-            assert request(url, method, path, key, name, content)[0] == status, (path, name)
+            signature = signed(hospitals, by, method, path, content)
+            assert request(url, method, path, signature, name, content)[0] == status, (path, name)
         large = b"x" * (most_bytes(hospitals.exchange) + 1)
         with suppress(ConnectionError):  # the relay closes without reading it
-            assert request(url, "PUT", "/unmasking/north.json", north, "north", large)[0] == 413
+            signature = signed(hospitals, "north", "PUT", "/unmasking/north.json", large)
+            path = "/unmasking/north.json"
+            assert request(url, "PUT", path, signature, "north", large)[0] == 413
         with pytest.raises(HTTPError, match="403"):
             urlopen(url + "/", timeout=5)
         # a signature for one content does not carry another
-        digest = sha256(b"mine")
-        signature = SigningKey.read(north).sign(
-            relays._signed_text("PUT", "/unmasking/north.json", digest)
-        )
-        headers = {"Silo": "north", "Digest": digest, "Signature": signature}
-        with pytest.raises(HTTPError, match="400"):
-            urlopen(
-                Request(url + "/unmasking/north.json", b"other", headers, method="PUT"), timeout=5
-            )
+        path = "/unmasking/north.json"
+        signature = signed(hospitals, "north", "PUT", path, b"mine")
+        assert request(url, "PUT", path, signature, "north", b"other")[0] == 403
     assert not lines
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
@@ -214,10 +217,111 @@ def test_a_connection_that_ends_early_prints_nothing(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("url", ["http://relay.example:80", "ftp://relay.example", "relay", ""])
+def test_a_request_to_one_relay_is_none_to_another(tmp_path: Path) -> None:
+    """Keys are for all exchanges: who runs a relay could else show requests to others."""
+    hospitals, other = Hospitals(tmp_path / "one"), Hospitals(tmp_path / "other")
+    shutil.copy(hospitals.signing_key("north"), other.signing_key("north"))
+    keys = dict(other.terms.keys) | {"north": hospitals.terms.keys["north"]}
+    terms = replace(other.terms, keys=keys, sigma_silos=4.0)
+    (other.exchange.folder / "invitation.json").write_bytes(terms.content)
+    with served(hospitals) as (url, lines):
+        for method, path in (("GET", "/"), ("PUT", "/keys/north.json")):
+            content = b"another's" if method == "PUT" else b""
+            replayed = signed(other, "north", method, path, content)
+            assert request(url, method, path, replayed, "north", content)[0] == 403
+    assert not lines
+
+
+def test_a_link_does_not_lead_out_of_the_exchange(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    shared, outside = hospitals.exchange.folder, tmp_path / "outside"
+    outside.mkdir()
+    (shared / "keys").mkdir()
+    (shared / "keys" / "south.json").symlink_to(hospitals.signing_key("server"))
+    (shared / "shares").symlink_to(outside, target_is_directory=True)
+    with served(hospitals) as (url, _):
+        for method, path in (("GET", "/keys/south.json"), ("PUT", "/shares/north.json")):
+            content = b"x" if method == "PUT" else b""
+            signature = signed(hospitals, "north", method, path, content)
+            status, answer = request(url, method, path, signature, "north", content)
+            assert status == 403 and b"PRIVATE" not in answer
+    assert not [*outside.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "refusal"),
+    [
+        *(
+            (200, body, "the list of files of a")
+            for body in (b"null", b"5", b"<html>", b"", b"\xff")
+        ),
+        *(
+            (200, body, "the list of files of a")
+            for body in (b'{"a": 1}', b'"a"', b"[1]", b"9" * 5000)
+        ),
+        (302, b"", r"a relay that takes GET /, got status 302"),
+        (403, b"a\nb\x1b[31m", r"status 403: a\\nb\\x1b\[31m$"),
+    ],
+)
+def test_an_answer_of_another_server_is_one_line(
+    tmp_path: Path, status: int, body: bytes, refusal: str
+) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = hospitals.terms.content if "invitation" in self.path else body
+            self.send_response(200 if "invitation" in self.path else status)
+            self.send_header("Location", "http://127.0.0.1:9/clear")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    hospitals = Hospitals(tmp_path)
+    with ThreadingTCPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            with pytest.raises(ValueError, match=refusal) as raised:
+                advance(hospitals, "north", f"http://127.0.0.1:{server.server_address[1]}")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert "\n" not in str(raised.value)
+
+
+def test_an_invitation_that_is_none_is_not_kept(tmp_path: Path) -> None:
+    """As of a network that shows its own page before one signs in."""
+    hospitals, other = Hospitals(tmp_path), Hospitals(tmp_path / "other")
+    page = other.exchange.folder / "invitation.json"
+    remote = relayed(hospitals, "north", "http://127.0.0.1:9")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Relayed, "_request", lambda *_: b"<html>sign in</html>")
+        with pytest.raises(ValueError, match=r"an invitation\.json of `pate label --silos`"):
+            remote.around(lambda: None)()
+    assert page.is_file() and not remote.exchange.folder.exists()
+    with served(hospitals) as (url, _):
+        assert advance(hospitals, "north", url) == "keys of south, west"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://relay.example:80",
+        "ftp://relay.example",
+        "relay",
+        "",
+        "http://127.0.0.1:abc",
+        "https://ex ample",
+        "https://user:word@relay.example",
+        "https://relay.example/?a",
+        "https://[::1",
+    ],
+)
 def test_an_address_is_encrypted(tmp_path: Path, url: str) -> None:
     hospitals = Hospitals(tmp_path)
-    with pytest.raises(ValueError, match=r"^Expected a relay at https://HOST:PORT, got relay="):
+    with pytest.raises(ValueError, match=r"^Expected a relay at https://HOST:PORT, got "):
         relayed(hospitals, "north", url)
 
 
