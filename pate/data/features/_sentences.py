@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
@@ -18,7 +18,7 @@ from pate._validation import Float32Array, as_float32, require
 from pate.data.features._kept import kept_features
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
-"""Files of a sentence model: no code, and no weights in pickles."""
+"""Files of a sentence model: no code, and no weights in pickles. No others are loaded."""
 _STEP = 64
 _HEAVY = ("_files", "_model")
 
@@ -94,18 +94,21 @@ class SentenceFeatures(RecordsInitArgs):
 
     @cached_property
     def _files(self) -> dict[str, Path]:
-        """The model's files by name, in order."""
-        root = self._place
-        if is_zipfile(root):
-            unpacked = mkdtemp()
-            finalize(self, rmtree, unpacked, ignore_errors=True)
-            with ZipFile(root) as packed:
-                packed.extractall(unpacked)
-            root = Path(unpacked)
+        """The model's files by name, in order: links in a folder that has no others."""
+        source, root = self._place, Path(mkdtemp())
+        finalize(self, rmtree, root, ignore_errors=True)
+        if is_zipfile(source):
+            with ZipFile(source) as packed:
+                packed.extractall(root, [name for name in packed.namelist() if _is_known(name)])
+        else:
+            for file in filter(_is_known, source.rglob("*")):
+                link = root / file.relative_to(source)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(file.resolve())
         files = {
-            file.relative_to(root).as_posix(): file for kind in _FILES for file in root.rglob(kind)
+            file.relative_to(root).as_posix(): file for file in filter(_is_known, root.rglob("*"))
         }
-        require("modules.json" in files, "a sentence model, with modules.json", folder=str(root))
+        require("modules.json" in files, "a sentence model, with modules.json", folder=str(source))
         return dict(sorted(files.items()))
 
     @property
@@ -149,6 +152,10 @@ class SentenceFeatures(RecordsInitArgs):
             raise ValueError(
                 f"Expected a sentence model in {root}, got {' '.join(str(error).split())[:200]}"
             ) from None
+
+
+def _is_known(file: Path | str) -> bool:
+    return any(PurePath(file).match(kind) for kind in _FILES)
 
 
 _INSTALL = "Expected sentence-transformers, which embeds texts: pip install 'pate[texts]'"

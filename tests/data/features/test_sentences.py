@@ -4,6 +4,7 @@ import json
 import pickle
 import stat
 import sys
+import threading
 import types
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,6 +95,46 @@ class TestSentenceFeatures:
         assert other.identity != kept.identity
         assert (other.transform(TEXTS) == first + 1).all()
         assert len(list(cache.glob("*.npy"))) == 3
+
+    def test_no_file_is_loaded_that_the_identity_leaves_out(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Such as weights in a pickle, which could change unnoticed and would not be packed."""
+        loaded: list[set[str]] = []
+
+        def of(folder: str, **_: Any) -> StandIn:
+            loaded.append({file.name for file in Path(folder).rglob("*") if file.is_file()})
+            return StandIn(folder, trust_remote_code=False, local_files_only=True)
+
+        monkeypatch.setattr(sys.modules["sentence_transformers"], "SentenceTransformer", of)
+        folder = model(tmp_path / "model")
+        (folder / "dense").mkdir()
+        (folder / "dense" / "pytorch_model.bin").write_bytes(b"weights")
+        with ZipFile(tmp_path / "model.zip", "w") as packed:
+            for file in folder.rglob("*"):
+                packed.write(file, file.relative_to(folder))
+        for place in (folder, tmp_path / "model.zip"):
+            SentenceFeatures(folder=place).transform(TEXTS)
+        assert loaded == [{"config.json", "modules.json"}] * 2
+
+    def test_commands_with_one_cache_wait_for_each_other(self, tmp_path: Path) -> None:
+        cache, folder = tmp_path / "cache", model(tmp_path / "model")
+        texts = [f"a b {i}" for i in range(200)]
+        expected = SentenceFeatures(folder=folder).transform(texts)
+        cache.mkdir(mode=0o755)  # as another program made it
+        found: list[Any] = []
+
+        def command() -> None:
+            found.append(SentenceFeatures(folder=folder, cache=cache).transform(texts))
+
+        commands = [threading.Thread(target=command) for _ in range(3)]
+        for thread in commands:
+            thread.start()
+        for thread in commands:
+            thread.join()
+        assert len(found) == 3 and all((each == expected).all() for each in found)
+        (kept,) = cache.iterdir()
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
     def test_bad_settings(self, tmp_path: Path) -> None:
         for settings in ({}, {"name": "a", "folder": tmp_path}):
