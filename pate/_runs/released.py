@@ -54,9 +54,9 @@ _OPTIONAL_KINDS = {
     "columns": "b",
     "variance_ratio": "f",
 }
+"""The kinds of the arrays' types, by their names."""
 _UNLIKE = 1.4
 """The ratio of variances from which samples are unlike; in one source it was below 1.2."""
-"""The kinds of the arrays' types, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
