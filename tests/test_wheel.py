@@ -66,7 +66,9 @@ def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
     checkout."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "packages")
-    np.savez(tmp_path / "data.npz", X=np.zeros((3, 1)))
+    np.savez(
+        tmp_path / "data.npz", X=np.zeros((30, 1)), Y=np.arange(30)[:, None] % 2, ids=np.arange(30)
+    )
     script = (
         "import pate, sys\n"
         "from pate.cli import main\n"

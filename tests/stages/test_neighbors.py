@@ -362,7 +362,8 @@ def require_same(one: Seen, other: Seen, *, settled: bool = False) -> bool:
     released = one.labels, other.labels
     assert released[0].keys() == released[1].keys()
     same = all(np.array_equal(released[0][name], released[1][name]) for name in released[0])
-    own = {"labels", "mask", "values", "steps", "seal"}
+    # each follows from the noisy release
+    own = {"labels", "mask", "values", "steps", "seal", "variance_ratio"}
     for name in released[0].keys() - own:
         np.testing.assert_array_equal(released[0][name], released[1][name])
     for name in released[0]:
