@@ -103,6 +103,9 @@ def test_they_hold_what_they_print_and_draw(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv(
+        "PYTHONWARNINGS", "ignore:IProgress not found"
+    )  # of tqdm, without ipywidgets
     fresh = [cell for cell in run_in_kernel(name, tmp_path).cells if cell.cell_type == "code"]
     committed = code_cells(name)
     assert [printed(cell["outputs"]) for cell in committed] == [
