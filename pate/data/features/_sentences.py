@@ -150,7 +150,8 @@ class SentenceFeatures(RecordsInitArgs):
         # files that do not fit raise errors of many classes
         except Exception as error:
             raise ValueError(
-                f"Expected a sentence model in {root}, got {' '.join(str(error).split())[:200]}"
+                f"Expected a sentence model in {self.folder or self.name}, got"
+                f" {' '.join(str(error).split())[:200]}"
             ) from None
 
 

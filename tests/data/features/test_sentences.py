@@ -233,7 +233,7 @@ def test_a_tiny_model_of_sentence_transformers(tmp_path: Path) -> None:
     modules.write_text(modules.read_text().replace("sentence_transformers.", "code."))
     with pytest.raises(
         ValueError,
-        match=r"^Expected a sentence model in .*, got .*not part of Sentence Transformers",
+        match=r"^Expected a sentence model in .*, got .*references the module class",
     ):
         SentenceFeatures(folder=tmp_path / "tiny").transform(TEXTS)
 
