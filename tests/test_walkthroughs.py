@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from pathlib import Path
 
 import pytest
@@ -136,6 +136,7 @@ class Typist:
             if block.title is not None:
                 Path(block.title).parent.mkdir(parents=True, exist_ok=True)
                 Path(block.title).write_text(block.text)
+                invalidate_caches()  # or a module that is as young as its folder may be missed
             elif block.language == "python":
                 exec(compile(block.text, "page", "exec"), names)
             elif block.language != "sh":  # commands on runs that the page does not make
@@ -162,7 +163,9 @@ def typist(
 
 
 def is_of(name: str, folder: Path) -> bool:
-    file = getattr(sys.modules[name], "__file__", None)
+    module = sys.modules[name]
+    # a folder without __init__.py is a module as well
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
     return file is not None and Path(file).is_relative_to(folder)
 
 
