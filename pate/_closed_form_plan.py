@@ -1,7 +1,5 @@
 """How records vote by linear teachers in closed form, which need no training and no torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, get_args

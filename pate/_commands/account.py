@@ -1,7 +1,5 @@
 """The command `pate account`."""
 
-from __future__ import annotations
-
 import textwrap
 from functools import partial
 from pathlib import Path

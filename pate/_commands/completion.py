@@ -1,7 +1,5 @@
 """The command `pate completion`: a script for a shell to complete commands, options and values."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module

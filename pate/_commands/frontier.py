@@ -1,7 +1,5 @@
 """The command `pate frontier`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

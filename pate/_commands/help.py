@@ -1,7 +1,5 @@
 """The layout of `--help`: required options first, paragraphs, and an example."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The command `pate run`: all stages of a recipe in order, except those that are finished."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path

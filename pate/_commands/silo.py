@@ -1,7 +1,5 @@
 """The command `pate silo`, which takes part in labels without a curator, and its key and relay."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path

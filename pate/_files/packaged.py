@@ -1,7 +1,5 @@
 """Files of public weights that come in packages."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

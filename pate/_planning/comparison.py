@@ -3,8 +3,6 @@
 The cost of queries is computed by several accountants from the parameters.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """An aggregator for a target: missing fields are filled in, and all its noise is scaled by one factor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """One silo's part in a sum: it sends each of its files in turn, and only once."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping

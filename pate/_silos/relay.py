@@ -6,8 +6,6 @@ can read the files, or take the place of a file. The relay is as little trusted 
 files are signed, and a silo checks them in its copy.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import sys

@@ -3,8 +3,6 @@
 The content of the rows does not concern this module.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sqlite3

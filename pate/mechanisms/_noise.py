@@ -1,7 +1,5 @@
 """Random streams, and the laws of noise."""
 
-from __future__ import annotations
-
 import secrets
 from typing import Literal, assert_never, get_args
 

@@ -10,8 +10,6 @@ digits are drawn.
 "Differentially private top-k selection via canonical Lipschitz mechanism".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

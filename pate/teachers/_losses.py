@@ -1,7 +1,5 @@
 """Losses entry by entry, so that teachers share no weight, threshold or mean."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

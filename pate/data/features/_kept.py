@@ -1,7 +1,5 @@
 """Features that are computed once and kept on disk."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

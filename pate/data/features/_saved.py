@@ -1,7 +1,5 @@
 """Fitted feature maps as arrays that leave with a student."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
