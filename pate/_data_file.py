@@ -29,8 +29,7 @@ def load_data(run: Run) -> DataSource:
         )
         require(described, give, run=str(run.root))
     parser = _parser()
-    source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
-    return source
+    return parser.instantiate(parser.parse_path(run.data_config)).data
 
 
 def describe_data(source: DataSource) -> Json:

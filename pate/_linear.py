@@ -409,8 +409,7 @@ def shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:
     centre = means.mean()
     around = float(((means - centre) ** 2).sum())
     share = 1 - (len(means) - 3) * float(variances.mean()) / max(around, np.finfo(np.float64).tiny)
-    shrunk: FloatArray = centre + max(share, 0.0) * (means - centre)
-    return shrunk
+    return centre + max(share, 0.0) * (means - centre)
 
 
 def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -184,8 +184,7 @@ def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
     )
     parser.add_argument("--network", type=kind)
     factory = parser.instantiate(parser.parse_object({"network": settings})).network
-    network: nn.Module = make_network(factory, *shape) if len(shape) == 2 else factory(*shape)
-    return network
+    return make_network(factory, *shape) if len(shape) == 2 else factory(*shape)
 
 
 def _imported(path: str) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pate._closed_form_plan import ClosedFormPlan, Plan
 from pate._data_file import load_data, load_ledger, read_data, require_data_config
-from pate._files import Json, locked, read_json
+from pate._files import locked, read_json
 from pate._planning.completion import resolve_settings
 from pate._planning.halves import sample_settings
 from pate._registry import find
@@ -328,8 +328,7 @@ class Pipeline:
             )
             run.require_finished(TEACHERS_FIT)
             make_references(run, load_plan(run))
-            figures: Json = read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())
-            return figures
+            return read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())
 
     @contextmanager
     def _opened(self, *, shared: bool = False) -> Iterator[Run]:

@@ -138,10 +138,7 @@ class SettingsParser(ArgumentParser):
 
     def instantiate(self, *args: Any, **options: Any) -> Namespace:
         """Return what the parsed settings describe."""
-        made: Namespace = super().instantiate(
-            *args, instantiators=[(_make, Completable, True)], **options
-        )
-        return made
+        return super().instantiate(*args, instantiators=[(_make, Completable, True)], **options)
 
     def parse_args(self, *args: Any, **settings: Any) -> Namespace:  # type: ignore[override]
         """Return the parsed options."""

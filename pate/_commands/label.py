@@ -74,8 +74,7 @@ def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
         without=options.without or (),
         wait=options.wait,
     )
-    released: StatedLabels = find("label_silos")(pipeline, settings, request, unit=options.unit)
-    return released
+    return find("label_silos")(pipeline, settings, request, unit=options.unit)
 
 
 def settings_for(args: Sequence[str], preset: Preset) -> LabelSettings:

@@ -213,5 +213,4 @@ def run_folder(args: Sequence[str]) -> Path | None:
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     # the command's own parser reports a missing value
     early.add_argument("--run", type=Path, nargs="?")
-    folder: Path | None = early.parse_known_args(args)[0].run
-    return folder
+    return early.parse_known_args(args)[0].run

@@ -291,10 +291,7 @@ def data_of(recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Jso
 
     Ends with status 2 on a wrong option.
     """
-    source: Json = teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root)).content[
-        "data"
-    ]
-    return source
+    return teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root)).content["data"]
 
 
 def print_recipe(fit: Json, label: Json, student: Json) -> None:

@@ -78,8 +78,7 @@ def main(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
 def read_fit(args: Sequence[str], preset: Preset) -> Json:
     """Return the settings of `pate student fit` as plain data, or end with status 2."""
     if not _names_linear(args, preset):
-        content: Json = find("read_network_fit")(args, preset)
-        return content
+        return find("read_network_fit")(args, preset)
     parser = _linear_parser("fit")
     return LinearPlan.of(settings_of(parser, parse(parser, args, preset))).settings()
 

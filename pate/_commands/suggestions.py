@@ -38,7 +38,7 @@ class CommandParser(SettingsParser):
         if self._subcommands_action is None:
             return self
         (parser,) = self._subcommands_action.choices.values()
-        return parser  # type: ignore[no-any-return]
+        return parser
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, *rest: Any, **settings: Any
@@ -53,8 +53,7 @@ class CommandParser(SettingsParser):
         if (unknown := unknown_option(self._words, options, plain)) is not None:
             self._refuse_elsewhere(unknown)
             self.error(f"Expected a known option, got {unknown}{did_you_mean(unknown, options)}")
-        parsed: Namespace = super().parse_args(args, *rest, **settings)
-        return parsed
+        return super().parse_args(args, *rest, **settings)
 
     def instantiate(self, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed options as objects. Raises ``ValueError`` in one line."""

@@ -177,8 +177,7 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
     """
     if not path.is_file():
         write_once(path, json.dumps(make()).encode())
-    content: Json = read_json(path.read_text())
-    return content
+    return read_json(path.read_text())
 
 
 def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:

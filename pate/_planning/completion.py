@@ -102,8 +102,7 @@ def complete_aggregator(
         f"all noise of {aggregator.cls.__name__} or none of it",
         missing=", ".join(f"`aggregator.{name}`" for name, is_given in noise if not is_given),
     )
-    completed: Aggregator = _completed(aggregator, "aggregator", target, shape, answered)
-    return completed
+    return _completed(aggregator, "aggregator", target, shape, answered)
 
 
 def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, bool]]:

@@ -102,8 +102,7 @@ def ledger_setting(run: Run) -> str | None:
     """
     begun = run.state(first_stage(run))
     if begun is not None and run.ledger == load_ledger(run.root):
-        recorded: str | None = begun.inputs.settings.get("ledger")
-        return recorded
+        return begun.inputs.settings.get("ledger")
     return None if run.ledger is None else str(run.ledger)
 
 

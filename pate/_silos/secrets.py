@@ -155,8 +155,7 @@ def scalar(entropy: bytes) -> bytes:
 
 def commitment(secret: bytes) -> bytes:
     """Return the point that commits to a secret: the public key of the secret as a private key."""
-    point: bytes = private_key(secret).public_key().export_key(format="SEC1")
-    return point
+    return private_key(secret).public_key().export_key(format="SEC1")
 
 
 def share(coefficients: Sequence[bytes], place: int) -> bytes:

@@ -317,5 +317,4 @@ def _with_constant(data: DataSource, role: Role) -> Float32Array:
 
 
 def _corrections(folder: Path) -> Float32Array:
-    corrections: Float32Array = np.load(folder / "corrections.npy", mmap_mode="r")
-    return corrections
+    return np.load(folder / "corrections.npy", mmap_mode="r")

@@ -446,8 +446,7 @@ def test_student(run: Run) -> Json:
         test(run, LinearPlan.of(content))
     else:
         find("run_student")("test", run, content | {"verbose": False})
-    figures: Json = read_json((student_folder(run) / METRICS).read_text())
-    return figures
+    return read_json((student_folder(run) / METRICS).read_text())
 
 
 def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
@@ -462,8 +461,7 @@ def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
     """
     content = student_settings(run)
     if not is_linear(content["model"]["network"]):
-        figures: tuple[Json, Metric] = find("network_of_truth")(run, content, folder)
-        return figures
+        return find("network_of_truth")(run, content, folder)
     plan = replace(LinearPlan.of(content), labels="truth")
     source, released = load_data(run), ReleasedLabels.load(run.root)
     return Solved.by(plan, source, released).figures(source), plan.optimize
@@ -471,5 +469,4 @@ def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
 
 def student_settings(run: Run) -> Json:
     """Return the settings with which the student of a run was trained."""
-    content: Json = yaml.safe_load((run.root / STUDENT.config).read_text())
-    return content
+    return yaml.safe_load((run.root / STUDENT.config).read_text())

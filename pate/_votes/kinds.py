@@ -391,8 +391,7 @@ def drawn_rows(available: int, num_queries: int, *, seed: int) -> IntArray:
     Raises ``ValueError`` if there are not enough samples.
     """
     require(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
-    rows: IntArray = np.random.default_rng(seed).permutation(available)[:num_queries]
-    return rows
+    return np.random.default_rng(seed).permutation(available)[:num_queries]
 
 
 def rows_of(wanted: StrArray, ids: StrArray) -> IntArray:

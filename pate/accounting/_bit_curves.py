@@ -272,8 +272,7 @@ def _supremum(alpha: FloatArray, width: float) -> FloatArray:
             row, part = np.nonzero(~(upper <= best[order][:, None] * (1 + _DECIDED)))
             start, size, order = points[row, 2 * part], size[row] / _PARTS, order[row]
     best[order] = np.inf  # if cells remain undecided, the Gaussian bound is used
-    supremum: FloatArray = best * (1 + _TOLERANCE) / (alpha - 1)
-    return supremum
+    return best * (1 + _TOLERANCE) / (alpha - 1)
 
 
 class _Parts(NamedTuple):
@@ -380,10 +379,8 @@ def _slope(alpha: FloatArray, x: _Parts, y: _Parts) -> FloatArray:
         * np.maximum(y.fall - y.slack, 0)
         * _times_expm1(x.log_yes_moved, (alpha - 1) * y.gain)
     )
-    bound: FloatArray = np.maximum(up - least_down, down - least_up)
-    return bound
+    return np.maximum(up - least_down, down - least_up)
 
 
 def _times_expm1(log_factor: FloatArray, power: FloatArray) -> FloatArray:
-    product: FloatArray = np.exp(log_factor + power) * -np.expm1(-power)
-    return product
+    return np.exp(log_factor + power) * -np.expm1(-power)

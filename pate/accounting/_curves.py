@@ -61,8 +61,7 @@ def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
         log_alpha, over = np.log(alpha), 1 / (alpha - 1)
         tight = np.log1p(-1 / alpha) + upper + wide - lower + (upper - log_alpha - spread) * over
         scale = 1 - lower + wide + (1 - upper + log_alpha + np.abs(spread)) * over
-    curve: FloatArray = np.minimum(zcdp, tight + ROUNDING * scale)
-    return curve
+    return np.minimum(zcdp, tight + ROUNDING * scale)
 
 
 def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
@@ -78,8 +77,7 @@ def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     tame = np.minimum(largest_loss, 700.0)
     excess = np.expm1(tame) * -np.expm1(-all_losses) * expit(eps)
     total = largest_loss - tame + np.log1p(excess)
-    curve: FloatArray = np.minimum(total * (1 + ROUNDING) / (alpha - 1), eps)
-    return curve
+    return np.minimum(total * (1 + ROUNDING) / (alpha - 1), eps)
 
 
 def gaussian_mu_squared(noise_multiplier: ArrayLike) -> FloatArray:

@@ -218,5 +218,4 @@ def factors_of(sizes: IntArray, clip: int) -> FloatArray:
     distinct_sizes, which = np.unique(sizes, return_inverse=True)
     # integers of any length: the product is beyond 64 bits where ballots are long
     units = [math.isqrt((clip << 2 * _BITS) // size) for size in distinct_sizes.tolist()]
-    factors: FloatArray = np.array(units, dtype=np.float64)[which.ravel()] / (1 << _BITS)
-    return factors
+    return np.array(units, dtype=np.float64)[which.ravel()] / (1 << _BITS)

@@ -318,8 +318,7 @@ class TauVoting(Aggregator):
     def _weights(self, sizes: IntArray) -> FloatArray:
         """Return the factors that scale ballots of ``sizes`` labels down, for exact sums."""
         norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
-        factors: FloatArray = np.floor(np.minimum(1.0, self.tau / norms) * 2.0**_BITS) / 2**_BITS
-        return factors
+        return np.floor(np.minimum(1.0, self.tau / norms) * 2.0**_BITS) / 2**_BITS
 
 
 def _guess(votes: Ballots) -> UInt8Array:

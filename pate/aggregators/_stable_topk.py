@@ -128,8 +128,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         # nothing noticeable
         center = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
         best = min((center + np.arange(-0.2, 0.21, 0.05)).tolist(), key=gap)
-        chosen: Self | None = split(best).calibrated(target, shape)
-        return chosen
+        return split(best).calibrated(target, shape)
 
 
 class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):

@@ -227,8 +227,7 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
     if name in encoding.levels:
         known = {level: place for place, level in enumerate(encoding.levels[name])}
         codes = np.array([known.get(_level(text), -1) for text in texts], dtype=np.int64)
-        one_hot: Float32Array = (codes[:, None] == np.arange(len(known))).astype(np.float32)
-        return one_hot
+        return (codes[:, None] == np.arange(len(known))).astype(np.float32)
     fill = encoding.fills.get(name)
     numbers = [fill if is_gap(text) else as_number(text) for text in texts]
     wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]

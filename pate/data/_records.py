@@ -102,8 +102,7 @@ class ArrayFeatures(Features):
         return self.values.shape
 
     def __getitem__(self, index: Any, /) -> Float32Array:
-        rows: Float32Array = self.values[index]
-        return rows
+        return self.values[index]
 
     def select(self, rows: IntArray) -> ArrayFeatures:
         return ArrayFeatures(self.values[rows])

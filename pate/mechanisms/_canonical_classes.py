@@ -149,17 +149,13 @@ class ClassProbabilities:
                 - factorial[self.k - 1 - first]
                 - factorial[tails - self.k]
             )
-            flat: FloatArray = counts + self.log_tails[columns] + self.log_heads[0]
-            return flat
+            return counts + self.log_tails[columns] + self.log_heads[0]
         return self._log_head_sums(first, columns) + self._log_tail_factors(columns)
 
     def _log_tail_factors(self, columns: IntArray) -> FloatArray:
         """Return ``(t-2)! / (t-k-1)!`` times the term of a tail, as logarithms."""
         factorial, tails = log_factorials(self.num_items), columns + self.k + 1
-        factors: FloatArray = (
-            self.log_tails[columns] + factorial[tails - 2] - factorial[tails - self.k - 1]
-        )
-        return factors
+        return self.log_tails[columns] + factorial[tails - 2] - factorial[tails - self.k - 1]
 
     def _log_head_sums(self, first: int, columns: IntArray) -> FloatArray:
         """Return the rest of tails' weights: logarithms of sums over heads from the first one."""
@@ -197,10 +193,7 @@ def log_counts(num_items: int, k: int) -> FloatArray:
     factorial = log_factorials(num_items)
     heads: IntArray = np.arange(k)[:, None]
     tails: IntArray = np.arange(k + 1, num_items + 1)[None, :]
-    counts: FloatArray = (
-        factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
-    )
-    return counts
+    return factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
 
 
 _POINTS = 13  # points of the first envelope

@@ -234,8 +234,7 @@ class Picked(NamedTuple):
     @property
     def log_shares(self) -> FloatArray:
         """Logarithms of the probabilities."""
-        shares: FloatArray = np.log(self.weights / self.totals)
-        return shares
+        return np.log(self.weights / self.totals)
 
     def share(self, row: int) -> Fraction:
         """The probability of the place that was drawn in a row."""

@@ -197,8 +197,7 @@ class _Losses:
 
     def log_sequences(self, limits: FloatArray) -> FloatArray:
         """Return log numbers of the sequences that lose at most v, for ``limits`` ``[V]``."""
-        log_sequences: FloatArray = np.log(self.reach(limits) - np.arange(self.k)).sum(axis=1)
-        return log_sequences
+        return np.log(self.reach(limits) - np.arange(self.k)).sum(axis=1)
 
     def of(self, ranks: IntArray) -> FloatArray:
         """Return the losses of ``ranks`` ``[.., k]`` in their places, negative if too good."""
@@ -263,8 +262,7 @@ def _draw_row(
             ranks, worst, edges[block.places], ends[block.places], reach, scale, block, log_rates
         )
 
-    ranks: IntArray = draw(log_rates, propose, generator, noise=noise)[0]
-    return ranks
+    return draw(log_rates, propose, generator, noise=noise)[0]
 
 
 def _proposals(

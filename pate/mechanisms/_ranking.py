@@ -191,8 +191,7 @@ def in_blocks(rows: Rows, choose: Callable[[Rows], IntArray], *, size: int = ROW
 def k_smallest(values: FloatArray, k: int) -> IntArray:
     """Return the indices of the k smallest of each row in ascending order of value, ``[B, k]``."""
     if k == 1:
-        best: IntArray = np.argmin(values, axis=1)[:, None]
-        return best
+        return np.argmin(values, axis=1)[:, None]
     if k < values.shape[1]:
         part = np.argpartition(values, k - 1, axis=1)[:, :k]
         order = np.argsort(np.take_along_axis(values, part, axis=1), axis=1)

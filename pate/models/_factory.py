@@ -47,5 +47,4 @@ class Factory(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return logits ``[B, C]`` of features ``[B, ...]``."""
-        logits: Tensor = self.body(features)
-        return logits
+        return self.body(features)

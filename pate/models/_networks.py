@@ -110,8 +110,7 @@ class _Block(nn.Module):
         self.shortcut = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        result: Tensor = torch.relu(self.body(pictures) + self.shortcut(pictures))
-        return result
+        return torch.relu(self.body(pictures) + self.shortcut(pictures))
 
 
 class ResNet50(nn.Module):
@@ -163,5 +162,4 @@ class ResNet50(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return logits ``[B, C]`` of pictures ``[B, 3, size, size]``."""
-        logits: Tensor = self.body((pictures - self.mean) / self.scale)
-        return logits
+        return self.body((pictures - self.mean) / self.scale)

@@ -137,10 +137,9 @@ def weights_of_tensors(state: Mapping[str, Any]) -> bytes:
     others = [name for name, part in state.items() if not isinstance(part, Tensor | np.ndarray)]
     require(not others, "a network whose state is tensors only", others=others[:3])
     # tensors that share memory, as tied layers do, have bytes of their own in the file
-    content: bytes = save(
+    return save(
         {
             name: torch.as_tensor(part).detach().cpu().contiguous().clone()
             for name, part in state.items()
         }
     )
-    return content

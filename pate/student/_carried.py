@@ -70,8 +70,7 @@ class Trained:
 
 def weights_of_arrays(state: Mapping[str, NDArray[Any]]) -> bytes:
     """Return arrays as the content of a file of weights."""
-    content: bytes = save({name: np.asarray(part, order="C") for name, part in state.items()})
-    return content
+    return save({name: np.asarray(part, order="C") for name, part in state.items()})
 
 
 def export_student(
@@ -295,8 +294,7 @@ def student_digests(folder: Path) -> dict[str, str]:
 def _module(root: Path, settings: Json, *, device: str, trust: bool) -> nn.Module:
     """Return a student as a torch module."""
     restore = find("restore_module")
-    module: nn.Module = restore(root / WEIGHTS, settings, device=device, trust=trust)
-    return module
+    return restore(root / WEIGHTS, settings, device=device, trust=trust)
 
 
 def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:

@@ -43,8 +43,7 @@ def _largest_f1(probabilities: FloatArray) -> FloatArray:
     falling = -np.sort(-probabilities, axis=0)
     numbers = np.arange(1, len(falling) + 1)[:, None]
     f1 = 2 * np.cumsum(falling, axis=0) / (numbers + falling.sum(axis=0))
-    largest: FloatArray = f1.max(axis=0, initial=0.0)
-    return largest
+    return f1.max(axis=0, initial=0.0)
 
 
 def agreement(

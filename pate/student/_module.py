@@ -240,8 +240,7 @@ class Student(pl.LightningModule):
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return probabilities ``[B, C]``."""
-        probabilities: Tensor = self(batch[0]).sigmoid()
-        return probabilities
+        return self(batch[0]).sigmoid()
 
     def configure_optimizers(self) -> Any:
         """Make the optimizer, and the scheduler if there is one."""

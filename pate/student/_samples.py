@@ -114,8 +114,7 @@ class InputFormat:
         Raises ``ValueError`` if a column is missing or malformed, or the student takes no columns.
         """
         if not isinstance(samples, Mapping) and not hasattr(samples, "columns"):
-            same: Samples = samples
-            return same
+            return samples
         wanted = f"{self.kind} in a list or an array"
         return require_given(self.columns, wanted, samples="columns").encode(samples)
 
@@ -138,8 +137,7 @@ class InputFormat:
         if self.kind == "pictures":
             return self._pictures(rows)
         if self.kind == "texts" and all(isinstance(sample, str) for sample in rows):
-            counts: Float32Array = hashed([*rows], self.shape[0]).toarray()
-            return counts
+            return hashed([*rows], self.shape[0]).toarray()
         if self.model is not None and all(isinstance(sample, str) for sample in rows):
             return self.model.transform([*rows])
         features = _numbers(rows)

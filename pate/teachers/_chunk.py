@@ -105,8 +105,7 @@ class TeacherChunk(pl.LightningModule):
     def forward(self, features: Tensor) -> Tensor:
         """Return logits ``[chunk, B, C]`` for features ``[chunk, B, ...]`` or ``[1, B, ...]``."""
         if self.chunk == 1:
-            logits: Tensor = self.network(features[0])[None]
-            return logits
+            return self.network(features[0])[None]
         parameters = {name.replace("/", "."): p for name, p in self.stacked.items()}
         buffers = {name: getattr(self, _buffer_name(name)) for name in self._buffer_names}
         template = self._template[0].train(self.training)
@@ -114,8 +113,7 @@ class TeacherChunk(pl.LightningModule):
         def call(
             parameters: dict[str, Tensor], buffers: dict[str, Tensor], features: Tensor
         ) -> Tensor:
-            result: Tensor = functional_call(template, (parameters, buffers), (features,))
-            return result
+            return functional_call(template, (parameters, buffers), (features,))
 
         shared = features.shape[0] == 1
         return vmap(call, in_dims=(0, 0, None if shared else 0), randomness="different")(

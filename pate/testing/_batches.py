@@ -122,10 +122,7 @@ def _worst_of_pairs(
     ).T
     # either query may fail
     delta0 = 1 - (1 - checked.event(made_for, relation).cost(ORDERS).delta0) ** 2
-    worst: FloatArray = renyi_divergence(
-        table[distinct[first]], table[distinct[second]], delta0
-    ).max(axis=0)
-    return worst
+    return renyi_divergence(table[distinct[first]], table[distinct[second]], delta0).max(axis=0)
 
 
 @cache

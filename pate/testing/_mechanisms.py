@@ -358,5 +358,4 @@ def _worst_divergence(
     mechanism = contract().make(relation)
     first, second, laws = _pairs(contract, mechanism, relation)
     delta0 = mechanism.event(relation).cost(ORDERS).delta0
-    worst: FloatArray = renyi_divergence(laws[first], laws[second], delta0).max(axis=0)
-    return worst
+    return renyi_divergence(laws[first], laws[second], delta0).max(axis=0)

@@ -134,8 +134,7 @@ def worst_divergence(
     teachers: int = 1,
 ) -> Array:
     first, second, _, delta0 = laws_of_neighbors(contract, made_for, relation, teachers)
-    worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
-    return worst
+    return renyi_divergence(first, second, delta0).max(axis=0)
 
 
 def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:

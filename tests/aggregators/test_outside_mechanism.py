@@ -57,7 +57,7 @@ class PickOne(ScoreMechanism[IntArray]):
         return Release.of_sets(self(counts, generator=generator), np.shape(counts)[1])
 
     def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        return self(scores, generator=generator)[0]  # type: ignore[no-any-return]
+        return self(scores, generator=generator)[0]
 
     def law(self, scores: Any) -> Law:
         weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / self.scale)

@@ -55,5 +55,4 @@ def kept_features(
                 mapped.flush()
             partial.rename(target)
             mark.unlink(missing_ok=True)
-    features: Float32Array = np.load(target, mmap_mode="r")
-    return features
+    return np.load(target, mmap_mode="r")

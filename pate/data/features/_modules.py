@@ -203,8 +203,7 @@ class Transforms(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return pictures ``[B, ...]`` of pictures ``[B, channels, height, width]``."""
-        changed: Tensor = self.transforms(pictures)
-        return changed
+        return self.transforms(pictures)
 
 
 @as_module.register

@@ -97,8 +97,7 @@ class PublicPCA(FeatureMap):
 def _whitening(covariance: FloatArray, num_components: int) -> Float32Array:
     """Return the scaled components ``[F, num_components]``, widest first."""
     values, vectors = _widest(covariance, num_components)
-    scaled: Float32Array = (vectors / np.sqrt(np.maximum(values, 1e-12))).astype(np.float32)
-    return scaled
+    return (vectors / np.sqrt(np.maximum(values, 1e-12))).astype(np.float32)
 
 
 def _whitening_of_few(centred: FloatArray, num_components: int) -> Float32Array:
