@@ -5,13 +5,11 @@ weights. All labels rank samples by their models. A model decides its label only
 shows that it is better than the constant answer.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,7 +92,7 @@ class Directions:
     right: FloatArray
 
     @classmethod
-    def of(cls, features: FloatArray) -> Directions:
+    def of(cls, features: FloatArray) -> Self:
         """Factorize features ``[N, F]``, in time proportional to ``N F min(N, F)``."""
         centre = features.mean(axis=0)
         inner = features - centre

@@ -1,7 +1,5 @@
 """The construction of networks, by a class of this package or any factory with a label count."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -27,8 +25,8 @@ def is_linear(settings: Any) -> bool:
 
 
 def make_network(
-    make: Callable[..., nn.Module], input_shape: tuple[int, ...], num_labels: int
-) -> nn.Module:
+    make: "Callable[..., nn.Module]", input_shape: tuple[int, ...], num_labels: int
+) -> "nn.Module":
     """Return a new network for an input shape and a number of labels.
 
     A function such as those of torchvision and timm, which asks for no such arguments but takes
@@ -62,7 +60,7 @@ def make_network(
     return network
 
 
-def require_factory(make: Callable[..., nn.Module]) -> None:
+def require_factory(make: "Callable[..., nn.Module]") -> None:
     """Raise ``ValueError`` if a network is given in place of its class or factory."""
     # a network can also be called, with records
     shared = hasattr(make, "state_dict") and not isinstance(make, type)

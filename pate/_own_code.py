@@ -4,8 +4,6 @@ The working directory is not in Python's path while a command runs: a ``json.py`
 left there would replace Python's. A finder imports its modules for two kinds of importers only.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -61,7 +59,7 @@ class OwnCode(MetaPathFinder):
             or importer.startswith(SOURCES)
         )
 
-    def __reduce__(self) -> tuple[Callable[..., OwnCode], tuple[Any, ...]]:
+    def __reduce__(self) -> "tuple[Callable[..., OwnCode], tuple[Any, ...]]":
         # modules that could not be imported here are not sent
         return _received, (
             self._folder,

@@ -5,8 +5,6 @@ however a user wrote it; an enum goes by its name; every default is filled in. S
 if their plain forms are equal.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -88,7 +86,7 @@ class Partial(Generic[Made_co]):
         ]
         return (*own, *within)
 
-    def complete(self, **settings: Any) -> Made_co | Partial[Made_co]:
+    def complete(self, **settings: Any) -> "Made_co | Partial[Made_co]":
         """Return the object with ``settings`` too, or a `Partial` if it still lacks something."""
         partial = Partial(self.cls, **{**self.settings, **settings})
         return partial if partial.missing else self.cls(**partial.settings)

@@ -1,7 +1,5 @@
 """Careful reading of arrays in files that others may have written."""
 
-from __future__ import annotations
-
 import math
 import sys
 import zlib
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from tokenize import TokenError
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Self
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
@@ -99,7 +97,7 @@ class Blocks:
     _what: str
 
     @classmethod
-    def find(cls, path: Path, name: str, *, what: str) -> Blocks | None:
+    def find(cls, path: Path, name: str, *, what: str) -> Self | None:
         """Return an array of an ``.npz`` file, or None if it has no such array.
 
         Raises ``ValueError`` as `read_arrays` does.

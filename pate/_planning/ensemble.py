@@ -4,13 +4,11 @@ They follow from public facts of a task: the sizes of its data, and the accuracy
 ridge regression in closed form that is fitted to a learning curve.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -280,7 +278,7 @@ class World:
     spectrum: FloatArray
 
     @classmethod
-    def of(cls, facts: TaskFacts, learner: Learner, *, num_queries: int, seed: int) -> World:
+    def of(cls, facts: TaskFacts, learner: Learner, *, num_queries: int, seed: int) -> Self:
         """Draw a task with ``num_queries`` public samples, the same for all ensembles of a seed."""
         generator = np.random.default_rng(seed)
         spectrum, thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))

@@ -4,8 +4,6 @@ A task has votes on public samples, and data for training and evaluating a stude
 may be simulated, before any are trained; nothing private is touched then.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence
@@ -74,7 +72,7 @@ class Task(Generic[Kind]):
     label_names: tuple[str, ...]
     private: bool
 
-    def drawn(self, num_queries: int, *, seed: int) -> Task[Kind]:
+    def drawn(self, num_queries: int, *, seed: int) -> "Task[Kind]":
         """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
         return replace(
             self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)]

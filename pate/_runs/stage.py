@@ -1,12 +1,10 @@
 """The stages of a run: the files, the inputs and the progress of each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pate._files import Json, digest
 from pate._validation import require
@@ -108,7 +106,7 @@ class StageInputs:
     settings: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
 
-    def differences(self, now: StageInputs) -> list[str]:
+    def differences(self, now: "StageInputs") -> list[str]:
         """Return the differences between these inputs and ``now``, in words."""
         return _differences(self.settings, now.settings) + _other_inputs(self.digests, now.digests)
 
@@ -142,7 +140,7 @@ class StageState:
     forgotten: int = 0
 
     @classmethod
-    def from_dict(cls, state: Json) -> StageState:
+    def from_dict(cls, state: Json) -> Self:
         """Return the state that `to_dict` encoded. Raises ``ValueError`` on other content."""
         for name, kind in {"config": dict, "inputs": dict, "finished": bool}.items():
             require(

@@ -5,8 +5,6 @@ is written once, whole, and signed. Everything in the folder is PUBLIC to all wh
 shares that are sealed to one silo each, and masked vectors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -16,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -143,7 +141,7 @@ class Invitation:
         )
 
     @classmethod
-    def of(cls, content: bytes) -> Invitation:
+    def of(cls, content: bytes) -> Self:
         """Return the invitation in a file.
 
         Raises ``ValueError`` if this program did not write it.

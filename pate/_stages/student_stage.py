@@ -1,7 +1,5 @@
 """The stage `student`: its files, its plan, and a linear network that is solved in closed form."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -394,9 +392,9 @@ class StudentPlan:
             cost.
     """
 
-    network: Callable[[tuple[int, ...], int], nn.Module] | None = None
-    optimizer: Callable[[Any], Optimizer] | None = None
-    scheduler: Callable[[Optimizer], LRScheduler] | None = None
+    network: "Callable[[tuple[int, ...], int], nn.Module] | None" = None
+    optimizer: "Callable[[Any], Optimizer] | None" = None
+    scheduler: "Callable[[Optimizer], LRScheduler] | None" = None
     model: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     trainer: Mapping[str, Any] = field(default_factory=dict)

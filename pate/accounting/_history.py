@@ -1,13 +1,11 @@
 """The meaning of the rows of a ledger: its releases, its budget, and the cost of all of it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -88,7 +86,7 @@ class LedgerEntry:
         return plain | {"events": plain_events(self.events), "realised": realised}
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> LedgerEntry:
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Return the release that `to_dict` described.
 
         Raises ``ValueError`` on other keys or types.

@@ -1,7 +1,5 @@
 """The interface of a mechanism, which selects and describes the cost, and its releases."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +55,7 @@ class Release(NamedTuple):
     such a model depends; None if the release does not tell."""
 
     @classmethod
-    def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:
+    def of_sets(cls, chosen: IntArray, num_labels: int) -> Self:
         """Release sets of labels, given as indices ``[Q, k]``; every query is answered.
 
         >>> Release.of_sets(np.array([[0, 2]]), num_labels=4).labels
@@ -70,7 +68,7 @@ class Release(NamedTuple):
     @classmethod
     def of_rows(
         cls, labels: BoolArray, passed: BoolArray, tiers: NDArray[np.integer] | None = None
-    ) -> Release:
+    ) -> Self:
         """Release labels ``[Q, C]`` of the queries that ``passed`` ``[Q]``, and no others.
 
         >>> majority = np.array([[True, False], [True, True]])

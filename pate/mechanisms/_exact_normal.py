@@ -22,15 +22,13 @@ as it takes, with correctly rounded operations and exponential function.
 Bounds on real numbers are pairs of decimal numbers, each of which is rounded outwards.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -209,7 +207,7 @@ class LazyReal:
     length: int
 
     @classmethod
-    def of(cls, uniform: float) -> LazyReal:
+    def of(cls, uniform: float) -> Self:
         """Return a number that begins with the digits of a float in [0, 1) from a generator."""
         return cls(int(uniform * 2.0**DIGITS), DIGITS)
 
@@ -244,7 +242,7 @@ class LazyReal:
                 return low
             self.draw_more_bits(generator)
 
-    def is_below_curve(self, height: LazyReal, generator: np.random.Generator) -> bool:
+    def is_below_curve(self, height: "LazyReal", generator: np.random.Generator) -> bool:
         """Return whether ``height`` is below the curve at the number."""
         while True:
             low, high = sorted(abs(end) for end in self.ends)

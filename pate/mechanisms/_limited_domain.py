@@ -1,14 +1,12 @@
 """Top-k from a limited domain, which reads only the largest counts (Durfee & Rogers (2019))."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,7 +43,7 @@ class TopItems(NamedTuple):
     """Same shape: which places hold an item."""
 
     @classmethod
-    def of(cls, items: IntArray) -> TopItems:
+    def of(cls, items: IntArray) -> Self:
         """Return the list of ``items``, -1 where a place holds none."""
         return cls(items, items >= 0)
 

@@ -184,7 +184,7 @@ class ExportedStudent:
         """The student as one torch module, from raw samples to probabilities and labels."""
         if isinstance(self.predictor, LinearPredictor):
             return _module(self.folder, self.settings, device=self.device, trust=False)
-        return self.predictor.module  # type: ignore[attr-defined, no-any-return]
+        return self.predictor.module  # type: ignore[attr-defined]
 
     def predict(
         self, samples: Samples | Mapping[str, Any], *, batch_size: int = _BATCH

@@ -1,10 +1,8 @@
 """How teachers are trained, the content of `teachers.yaml`, and the records of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -199,7 +197,7 @@ class PartitionedRecords:
     rows: Mapping[int, IntArray]
 
     @classmethod
-    def by_key(cls, records: Records, plan: TeacherPlan, key: bytes) -> PartitionedRecords:
+    def by_key(cls, records: Records, plan: TeacherPlan, key: bytes) -> Self:
         """Assign each record to a teacher by a keyed hash of its unit.
 
         Raises like `Records.units`.
@@ -213,7 +211,7 @@ class PartitionedRecords:
         """The number of records of each teacher, in the order of ``rows``."""
         return [len(rows) for rows in self.rows.values()]
 
-    def only(self, teachers: range) -> PartitionedRecords:
+    def only(self, teachers: range) -> "PartitionedRecords":
         """Return only the records of some teachers, without groups.
 
         Arrays are copied into one block; pictures are still read when they are needed.

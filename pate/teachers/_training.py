@@ -1,14 +1,12 @@
 """Training of chunks of teachers, each a job that writes one PRIVATE file; their votes and logs."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from shutil import rmtree
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytorch_lightning as pl
@@ -66,7 +64,7 @@ class TrainJob(ChunkJob):
         """Whether the chunk is trained."""
         return chunk_file(self.folder, teachers).is_file()
 
-    def only(self, teachers: range) -> TrainJob:
+    def only(self, teachers: range) -> "TrainJob":
         """Return the job with only the records of ``teachers``."""
         return replace(self, data=self.data.only(teachers))
 
@@ -246,7 +244,7 @@ class SavedChunk:
             torch.save({ORIGIN: self.made_from, **content}, file)
 
     @classmethod
-    def read(cls, path: Path) -> SavedChunk:
+    def read(cls, path: Path) -> Self:
         """Read a chunk's file; large arrays are read when they are used.
 
         Raises ``ValueError`` if it cannot be read.

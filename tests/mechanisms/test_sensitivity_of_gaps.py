@@ -37,7 +37,7 @@ class _OfScores:
 
     @property
     def upper(self) -> float:
-        return self.unit * self.max_count  # type: ignore[attr-defined, no-any-return]
+        return self.unit * self.max_count  # type: ignore[attr-defined]
 
     def make(self, relation: NeighboringRelation) -> Any:
         moves = self.unit * self.max_move
