@@ -24,4 +24,5 @@ from pate._runs.stage import (
     Stage as Stage,
     StageInputs as StageInputs,
     StageState as StageState,
+    other_inputs as other_inputs,
 )

@@ -30,6 +30,7 @@ from pate._validation import (
     UInt8Array,
     require,
     require_given,
+    require_positive,
 )
 from pate._votes import VoteShape
 
@@ -239,6 +240,8 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         require(
             fits, f"{name} of shape {wanted} in {path}", shape=array.shape, dtype=str(array.dtype)
         )
+    if "variance_ratio" in arrays:
+        require_positive(variance_ratio=float(arrays["variance_ratio"]))
     return arrays
 
 

@@ -108,7 +108,7 @@ class StageInputs:
 
     def differences(self, now: "StageInputs") -> list[str]:
         """Return the differences between these inputs and ``now``, in words."""
-        return _differences(self.settings, now.settings) + _other_inputs(self.digests, now.digests)
+        return _differences(self.settings, now.settings) + other_inputs(self.digests, now.digests)
 
     @property
     def digest(self) -> str:
@@ -171,7 +171,7 @@ class StageState:
         }
 
 
-def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+def other_inputs(old: Mapping[str, str | None], new: Mapping[str, str]) -> list[str]:
     """Name the inputs that differ, without their digests, some of which are PRIVATE."""
     changes = {
         name: f"other {_INPUTS.get(name, name)}"
@@ -181,7 +181,7 @@ def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     for name in changes.keys() & {"private", "data"}:
         changes[name] += (
             " (pictures are known by names, sizes and times: `cp -a` keeps the times in a copy of"
-            " their folder)"
+            " their folder; embedded texts are also known by the files of their model)"
         )
     return list(changes.values())
 

@@ -12,7 +12,7 @@ from pate._files import digest, make_folder, read_json
 from pate._registry import find
 from pate._release.ledger_file import ledger_setting, open_ledger
 from pate._release.starting import start_digest
-from pate._runs import TEACHERS_FIT, Run, StageInputs, ensure_key
+from pate._runs import TEACHERS_FIT, Run, StageInputs, ensure_key, other_inputs
 from pate._settings import decode_fields, encode_fields
 from pate._validation import require
 from pate.data import DataSource, Role
@@ -88,12 +88,8 @@ def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
 
 def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
     """Raise ``ValueError`` unless the data are those that the teachers were made from."""
-    trained = run.inputs_of(TEACHERS_FIT).digests
-    changed = [
-        f"other {name} records"
-        for name, now in training_inputs(data, plan).items()
-        if trained.get(name) != now
-    ]
+    now, trained = training_inputs(data, plan), run.inputs_of(TEACHERS_FIT).digests
+    changed = other_inputs({name: trained.get(name) for name in now}, now)
     begun = f"the data that `teachers fit` of {run.root} was begun with"
     hint = f" ({run.to_forget})" if run.to_forget else ""
     require(not changed, begun + hint, changed=changed)

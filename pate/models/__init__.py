@@ -5,6 +5,9 @@ are its own. A ``Backbone`` has no labels. In the checkout the folder
 ``models`` has the same names.
 """
 
+from typing import NoReturn
+
+from pate._lazy import no_attribute
 from pate.models._backbone import Backbone
 from pate.models._factory import Factory
 from pate.models._networks import MLP, Linear, ResNet8, ResNet50, SmallCNN
@@ -18,3 +21,7 @@ __all__ = [
     "ResNet50",
     "SmallCNN",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise no_attribute(__name__, name)

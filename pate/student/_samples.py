@@ -1,6 +1,6 @@
 """The input of a student, from pictures of any size, texts or arrays of features."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -136,10 +136,12 @@ class InputFormat:
             rows = rows.toarray()
         if self.kind == "pictures":
             return self._pictures(rows)
-        if self.kind == "texts" and all(isinstance(sample, str) for sample in rows):
+        are_texts = [isinstance(sample, str) for sample in rows]
+        if self.kind in ("texts", "sentences") and (any(are_texts) or not are_texts):
+            require(all(are_texts), "texts", types=_types(rows))
+            if self.model is not None:
+                return self.model.transform([*rows])
             return hashed([*rows], self.shape[0]).toarray()
-        if self.model is not None and all(isinstance(sample, str) for sample in rows):
-            return self.model.transform([*rows])
         features = _numbers(rows)
         self._require_shape(features)
         others = int((~np.isfinite(features)).sum())
@@ -191,6 +193,12 @@ def _numbers(samples: NDArray[Any] | Sequence[Any]) -> Float32Array:
     try:
         return as_float32(samples)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Expected an array of numbers, got {type(samples).__name__} ({error})"
-        ) from None
+        if isinstance(error.__context__, ArithmeticError):
+            raise
+        # numpy's words would show an entry, which may be somebody's text
+        wanted = "an array of numbers, with samples of one shape"
+        raise ValueError(f"Expected {wanted}, got types={_types(samples)}") from None
+
+
+def _types(samples: Iterable[Any]) -> list[str]:
+    return sorted({type(sample).__name__ for sample in samples})

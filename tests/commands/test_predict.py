@@ -224,6 +224,15 @@ def test_texts_are_hashed_as_in_training(tmp_path: Path) -> None:
     assert taken.batch(batch).tolist() == batch.tolist()
     with pytest.raises(ValueError, match=r"^Expected texts of shape \[N, 32\], got shape=\[2\]$"):
         taken.batch([1.0, 2.0])
+    words = ["my own words", None]
+    with pytest.raises(ValueError, match=r"^Expected texts, got types=\['NoneType', 'str'\]$"):
+        taken.batch(words)
+    with pytest.raises(
+        ValueError, match=r"^Expected an array of numbers.*, got types=\[.*'str'\]$"
+    ):
+        InputFormat("features", (1,)).batch(words)
+    with pytest.raises(ValueError, match=r"^Expected features up to 3\.4e38"):
+        InputFormat("features", (1,)).batch([[1e39]])
 
 
 def test_columns_are_read_by_their_names(tmp_path: Path) -> None:

@@ -448,6 +448,10 @@ def test_labels_are_read_without_their_seal(copied: Path, tmp_path: Path) -> Non
     np.savez(tmp_path / "cut.npz", **(arrays | {"mask": arrays["mask"][:3]}))
     with pytest.raises(ValueError, match="mask of shape"):
         ReleasedLabels.read(tmp_path / "cut.npz")
+    for ratio in (np.nan, np.inf, -1.0):
+        np.savez(tmp_path / "odd.npz", **(arrays | {"variance_ratio": np.array(ratio)}))
+        with pytest.raises(ValueError, match="variance_ratio > 0, got variance_ratio="):
+            ReleasedLabels.read(tmp_path / "odd.npz")
 
 
 @pytest.mark.parametrize("text", ["data: [", "ledger: null\n", "- 1\n", "data: null\nledger: 3\n"])

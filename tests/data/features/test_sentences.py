@@ -159,7 +159,7 @@ class TestSentenceFeatures:
         )
         assert changed.fingerprint(Role.PUBLIC) != before
 
-    def test_a_run_on_raw_texts(self, tmp_path: Path) -> None:
+    def test_a_run_on_raw_texts(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """Its student takes raw texts elsewhere, without the model's folder."""
         model(tmp_path / "model")
         data = f"""
@@ -178,9 +178,16 @@ class TestSentenceFeatures:
         words = [f"--run={tmp_path / 'run'}", "--label.target_epsilon=1000", "--label.delta=1e-4"]
         assert cli.main(["run", str(recipe), *words, "--label.noise_seed=1"]) == 0
         away = (tmp_path / "run/public/student/model").rename(tmp_path / "away")
+        capsys.readouterr()
+        (tmp_path / "model" / "config.json").write_text('{"bias": 1}')
+        for stage in (["teachers", "vote"], ["run", str(recipe)]):
+            assert cli.main([*stage, f"--run={tmp_path / 'run'}"]) == 2
+            assert "embedded texts are also known by the files of their" in capsys.readouterr().err
         (tmp_path / "model").rename(tmp_path / "gone")
         student = pate.load_student(away)
         assert student.predict(["it is broken 1", "thanks"]).shape == (2, 1)
+        with pytest.raises(ValueError, match=r"^Expected texts, got types=\['float', 'str'\]$"):
+            student.predict(["my own words", float("nan")])
         assert str(tmp_path) not in (away / "model.json").read_text()
         assert json.loads(describe_program(student))["input"]["name"] == "sentences"
         words = [str(away), str(tmp_path / "mine.csv"), f"--output={tmp_path / 'answers.csv'}"]
