@@ -34,6 +34,7 @@ from pate.mechanisms._canonical_classes import (
 )
 from pate.mechanisms._law import (
     Law,
+    NotStatedError,
     chance_of_one,
     choice_law,
     log_binomial,
@@ -138,11 +139,8 @@ class CanonicalMechanism(TopKMechanism):
         # least the k-th: it loses the gap against a top-k that is credited with its lead, and
         # gamma times the gap against one that is not
         lost = gap / self.scale * (1.0 if self.loss == "lead" else self.gamma)
-        require(
-            self.gamma > 0 or self.loss == "lead",
-            "gamma > 0 with the published loss",
-            gamma=self.gamma,
-        )
+        if self.gamma == 0 and self.loss == "published":
+            raise NotStatedError("Expected gamma > 0 with the published loss, got gamma=0.0")
         return chance_of_one(log_less_one(log_binomial(num_items, self.k)), lost, self.noise)
 
     def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:
