@@ -5,8 +5,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from pate._validation import Float32Array, IntArray, require, require_count
-from pate.data._records import ArrayFeatures, Features, Records, Role
-from pate.data._source import DataSource
+from pate.data import ArrayFeatures, DataSource, Features, Records, Role
 
 Change = Literal["altered", "removed"]
 # an altered record is so many times as far out as the farthest public sample

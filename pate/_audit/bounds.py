@@ -22,9 +22,8 @@ from pate._validation import (
     require_count,
     require_in_open_unit_interval,
 )
-from pate.accounting._accountant import RDPAccountant
+from pate.accounting import RDPAccountant, gaussian_epsilon
 from pate.accounting._bisection import smallest_where
-from pate.accounting._cost import gaussian_epsilon
 
 TradeOff = Callable[[float], float]
 """The least rate of false positives for a rate of true positives: convex and symmetric."""

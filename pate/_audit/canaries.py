@@ -9,8 +9,7 @@ import numpy as np
 
 from pate._linear import flat
 from pate._validation import BoolArray, FloatArray, StrArray, UInt8Array, require, require_count
-from pate.data._records import ArrayFeatures, Records, Role
-from pate.data._source import DataSource
+from pate.data import ArrayFeatures, DataSource, Records, Role
 
 Kind = Literal["outlying", "duplicated", "mislabelled"]
 """The kind: one or two records far from others in columns of their own, or a usual one."""

@@ -33,9 +33,8 @@ from pate._validation import UInt8Array
 from pate._votes import Ballots, MaskedTotal
 from pate._votes.named import NamedVotes
 from pate._votes.store import VoteManifest, finished_votes
+from pate.data import DataSource, Role
 from pate.data._partition import assign_teachers
-from pate.data._records import Role
-from pate.data._source import DataSource
 
 _STEPS = 10  # of networks: more show no other teacher
 _DIGEST = re.compile(r"(.*\+)?[0-9a-f]{32,}")

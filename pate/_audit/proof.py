@@ -22,9 +22,7 @@ from pate._release.public_samples import SampleSettings
 from pate._runs import Run
 from pate._stages.student_stage import StudentPlan
 from pate._votes import Voting
-from pate.data import DrawnPublic
-from pate.data._records import Role
-from pate.data._source import DataSource
+from pate.data import DataSource, DrawnPublic, Role
 
 PROOF = "proof.txt"
 """The file of the tables, in the folder of a run."""

@@ -39,13 +39,10 @@ from pate._settings import decode_fields
 from pate._validation import FloatArray
 from pate._votes import MaskedTotal
 from pate._votes.store import finished_votes
-from pate.accounting import NeighboringRelation, gaussian_epsilon
+from pate.accounting import Ledger, NeighboringRelation, gaussian_epsilon, read_ledger
 from pate.accounting._charges import Charge, account
-from pate.accounting._ledger import Ledger, read_ledger
 from pate.aggregators._base import Aggregator
-from pate.mechanisms import private_generator
-from pate.mechanisms._law import NotStatedError
-from pate.mechanisms._moments import NoisyMoments
+from pate.mechanisms import NoisyMoments, NotStatedError, private_generator
 
 FAMILY_ERROR = 1e-6
 """The probability that a table of laws accuses a program without faults, at most."""

@@ -21,11 +21,9 @@ from pate._validation import FloatArray
 from pate._votes import Ballots, Counts, Votes, VoteShape
 from pate._votes.geometry import Geometry
 from pate._votes.voters import MomentQuery, Voters
-from pate.aggregators._base import Aggregator
-from pate.aggregators._clipped_votes import ClippedVotes
+from pate.aggregators import Aggregator, ClippedVotes
 from pate.aggregators._score_votes import COUNT_SHARE, ScoreVotes
-from pate.mechanisms._law import NotStatedError
-from pate.mechanisms._moments import NoisyMoments
+from pate.mechanisms import NoisyMoments, NotStatedError
 
 _NEAR = 0.7  # deviations from a tie: where the scale of the noise matters
 _TRIED = 768  # synthetic queries, of which some are chosen

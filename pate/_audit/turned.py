@@ -20,10 +20,8 @@ from pate._progress import stage_bar
 from pate._validation import BoolArray, FloatArray, IntArray, UInt8Array, require
 from pate._votes import Ballots, Moments as MomentVotes
 from pate._votes.voters import GroupVoters, RecordVoters, Voters
-from pate.aggregators._base import Aggregator
+from pate.aggregators import Aggregator, NoisyVotes, TauVoting
 from pate.aggregators._clipped_votes import ClippedVotes, clipped_sums
-from pate.aggregators._multi_winner import TauVoting
-from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._score_votes import ScoreVotes, released
 
 

@@ -24,9 +24,8 @@ from pate._pipeline import Pipeline
 from pate._planning.halves import sample_settings
 from pate._release.label_settings import LabelSettings, queries_on
 from pate._release.query_choice import chosen_rows
-from pate._runs import LABEL, TEACHERS_FIT, Run
+from pate._runs import LABEL, TEACHERS_FIT, Run, read_key
 from pate._runs.released import ReleasedLabels
-from pate._runs.run import read_key
 from pate._settings import decode_fields
 from pate._stages.beginning import load_plan
 from pate._validation import FloatArray, IntArray, StrArray, require
@@ -34,15 +33,12 @@ from pate._votes import Ballots, MaskedTotal, Moments as MomentVotes
 from pate._votes.loading import load_votes
 from pate._votes.store import finished_votes
 from pate._votes.voters import RecordVoters
+from pate.accounting import NeighboringRelation, read_ledger
 from pate.accounting._charges import account, for_group_size
-from pate.accounting._cost import NeighboringRelation
-from pate.accounting._ledger import read_ledger
 from pate.accounting._statement_words import AUDITED
-from pate.data import DrawnPublic
+from pate.data import DrawnPublic, Role
 from pate.data._partition import assign_teachers
-from pate.data._records import Role
-from pate.mechanisms._law import NotStatedError
-from pate.mechanisms._noise import private_generator
+from pate.mechanisms import NotStatedError, private_generator
 
 _CONFIDENCE = 1 - 0.05 / 2  # of each of two bounds
 _TURNED = 32  # teachers of imported votes, or fewer

@@ -15,7 +15,7 @@ from pate._commands.suggestions import CommandParser
 from pate._files import remove_drafts, write_text
 from pate._release.promise import suited_delta
 from pate._settings import decode
-from pate._validation import require
+from pate._validation import require, require_given
 from pate.accounting._formatting import format_guess
 from pate.data import DataSource, Role
 from pate.data._label_table import read_columns
@@ -84,8 +84,7 @@ def main(args: Sequence[str]) -> None:
 def _kind_of(data: Path | None) -> str:
     """Return the kind of the data at a place, by the names of files."""
     requirement = f"--kind, one of {', '.join(_KINDS)}, or data that tell theirs"
-    require(data is not None, requirement)
-    assert data is not None
+    data = require_given(data, requirement)
     if data.suffix == ".npz":
         return "npz"
     if data.suffix in _TABLES and data.is_file():

@@ -10,7 +10,7 @@ from typing import Any
 
 from pate._commands.parsing import new_parser, run_folder
 from pate._files import make_folder
-from pate._validation import require, require_count
+from pate._validation import require, require_count, require_given
 
 _SHARED = (["teachers", "fit"], ["teachers", "vote"])
 _PREEMPTED = (128 + SIGTERM, -SIGTERM, -SIGUSR1, -SIGUSR2)
@@ -50,9 +50,7 @@ def main(args: Sequence[str]) -> None:
         "-- teachers fit or -- teachers vote with their options",
         command=" ".join(words),
     )
-    run = run_folder(words)
-    require(run is not None, "--run of the command that is submitted")
-    assert run is not None
+    run = require_given(run_folder(words), "--run of the command that is submitted")
     folder = run / "private" / "jobs"
     jobs = submitted(
         [*words, "--shared=true"], folder, options.jobs, options.cluster, options.parameters

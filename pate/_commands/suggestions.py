@@ -13,8 +13,7 @@ from pate._commands.help import BriefHelp, example
 from pate._settings import SettingsParser
 from pate._validation import did_you_mean, one_line, require
 from pate.aggregators import Aggregator
-from pate.data._source import DataSource
-from pate.data.features import FeatureMap
+from pate.data import DataSource, FeatureMap
 
 
 class CommandParser(SettingsParser):

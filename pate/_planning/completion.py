@@ -7,7 +7,7 @@ from typing import Any
 from pate._release.label_settings import LabelSettings
 from pate._release.promise import require_promise
 from pate._settings import parts
-from pate._validation import require
+from pate._validation import require, require_given
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
 from pate.accounting._accountant import Target
 from pate.accounting._bisection import smallest_where
@@ -150,13 +150,7 @@ def _starting_point(
         start = cls.for_target(
             target, shape, delta_test=aggregator.setting("delta_test"), answered=answered
         )
-        require(
-            start is not None,
-            f"a target that some noise reaches, with delta = {target.delta:g}",
-            target_epsilon=target.epsilon,
-        )
-        assert start is not None
-        return start
+        return _reached(start, target)
     outlook = Outlook.at(target, shape, labels_per_sample=aggregator.setting("k"))
     try:
         proposed = cls.proposals(outlook)
@@ -170,6 +164,12 @@ def _starting_point(
         f"settings of {cls.__name__}, which proposes none for {shape.num_labels} labels",
     )
     return proposed[0]
+
+
+def _reached(aggregator: Aggregator | None, target: Target) -> Aggregator:
+    """Return an aggregator that meets a target. Raises ``ValueError`` where none does."""
+    reached = f"a target that some noise reaches, with delta = {target.delta:g}"
+    return require_given(aggregator, reached, target_epsilon=target.epsilon)
 
 
 def scale_to_target(
@@ -213,11 +213,7 @@ def scale_to_target(
     candidate = aggregator
     if meets(1.0) and not meets(1 - _EXCESS):
         return aggregator
-    scaled = aggregator.calibrated(target, shape, tolerance=_TOLERANCE)
-    reached = f"a target that some noise reaches, with delta = {target.delta:g}"
-    require(scaled is not None, reached, target_epsilon=target.epsilon)
-    assert scaled is not None
-    candidate = scaled
+    candidate = _reached(aggregator.calibrated(target, shape, tolerance=_TOLERANCE), target)
     if admitted(1.0):
         return candidate
     reached = f"a target that some noise keeps within {budget}"

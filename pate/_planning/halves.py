@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.public_samples import SampleSettings
-from pate._validation import MOST_VOTERS, require
+from pate._validation import MOST_VOTERS, require, require_given
 from pate._votes import Moments, VoteShape
-from pate.accounting._accountant import Target, calibrate_scale, epsilon_of
+from pate.accounting import GaussianEvent, Target, calibrate_scale, epsilon_of
 from pate.accounting._charges import Charge
-from pate.accounting._events import GaussianEvent
 from pate.aggregators import Partial, ScoreVotes
 from pate.data._records import Unit
 
@@ -65,18 +64,17 @@ def _share(settings: LabelSettings, share: float) -> GaussianEvent:
         "no `max_epsilon` where one target covers several releases",
         max_epsilon=settings.max_epsilon,
     )
-    require(
-        settings.target_epsilon is not None,
+    epsilon = require_given(
+        settings.target_epsilon,
         "`target_epsilon`, which several releases share",
         target_epsilon=None,
     )
-    assert settings.target_epsilon is not None
 
     def event(multiplier: float) -> GaussianEvent:
         return GaussianEvent(neighboring_relation=settings.relation, noise_multiplier=multiplier)
 
     target = Target(
-        epsilon=settings.target_epsilon,
+        epsilon=epsilon,
         delta=settings.delta,
         num_queries=1,
         neighboring_relation=settings.relation,
@@ -106,10 +104,11 @@ def teachers_for(
     # a delta promises something for fewer teachers than one over it
     shape = VoteShape(min(_MANY, math.ceil(1 / settings.delta) - 1), num_labels)
     aggregator = resolve_settings(settings, shape, size, before=before).mechanism
-    gap = aggregator.gap_needed(shape, probability=_ANSWERED)
-    name = type(aggregator).__name__
-    require(gap is not None, f"num_teachers in teachers.yaml with {name}", num_teachers=None)
-    assert gap is not None
+    gap = require_given(
+        aggregator.gap_needed(shape, probability=_ANSWERED),
+        f"num_teachers in teachers.yaml with {type(aggregator).__name__}",
+        num_teachers=None,
+    )
     number = max(2.0, _SPARE * gap.votes * shape.num_teachers / gap.available)
     digits = 10.0 ** max(0, math.floor(math.log10(number)) - 1)
     return int(math.ceil(number / digits) * digits)

@@ -20,7 +20,7 @@ from pate._planning.ensemble import (
 from pate._planning.evaluation import Task, score_student
 from pate._progress import stage_bar
 from pate._release.promise import require_promise
-from pate._validation import FloatArray, require, require_count, require_positive
+from pate._validation import FloatArray, require, require_count, require_given, require_positive
 from pate._votes import Votes, VoteShape
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, ClippedVotes, Rounds, ScoreVotes
@@ -141,11 +141,6 @@ class Trial:
         """The mean accuracy of the student."""
         return float(np.mean(self.accuracies))
 
-    @property
-    def macro_f1(self) -> float:
-        """The mean macro-F1 of the student."""
-        return float(np.mean(self.macro_f1s))
-
     def figures(self, by: str) -> FloatArray:
         """Return ``accuracy`` or ``macro_f1`` of the student on each simulated task."""
         return np.array(self.accuracies if by == "accuracy" else self.macro_f1s)
@@ -265,9 +260,7 @@ def _calibrated(
         neighboring_relation=sweep.neighboring_relation,
     )
     calibrated = cls.for_target(target, VoteShape(max(sweep.teachers(facts)), facts.num_labels))
-    require(calibrated is not None, f"a target that {cls.__name__} can meet", epsilon=epsilon)
-    assert calibrated is not None
-    return calibrated
+    return require_given(calibrated, f"a target that {cls.__name__} can meet", epsilon=epsilon)
 
 
 def _constant(world: World) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from pate._reporting.findings import Findings, Learned, Released, read_findings
 from pate._reporting.page import shown
 from pate._reporting.sections import SUMMARY
 from pate._runs import DISCLOSURE
-from pate._validation import require
+from pate._validation import require, require_given
 from pate.accounting._formatting import format_epsilon, format_exact, format_guess
 from pate.accounting._statement import Statement
 from pate.accounting._statement_words import (
@@ -117,9 +117,9 @@ def make_disclosure(findings: Findings) -> Disclosure:
 
     Raises ``ValueError`` if it released nothing, or released anything without privacy.
     """
-    released = findings.released
-    require(released is not None, "a run that has released labels", run=findings.run.root.name)
-    assert released is not None
+    released = require_given(
+        findings.released, "a run that has released labels", run=findings.run.root.name
+    )
     today = released.today
     require(
         today["private"],

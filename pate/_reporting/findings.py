@@ -17,11 +17,8 @@ from pate._runs import LABEL, METRICS, STUDENT, Run, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._validation import IntArray, StrArray, require
 from pate._votes import rows_of
-from pate.accounting._history import LedgerSnapshot
-from pate.accounting._ledger import read_ledger
-from pate.accounting._statement import Statement
-from pate.data._records import Features, Role
-from pate.data._source import DataSource
+from pate.accounting import LedgerSnapshot, Statement, read_ledger
+from pate.data import DataSource, Features, Role
 
 
 @dataclass(frozen=True, eq=False)

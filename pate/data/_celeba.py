@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._validation import UInt8Array, require, require_distinct
+from pate._validation import UInt8Array, require, require_distinct, require_given
 from pate.data._checks import check_labels, select_labels
 from pate.data._images import ImageFiles
 from pate.data._table import PictureFolder, Table
@@ -112,10 +112,8 @@ class CelebA(PictureFolder):
         return next((path for path in places if path.is_file()), None)
 
     def _file(self, name: str) -> Path:
-        path = self._find(name)
-        require(path is not None, f"{name}.txt in the folder, or {name}.csv", root=str(self.root))
-        assert path is not None
-        return path
+        missing = f"{name}.txt in the folder, or {name}.csv"
+        return require_given(self._find(name), missing, root=str(self.root))
 
 
 def _require_all(what: str, pictures: list[str], known: Mapping[str, Any]) -> None:

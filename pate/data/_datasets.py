@@ -17,6 +17,7 @@ from pate._validation import (
     as_float32,
     require,
     require_count,
+    require_given,
     require_label_names,
 )
 from pate.data._checks import UnknownLabels, check_labels
@@ -306,10 +307,11 @@ class HuggingFace(_Datasets):
         ledger: Path | str | None = None,
         features: FeatureMap | None = None,
     ) -> None:
-        usual = next((names for names in _SPLITS if set(names) <= set(splits)), None)
-        expected = "splits named private, public and test, or train, validation and test"
-        require(usual is not None, expected, splits=list(splits))
-        assert usual is not None
+        usual = require_given(
+            next((names for names in _SPLITS if set(names) <= set(splits)), None),
+            "splits named private, public and test, or train, validation and test",
+            splits=list(splits),
+        )
         datasets = {role: splits[name] for role, name in zip(Role, usual, strict=True)}
         names = (
             keys.labels if label_names is None and isinstance(keys.labels, list) else label_names
@@ -317,12 +319,9 @@ class HuggingFace(_Datasets):
         if names is None and isinstance(keys.labels, str):
             columns = getattr(datasets[Role.PUBLIC], "features", None) or {}
             names = getattr(columns.get(keys.labels), "names", None)
-        require(
-            names is not None,
-            "label_names, or the names of columns as keys.labels",
-            labels=keys.labels,
+        names = require_given(
+            names, "label_names, or the names of columns as keys.labels", labels=keys.labels
         )
-        assert names is not None
         for role in Role:
             columns = list(getattr(datasets[role], "column_names", []))
             labels = keys.labels if isinstance(keys.labels, list) else [keys.labels]

@@ -23,6 +23,7 @@ from pate._validation import (
     as_float32,
     require,
     require_distinct,
+    require_given,
 )
 from pate.data._checks import as_text
 
@@ -255,9 +256,7 @@ class Records:
             "groups of the private records (`group` in an .npz or a CSV file,"
             " identity_CelebA.txt in a folder)"
         )
-        require(self.groups is not None, where, unit=unit)
-        assert self.groups is not None
-        return self.groups
+        return require_given(self.groups, where, unit=unit)
 
 
 class FeatureMap(RecordsInitArgs, ABC):

@@ -15,6 +15,7 @@ from pate._validation import (
     UInt8Array,
     require,
     require_count,
+    require_given,
     require_in_open_unit_interval,
 )
 from pate.data._checks import UnknownLabels
@@ -158,12 +159,9 @@ def split_by_hash(
 
     Raises ``ValueError`` without a share of public records of ``source``.
     """
-    require(
-        public_fraction is not None,
+    public = require_given(
+        public_fraction,
         f"split in {source}, or public_fraction, the share of records that a hash makes public",
     )
-    assert public_fraction is not None
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
-    return np.where(
-        places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0)
-    )
+    return np.where(places < public, 1, np.where(places < public + test_fraction, 2, 0))
