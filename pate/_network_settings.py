@@ -12,7 +12,7 @@ from torch import nn
 from pate._files import Json
 from pate._networks import make_network
 from pate._settings import SettingsParser
-from pate._validation import require
+from pate._validation import expecting, require
 
 _WITHOUT_WEIGHTS = "settings_without_weights"
 _BUILDERS = "torchvision.models"
@@ -77,18 +77,13 @@ def restored_network(
         require(trust, ours, class_path=foreign)
         here = "to be found here (install its package, or add its folder to PYTHONPATH)"
         require(_imported(path) is not None, f"the network {path} {here}", missing=path)
-    try:
+    # settings that do not fit raise whatever the class or torch raises
+    with expecting(f"a network {path} that takes the settings it was saved with", Exception):
         return (
             _constructed(content, *shape)
             if foreign is None
             else _made_by_configuration(settings, *shape)
         )
-    # settings that do not fit raise whatever the class or torch raises
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(
-            f"Expected a network {path} that takes the settings it was saved with, got {reason}"
-        ) from None
 
 
 def _class_paths(settings: Any) -> Iterator[str]:

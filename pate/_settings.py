@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
-from pate._validation import require
+from pate._validation import expecting, require
 
 Settings = TypeVar("Settings")
 Made_co = TypeVar("Made_co", covariant=True)
@@ -316,12 +316,8 @@ def _encoded(
         except ValueError as error:
             raise ValueError(f"{error} ({name})") from None
     parser = _parser(kinds, values)
-    try:
+    with expecting("settings that a configuration can hold", ArgumentError):
         parsed = parser.parse_object(content)
-    except ArgumentError as error:
-        raise ValueError(
-            f"Expected settings that a configuration can hold, got {_in_one_line(error)}"
-        ) from None
     if absolute_paths:
         _make_absolute(parsed)
     dumped: dict[str, Any] = yaml.safe_load(parser.dump(parsed, skip_unset=False))
@@ -330,12 +326,8 @@ def _encoded(
 
 def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     parser = _parser(kinds, content)
-    try:
+    with expecting("settings that can be used here", ArgumentError):
         decoded = parser.instantiate(parser.parse_object(content))
-    except ArgumentError as error:
-        raise ValueError(
-            f"Expected settings that can be used here, got {_in_one_line(error)}"
-        ) from None
     return {name: decoded[name] for name in content}
 
 
@@ -369,10 +361,6 @@ def _canonical_path(path: Any) -> Any:
         return import_path(getattr(import_module(module), name))
     except (ImportError, AttributeError, ValueError):
         return path  # making the object reports it
-
-
-def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _plain_partial(value: partial[Any]) -> Any:

@@ -30,6 +30,7 @@ _UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
 
 
 _MOST_FAULTS = 20
+_LONGEST_REASON = 1000  # letters: torch lists all weights of a network
 
 
 class AwaitedError(Exception):
@@ -87,6 +88,25 @@ def require(condition: object, requirement: str, **got: Any) -> None:
         }
         values = ", ".join(f"{name}={value!r}" for name, value in plain.items())
         raise ValueError(f"Expected {requirement}" + (f", got {values}" if values else ""))
+
+
+@contextmanager
+def expecting(requirement: str, *errors: type[Exception], got: object = None) -> Iterator[None]:
+    """Turn ``errors`` of the block into ``ValueError("Expected <requirement>, got <error>")``.
+
+    With ``got`` the error stands in brackets behind it.
+
+    >>> with expecting("a number", ValueError):
+    ...     float("x")
+    Traceback (most recent call last):
+    ValueError: Expected a number, got could not convert string to float: 'x'
+    """
+    try:
+        yield
+    except errors as error:
+        reason = " ".join(str(error).split())[:_LONGEST_REASON] or type(error).__name__
+        values = reason if got is None else f"{got} ({reason})"
+        raise ValueError(f"Expected {requirement}, got {values}") from None
 
 
 def require_given(value: Given | None, requirement: str, **got: Any) -> Given:

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 import pate
-from pate._validation import require
+from pate._validation import expecting, require
 
 _PACKAGE = Path(pate.__file__).parent
 _PLACES = (_PACKAGE / "recipes", _PACKAGE.parent / "configs")
@@ -43,10 +43,8 @@ def unpack_recipe(file: Path, folder: Path, names: Sequence[str]) -> None:
 
     Raises ``ValueError`` if there are not as many, or one is no mapping of settings.
     """
-    try:
+    with expecting(f"YAML in {file}", yaml.YAMLError):
         documents = list(yaml.safe_load_all(file.read_text()))
-    except yaml.YAMLError as error:
-        raise ValueError(f"Expected YAML in {file}, got {error}") from None
     require(
         len(documents) == len(names),
         f"{len(names)} YAML documents in {file}, as `pate run RECIPE --print_config` prints them",

@@ -10,7 +10,7 @@ from typing import Any
 
 from pate._commands.parsing import new_parser, run_folder
 from pate._files import make_folder
-from pate._validation import require, require_count, require_given
+from pate._validation import expecting, require, require_count, require_given
 
 _SHARED = (["teachers", "fit"], ["teachers", "vote"])
 _PREEMPTED = (128 + SIGTERM, -SIGTERM, -SIGUSR1, -SIGUSR2)
@@ -71,12 +71,8 @@ def submitted(
 
     Raises ``ValueError`` without submitit.
     """
-    try:
+    with expecting("the package submitit", ImportError, got="none: pip install 'pate[submitit]'"):
         import submitit
-    except ImportError:
-        raise ValueError(
-            "Expected the package submitit, got none: pip install 'pate[submitit]'"
-        ) from None
 
     class Worker(submitit.helpers.Checkpointable):
         """A process that is submitted again if it runs out of time."""

@@ -15,7 +15,7 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._validation import require, require_known
+from pate._validation import expecting, require, require_known
 
 _BLOCK = 1 << 22  # bytes read at once
 # the local header of a zip's member: the lengths of the name and the extra fields after it
@@ -140,13 +140,10 @@ class Blocks:
 def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> NDArray[Any]:
     """Return the array of an ``.npy`` file. Raises ``ValueError`` as `read_arrays` does."""
     require(path.is_file(), what, missing=str(path))
-    try:
-        with path.open("rb") as file:
-            _require_fitting(file, path.stat().st_size, path.name)
-            file.seek(0)
-            return _content(file)
-    except _DamagedError as error:
-        raise ValueError(f"Expected {what} in {path}, got {error}") from None
+    with expecting(f"{what} in {path}", _DamagedError), path.open("rb") as file:
+        _require_fitting(file, path.stat().st_size, path.name)
+        file.seek(0)
+        return _content(file)
 
 
 def _array(archive: ZipFile, member: ZipInfo, *, mapped: bool) -> NDArray[Any]:

@@ -26,7 +26,7 @@ from pate._release.transaction import (
 )
 from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
-from pate._validation import require
+from pate._validation import expecting, require
 from pate._version import __version__
 from pate._votes import NoisyTotal, Votes
 from pate._votes.loading import load_votes
@@ -49,7 +49,9 @@ def preallocate_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
     names = queries.ids.nbytes + len(json.dumps([queries.label_names, queries.aggregator]))
     size = 18 * len(queries.ids) * len(queries.label_names) + names + _STATEMENT_BYTES
     with ExitStack() as stack:
-        try:
+        with expecting(
+            "a run that labels can be written to", OSError, got=f"run={str(run.root)!r}"
+        ):
             for folder in (run.public, run.root, run.private):
                 probe = run.private / f".probe.{secrets.token_hex(8)}"
                 probe.touch()
@@ -67,9 +69,6 @@ def preallocate_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
             )
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            wanted = "a run that labels can be written to"
-            raise ValueError(f"Expected {wanted}, got run={str(run.root)!r} ({error})") from None
         yield file
 
 

@@ -22,7 +22,7 @@ from pate._release.transaction import (
     release,
 )
 from pate._runs import Run
-from pate._validation import MOST_VOTERS, FloatArray, require, require_positive
+from pate._validation import MOST_VOTERS, FloatArray, expecting, require, require_positive
 from pate._version import __version__
 from pate.accounting import LedgerEntry, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import Charge
@@ -94,17 +94,16 @@ def released_samples(run: Run, data: DrawnPublic, unit: Unit) -> Charge:
     Raises ``ValueError`` unless the ledger holds their release, for the same protected ``unit``: a
     group moves moments of records by more than was paid for.
     """
-    try:
+    with expecting(
+        f"samples in {data.samples}, drawn from these records and paid for in {run.ledger_path}",
+        ValueError,
+        got="others",
+    ):
         require(run.ledger_path.is_file(), "a ledger that holds their release", ledger=None)
         statement = Statement.read(data.samples.with_suffix(".privacy.json"))
         statement.verify(ledger=run.ledger_path, released=data.samples)
         require(statement.kind == "samples", "a statement on samples", kind=statement.kind)
         require(statement["unit"] == unit, f"samples for unit: {unit}", unit=statement["unit"])
-    except ValueError as error:
-        raise ValueError(
-            f"Expected samples in {data.samples} that were drawn from these records and paid for"
-            f" in {run.ledger_path}: {error}"
-        ) from None
     entry = read_ledger(run.ledger_path).entries[statement["release"] - 1]
     return entry.events, entry.count
 

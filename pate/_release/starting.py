@@ -14,7 +14,7 @@ from pate._release.public_samples import released_samples
 from pate._runs import EXPORTED, MODEL, STUDENT, TEACHERS_FIT, Run, labels_file
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import decode
-from pate._validation import Float32Array, FloatArray, require
+from pate._validation import Float32Array, FloatArray, expecting, require
 from pate.accounting._charges import Charge
 from pate.aggregators._base import Aggregator
 from pate.data import DataSource, DrawnPublic, Role
@@ -88,14 +88,13 @@ class Start:
             f"a student of samples of shape {list(shape)} in {folder}",
             shape=list(student.input.shape),
         )
-        try:
+        with expecting(
+            f"a student whose release is in {run.ledger_path}, the ledger of these records",
+            ValueError,
+            got=f"that of {folder}",
+        ):
             require(run.ledger_path.is_file(), "a ledger that holds it", ledger=None)
             student.statement.verify(ledger=run.ledger_path, released=labels_file(released))
-        except ValueError as error:
-            raise ValueError(
-                f"Expected a student whose release is in {run.ledger_path}, the ledger of these"
-                f" records, got that of {folder}: {error}"
-            ) from None
         return cls(student=student)
 
     def answers(self, samples: Float32Array) -> FloatArray:

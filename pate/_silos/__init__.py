@@ -5,9 +5,7 @@ Machine Learning", with signatures, and with shares that can be verified. With f
 shares a mask.
 """
 
-try:
+from pate._validation import expecting
+
+with expecting("the package pycryptodome", ImportError, got="none: pip install 'pate[silos]'"):
     import Crypto as Crypto
-except ImportError:
-    raise ValueError(
-        "Expected the package pycryptodome, got none: pip install 'pate[silos]'"
-    ) from None

@@ -22,6 +22,7 @@ from pate._files import Json, output_errors, read_arrays, read_json, remove_aban
 from pate._silos.secrets import SCALAR_BYTES, PublicKeys, SigningKey, WordArray, is_signed
 from pate._validation import (
     AwaitedError as AwaitedError,
+    expecting,
     require,
     require_count,
     require_distinct,
@@ -146,7 +147,15 @@ class Invitation:
 
         Raises ``ValueError`` if this program did not write it.
         """
-        try:
+        with expecting(
+            "an invitation.json of `pate label --silos`",
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            ArithmeticError,
+            got="a damaged one",
+        ):
             values = read_json(content)
             require_known("keys", values, [field.name for field in fields(cls)])
             numbers = all(type(values[name]) is int for name in ("colluding", "dropouts"))
@@ -159,10 +168,6 @@ class Invitation:
                 invitation.content == content,
                 "the content that `pate label --silos` wrote",
             )
-        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
-            raise ValueError(
-                f"Expected an invitation.json of `pate label --silos`, got a damaged one ({error})"
-            ) from None
         return invitation
 
 
@@ -348,16 +353,12 @@ class Exchange:
             self.place("keys", name),
             self._json("keys", name, sealing=str, own_mask=list, pairs=list),
         )
-        try:
+        with expecting(f"what `pate` sends in {path}", ValueError, got="a damaged file"):
             own_mask, pairs = (
                 tuple(bytes.fromhex(str(text)) for text in content[kind])
                 for kind in ("own_mask", "pairs")
             )
             keys = PublicKeys(bytes.fromhex(content["sealing"]), own_mask, pairs)
-        except ValueError as error:
-            raise ValueError(
-                f"Expected what `pate` sends in {path}, got a damaged file ({error})"
-            ) from None
         require(
             keys.are_valid(self.invitation.threshold),
             f"keys of X25519 and P-256 in {path}",
@@ -384,7 +385,7 @@ class Exchange:
     def _json(self, kind: str, name: str, what: str = "", **kinds: type) -> Json:
         """Return the content of a signed file, with values of the types ``kinds`` by name."""
         path = self.place(kind, name)
-        try:
+        with expecting(f"what `pate` sends in {path}", ValueError, TypeError, got="a damaged file"):
             content: Json = read_json(self._bytes(path, what))
             require(isinstance(content, dict), "an object", content=type(content).__name__)
             require_known("keys", content, ["invitation", "signature", *kinds])
@@ -393,10 +394,6 @@ class Exchange:
                 for key, each in (kinds | {"signature": str}).items()
             )
             require(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
-        except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"Expected what `pate` sends in {path}, got a damaged file ({error})"
-            ) from None
         same = content.get("invitation") == self.invitation.digest
         require(same, f"{path} for the invitation in {self.folder}")
         self._require_signed(kind, name, content, content.pop("signature"))
@@ -479,10 +476,6 @@ def _texts(points: tuple[bytes, ...]) -> list[str]:
 def _bytes_by_name(
     texts: Mapping[str, object], names: Mapping[str, object], path: Path
 ) -> dict[str, bytes]:
-    try:
+    with expecting(f"what `pate` sends in {path}", ValueError, got="a damaged file"):
         require_known("names", texts, names)
         return {name: bytes.fromhex(str(text)) for name, text in texts.items()}
-    except ValueError as error:
-        raise ValueError(
-            f"Expected what `pate` sends in {path}, got a damaged file ({error})"
-        ) from None

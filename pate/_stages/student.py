@@ -36,7 +36,7 @@ from pate._stages.student_stage import (
     write_figures,
     write_predictions,
 )
-from pate._validation import require, require_given
+from pate._validation import expecting, require, require_given
 from pate.student import Student, StudentData
 from pate.student._answers import weights_of_tensors
 from pate.student._bar import StageBar
@@ -98,7 +98,7 @@ class StudentCLI(LightningCLI):
             logging.getLogger(name).setLevel(logging.WARNING)
         for message in _KNOWN:
             warnings.filterwarnings("ignore", message)
-        try:
+        with expecting("settings that fit Lightning and this machine", MisconfigurationException):
             super().__init__(
                 Student,
                 self.data_class,
@@ -110,11 +110,6 @@ class StudentCLI(LightningCLI):
                 parser_class=parser_class,
                 parser_kwargs={"prog": "pate student", **parser_kwargs},
             )
-        except MisconfigurationException as error:
-            reason = " ".join(str(error).split())[:300]
-            raise ValueError(
-                f"Expected settings that fit Lightning and this machine, got: {reason}"
-            ) from error
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """Return the requested one: the parsers of all four would take a third of a small run."""
@@ -418,10 +413,6 @@ def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = Stu
         "subcommand": name,
         name: content | {"run": str(run.root), "overwrite": run.overwrite},
     }
-    with isolate_rng(), warnings.catch_warnings():
-        try:
-            kind(arguments, exit_on_error=False)
-        except ArgumentError as error:
-            raise ValueError(
-                f"Expected settings of a student, got {' '.join(str(error).split())}"
-            ) from None
+    wrong = expecting("settings of a student", ArgumentError)
+    with isolate_rng(), warnings.catch_warnings(), wrong:
+        kind(arguments, exit_on_error=False)

@@ -22,7 +22,7 @@ from pate._registry import find
 from pate._runs import EXPORTED, LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import to_plain
-from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, require
+from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, expecting, require
 from pate.data import DataSource, Features, Role
 from pate.data._checks import known_truth
 from pate.student._carried import (
@@ -273,11 +273,9 @@ class Solved:
     @classmethod
     def read(cls, path: Path, optimize: Metric) -> Self:
         """Read the file that `save` wrote. Raises ``ValueError`` if it is damaged."""
-        try:
+        with expecting(f"a linear student in {path}", SafetensorError, OSError, KeyError):
             arrays = load_file(path)
             return cls({name: arrays[name] for name in _NAMES}, arrays["cuts"], optimize)
-        except (SafetensorError, OSError, KeyError) as error:
-            raise ValueError(f"Expected a linear student in {path}, got {error}") from None
 
     def save(self, path: Path) -> None:
         """Write the student to a file, completely or not at all."""

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._validation import FloatArray, require, require_count
+from pate._validation import FloatArray, expecting, require, require_count
 from pate.accounting._cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate.accounting._pairs import Pairs
 
@@ -396,12 +396,10 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
 def _kind(name: object) -> type[Event]:
     if isinstance(name, str) and name not in Event._kinds:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
-            try:
+            with expecting(
+                f"{entry.value} to define the event {name}", ImportError, AttributeError
+            ):
                 entry.load()
-            except (ImportError, AttributeError) as error:
-                raise ValueError(
-                    f"Expected {entry.value} to define the event {name}, got: {error}"
-                ) from None
     kinds = {
         kind_name: kind for kind_name, kind in Event._kinds.items() if not inspect.isabstract(kind)
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Any
 
-from pate._validation import require
+from pate._validation import expecting, require
 from pate.aggregators._base import Aggregator
 
 GROUP = "pate.aggregators"
@@ -48,12 +48,8 @@ def load_plugins() -> dict[str, type[Aggregator]]:
     aggregators = dict(ours)
     for entry in entry_points(group=GROUP):
         place = f"at the entry point {entry.name} of {GROUP}"
-        try:
+        with expecting(f"an Aggregator {place}", ImportError, AttributeError, got=entry.value):
             cls = entry.load()
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"Expected an Aggregator {place}, got {entry.value}: {error}"
-            ) from None
         require(
             isinstance(cls, type) and issubclass(cls, Aggregator),
             f"an Aggregator {place}",

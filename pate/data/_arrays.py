@@ -19,6 +19,7 @@ from pate._validation import (
     IntArray,
     StrArray,
     as_float32,
+    expecting,
     require,
     require_distinct,
 )
@@ -165,11 +166,9 @@ def read_sparse(path: Path) -> Any:
     """
     what = "a file of scipy.sparse.save_npz"
     require(path.is_file(), what, missing=str(path))
-    try:
+    with expecting(what, ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error, got=path):
         matrix = load_npz(path).tocsr()
         matrix.check_format(full_check=True)
-    except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as error:
-        raise ValueError(f"Expected {what}, got {path} ({error})") from None
     matrix.sum_duplicates()
     matrix.data = as_float32(matrix.data, what=f"features in {path.name}")
     bad = int((~np.isfinite(matrix.data)).sum())

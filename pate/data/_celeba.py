@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._validation import UInt8Array, require, require_distinct, require_given
+from pate._validation import UInt8Array, expecting, require, require_distinct, require_given
 from pate.data._checks import check_labels, select_labels
 from pate.data._images import ImageFiles
 from pate.data._table import PictureFolder, Table
@@ -81,10 +81,8 @@ class CelebA(PictureFolder):
                 f"{len(names)} values per row of {path.name}",
                 row=" ".join(row)[:80],
             )
-        try:
+        with expecting(f"whole numbers in {path}", ValueError):
             values = np.array([row[1:] for row in rows], dtype=np.int64)
-        except ValueError as error:
-            raise ValueError(f"Expected whole numbers in {path} ({error})") from None
         require_distinct(f"pictures of {path.name}", (row[0] for row in rows))
         return names, [row[0] for row in rows], check_labels(values, source=path.name, hint="")
 

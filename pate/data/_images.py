@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pate._validation import BoolArray, Float32Array, IntArray, UInt8Array, require
+from pate._validation import BoolArray, Float32Array, IntArray, UInt8Array, expecting, require
 from pate.data._records import Features
 
 # Pictures of a role that take less than this when decoded are read once and kept.
@@ -118,12 +118,11 @@ def read_image(path: Path, size: int) -> UInt8Array:
     """Read one picture as uint8 ``[3, size, size]``, its central square resized."""
     # one who reads a pipe waits for ever
     require(path.is_file(), "a readable picture, in a file", path=str(path))
-    try:
-        with Image.open(path, formats=FORMATS) as image:
-            picture = image.convert("RGB")
     # the error depends on the format, and on the place where a file ends or was changed
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
+    errors = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+    readable = expecting("a readable picture", *errors, got=path)
+    with readable, Image.open(path, formats=FORMATS) as image:
+        picture = image.convert("RGB")
     return center_crop(picture, size)
 
 

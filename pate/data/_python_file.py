@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pate._own_code import SOURCES
-from pate._validation import require
+from pate._validation import expecting, require
 from pate.data._records import FeatureMap, Records, Role
 from pate.data._source import DataSource, expand_path
 
@@ -49,12 +49,8 @@ class PythonFile(DataSource):
             name=self.name,
         )
         assert callable(make)
-        try:
+        with expecting(f"settings of {self.name} in {self.path}", TypeError):
             signature(make).bind(**self._settings)
-        except TypeError as error:
-            raise ValueError(
-                f"Expected settings of {self.name} in {self.path}, got {error}"
-            ) from None
         source = make(**self._settings)
         require(
             isinstance(source, DataSource),

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pate._validation import require
+from pate._validation import expecting, require
 
 
 class Factory(nn.Module):
@@ -37,12 +37,10 @@ class Factory(nn.Module):
         super().__init__()
         module, _, function = name.rpartition(".")
         require(module, "the path of a function, such as torchvision.models.resnet18", name=name)
-        try:
+        with expecting(
+            "a function that can be imported", ImportError, AttributeError, got=f"name={name!r}"
+        ):
             make = getattr(import_module(module), function)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"Expected a function that can be imported, got name={name!r} ({error})"
-            ) from None
         self.body = make(num_classes=num_labels, **(settings or {}))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 from pate._files import Json
 from pate._linear import LEAST, SHARPNESS
 from pate._network_settings import restored_network
-from pate._validation import BoolArray, Float32Array, require
+from pate._validation import BoolArray, Float32Array, expecting, require
 
 _WHITE = 255
 
@@ -119,13 +119,11 @@ def restore_module(path: Path, settings: Json, *, device: str, trust: bool) -> P
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"Expected the layers that {path} has weights of, got {reason}") from None
-    try:
-        return module.to(torch.device(device)).eval().requires_grad_(False)
     # torch reports a missing device in several ways
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"Expected a device of this machine, got device={device!r} ({error})"
-        ) from None
+    with expecting(
+        "a device of this machine", RuntimeError, AssertionError, got=f"device={device!r}"
+    ):
+        return module.to(torch.device(device)).eval().requires_grad_(False)
 
 
 def weights_of_tensors(state: Mapping[str, Any]) -> bytes:

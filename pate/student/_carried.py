@@ -23,6 +23,7 @@ from pate._validation import (
     BoolArray,
     Float32Array,
     UInt8Array,
+    expecting,
     require,
     require_count,
     require_known,
@@ -299,10 +300,8 @@ def _module(root: Path, settings: Json, *, device: str, trust: bool) -> nn.Modul
 
 def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:
     path, num_labels = root / WEIGHTS, len(settings["label_names"])
-    try:
+    with expecting(f"weights in {path}", SafetensorError, OSError, KeyError):
         state = load_file(_file(path))
-    except (SafetensorError, OSError, KeyError) as error:
-        raise ValueError(f"Expected weights in {path}, got {error}") from None
     shapes = {
         f"{_LAYER}weight": (num_labels, prod(settings["network_input"])),
         f"{_LAYER}bias": (num_labels,),
@@ -336,10 +335,8 @@ def _file(path: Path) -> Path:
 
 def _read_settings(root: Path) -> Json:
     path = _file(root / SETTINGS)
-    try:
+    with expecting(f"JSON in {path}", ValueError):
         content: Json = read_json(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"Expected JSON in {path}, got {error}") from None
     require(isinstance(content, dict), f"an object in {path}", type=type(content).__name__)
     require(
         content.get("format") == FORMAT,

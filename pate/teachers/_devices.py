@@ -14,6 +14,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from pate._checkpoints import LocalCheckpoints
+from pate._validation import expecting
 
 # the estimate of a chunk leaves out temporary results of operations, and fragmentation
 _HEADROOM = 0.6
@@ -26,7 +27,9 @@ def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
     """
     # under Ray, and in SLURM tasks that are bound to a GPU, only one is visible
     gpus = torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
-    try:
+    with expecting(
+        "an accelerator that this machine has", MisconfigurationException, got=accelerator
+    ):
         return pl.Trainer(
             accelerator=accelerator,
             devices=[local_rank() % gpus] if gpus > 1 else 1,
@@ -36,11 +39,6 @@ def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
             enable_model_summary=False,
             **settings,  # type: ignore[arg-type]
         )
-    except MisconfigurationException as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(
-            f"Expected an accelerator that this machine has, got {accelerator}: {reason}"
-        ) from None
 
 
 def local_rank() -> int:

@@ -22,7 +22,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from pate._files import lease
 from pate._own_code import OwnCode, finder_in_use
-from pate._validation import require_given
+from pate._validation import expecting, require_given
 from pate.teachers._jobs import ChunkJob, Execution, Progress, Report, forget_steps, steps_writer
 
 if TYPE_CHECKING:
@@ -140,13 +140,11 @@ def _run_on_loky(
 def _run_on_ray(
     job: ChunkJob, missing: list[range], execution: Execution, progress: Progress
 ) -> None:
-    try:
+    with expecting(
+        "the package ray for executor='ray'", ImportError, got="none: pip install 'pate[ray]'"
+    ):
         import ray
         from ray.job_config import JobConfig
-    except ImportError:
-        raise ValueError(
-            "Expected the package ray for executor='ray', got none: pip install 'pate[ray]'"
-        ) from None
     if started := not ray.is_initialized():
         terminate = signal.getsignal(signal.SIGTERM)
         address = os.environ.get("RAY_ADDRESS")

@@ -17,6 +17,7 @@ from pate._validation import (
     MOST_VOTERS,
     UNKNOWN,
     IntArray,
+    expecting,
     given,
     require,
     require_count,
@@ -151,14 +152,10 @@ def _require_made(
     make_optimizer: OptimizerFactory, make_scheduler: SchedulerFactory | None
 ) -> None:
     """Raise ``ValueError`` if no optimizer, or no scheduler of it, can be made."""
-    try:
+    with expecting("an optimizer, and a scheduler if any, that can be made", TypeError):
         optimizer = make_optimizer([torch.nn.Parameter(torch.zeros(1, 1))])
         if make_scheduler is not None:
             make_scheduler(optimizer)
-    except TypeError as error:
-        raise ValueError(
-            f"Expected an optimizer, and a scheduler if any, that can be made, got {error}"
-        ) from None
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pate._validation import require
+from pate._validation import expecting, require
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,7 +20,8 @@ def load_weights(network: "nn.Module", file: Path) -> None:
 
     require(file.is_file(), "a file of weights", weights=str(file))
     own = network.state_dict()
-    try:
+    # torch and safetensors raise errors of many classes
+    with expecting(f"weights of {type(network).__name__} in {file}", Exception):
         state = (
             load_file(file)
             if file.suffix == ".safetensors"
@@ -33,9 +34,3 @@ def load_weights(network: "nn.Module", file: Path) -> None:
             state = dict(zip(own, state.values(), strict=False))
         # those of a last layer, which the network lacks, are left out
         network.load_state_dict({name: state[name] for name in own})
-    # torch and safetensors raise errors of many classes
-    except Exception as error:
-        raise ValueError(
-            f"Expected weights of {type(network).__name__} in {file},"
-            f" got {' '.join(str(error).split())[:200]}"
-        ) from None
