@@ -1,5 +1,7 @@
 """A private classifier with the interface of scikit-learn, on arrays in memory."""
 
+from __future__ import annotations
+
 import secrets
 import warnings
 from collections.abc import Sequence

@@ -5,6 +5,8 @@ weights. All labels rank samples by their models. A model decides its label only
 shows that it is better than the constant answer.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 from dataclasses import dataclass, replace

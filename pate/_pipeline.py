@@ -1,5 +1,7 @@
 """The stages of a run as methods of one object: `pate run` from Python."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -143,7 +145,7 @@ class Pipeline:
         self,
         execution: Execution | None = None,
         *,
-        votes: "Voting | None" = None,
+        votes: Voting | None = None,
         absent: Sequence[int] | None = None,
     ) -> None:
         """Let the teachers vote on every public sample. The votes are PRIVATE.
@@ -259,7 +261,7 @@ class Pipeline:
     def _votes_run(self, votes: VotesFrom) -> Run:
         return open_votes_run(self.folder, votes, ledger=self.ledger, overwrite=self.overwrite)
 
-    def fit_student(self, plan: "StudentPlan") -> None:
+    def fit_student(self, plan: StudentPlan) -> None:
         """Train a student of the released labels. It is PUBLIC.
 
         Args:
@@ -290,7 +292,7 @@ class Pipeline:
         with self._opened() as run:
             return test_student(run)
 
-    def student(self, *, device: str = "cpu") -> "ExportedStudent":
+    def student(self, *, device: str = "cpu") -> ExportedStudent:
         """Return the student, which predicts new samples without the run and its data. PUBLIC.
 
         Args:

@@ -1,5 +1,7 @@
 """Everything that determines labels, except the noise: settings of `pate label`, and votes."""
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Iterator

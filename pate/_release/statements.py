@@ -1,5 +1,7 @@
 """Statements of labels, compared with the files next to them, and all of these in one archive."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo

@@ -6,6 +6,8 @@ else that is computed from votes may.
 The files in a run's public folder are those that its owner may publish.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

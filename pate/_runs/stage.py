@@ -1,5 +1,7 @@
 """The stages of a run: the files, the inputs and the progress of each."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -106,7 +108,7 @@ class StageInputs:
     settings: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
 
-    def differences(self, now: "StageInputs") -> list[str]:
+    def differences(self, now: StageInputs) -> list[str]:
         """Return the differences between these inputs and ``now``, in words."""
         return _differences(self.settings, now.settings) + other_inputs(self.digests, now.digests)
 

@@ -1,5 +1,7 @@
 """Imported votes of the teachers of silos, on named samples and labels."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

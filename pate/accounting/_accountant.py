@@ -1,5 +1,7 @@
 """The accountant, which states the sum of costs as epsilon at a delta, and noise for a target."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,9 +98,7 @@ class RDPAccountant:
         """The sum on `orders`."""
         return self._cost._replace(rdp=self.rdp)
 
-    def compose(
-        self, event: Event | Sequence[Event], count: int | ArrayLike = 1
-    ) -> "RDPAccountant":
+    def compose(self, event: Event | Sequence[Event], count: int | ArrayLike = 1) -> RDPAccountant:
         """Add events, each ``count`` (one for all, or one each) times; return the accountant.
 
         Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative

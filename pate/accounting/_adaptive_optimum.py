@@ -27,6 +27,8 @@ and the kinds of rounds are fixed beforehand. Statements use this bound for roun
 equal, which have no order; budgets never do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple

@@ -3,6 +3,8 @@
 autodp is imported when needed.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module

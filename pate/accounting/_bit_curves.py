@@ -36,6 +36,8 @@ Where a formula loses digits, the value is raised by a bound on the rounding err
 losses, with the 1e-60 beyond the cells, are far less than the rest of the tolerance.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -297,7 +299,7 @@ class _Parts(NamedTuple):
     slack: FloatArray
     """Above the rounding error of ``fall`` and ``rise``."""
 
-    def at(self, where: Any) -> "_Parts":
+    def at(self, where: Any) -> _Parts:
         """Return the parts at some of the points."""
         return _Parts(*(terms[where] for terms in self))
 

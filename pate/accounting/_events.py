@@ -3,6 +3,8 @@
 `pate.accounting._base` defines events and explains how to add a kind.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from collections.abc import Sequence

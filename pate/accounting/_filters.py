@@ -1,5 +1,7 @@
 """The filters that keep adaptively chosen releases within a privacy budget."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

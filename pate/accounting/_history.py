@@ -1,5 +1,7 @@
 """The meaning of the rows of a ledger: its releases, its budget, and the cost of all of it."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -8,6 +8,8 @@ digest of itself and all rows before it.
 `verify_ledger` computes everything in it again.
 """
 
+from __future__ import annotations
+
 import json
 import sqlite3
 import threading

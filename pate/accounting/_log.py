@@ -3,6 +3,8 @@
 The content of the rows does not concern this module.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import sqlite3

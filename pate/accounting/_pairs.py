@@ -5,6 +5,8 @@ kind of release allows lie below a concave arc. The corners of a polygon around 
 them (`pate.accounting._adaptive_optimum`, fact 2).
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

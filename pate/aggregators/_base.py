@@ -1,5 +1,7 @@
 """The interface of an aggregator: votes in, released labels out, and the event of their cost."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -143,7 +145,7 @@ class Aggregator(Completable, ABC):
         return choices | {name: (False, True) for name, kind in kinds.items() if kind is bool}
 
     @property
-    def label_parts(self) -> "Sequence[str | Aggregator]":
+    def label_parts(self) -> Sequence[str | Aggregator]:
         """The aggregators within, and the settings that are not the default, to tell it apart."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         within: list[str | Aggregator] = [

@@ -1,5 +1,7 @@
 """Noisy counts of ballots, clipped at a private median of their norms over a whole release."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

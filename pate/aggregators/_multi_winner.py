@@ -4,6 +4,8 @@ In powerset voting the most frequent ballot wins as a whole; in tau voting no ba
 above tau.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Gaussian noise on the counts of all labels, in shares of silos, or on checks of queries."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

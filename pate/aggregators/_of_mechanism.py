@@ -1,5 +1,7 @@
 """The aggregator of a mechanism, which has its settings, answers, cost and law, bound to votes."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, get_args, get_type_hints

@@ -1,5 +1,7 @@
 """Aggregators by name: our own, and the entry points of installed packages."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Iterator
 from importlib.metadata import entry_points

@@ -1,5 +1,7 @@
 """Several releases of the same queries, each around a student of those before, joined into one."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self

@@ -1,5 +1,7 @@
 """Labels that are released exactly if they are stable: variants of Zhu & Wang (2022)."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self

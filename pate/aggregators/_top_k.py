@@ -1,5 +1,7 @@
 """Sets and lists of labels for a public k: the aggregators of the mechanisms that choose them."""
 
+from __future__ import annotations
+
 from itertools import product
 
 import numpy as np

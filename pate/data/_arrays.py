@@ -1,5 +1,7 @@
 """Data in one ``.npz`` file of arrays, and CelebA's attribute table as a task without pictures."""
 
+from __future__ import annotations
+
 import mmap
 import zlib
 from collections.abc import Mapping

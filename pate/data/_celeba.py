@@ -1,5 +1,7 @@
 """Folders in CelebA's format: aligned pictures, attributes, evaluation partition, identities."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

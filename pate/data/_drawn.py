@@ -1,5 +1,7 @@
 """Records without public samples of their own: these are drawn from noisy moments, and paid for."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from copy import copy
@@ -96,7 +98,7 @@ class DrawnPublic(DataSource):
         """The number of samples that are drawn: two for each column, and 1,000 at least."""
         return max(_LEAST_SAMPLES, 2 * self._num_columns)
 
-    def rehearsal(self) -> "DrawnPublic":
+    def rehearsal(self) -> DrawnPublic:
         """Return the same source with other public samples, from a fixed seed.
 
         Whatever depends only on their number and shape can be checked by them before they are paid

@@ -1,5 +1,7 @@
 """Pictures in files, read when they are needed."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
@@ -84,10 +86,10 @@ class ImageFiles(Pictures):
     def picture(self, row: int) -> UInt8Array:
         return read_image(self.paths[row], self.size)
 
-    def select(self, rows: IntArray) -> "ImageFiles":
+    def select(self, rows: IntArray) -> ImageFiles:
         return ImageFiles([self.paths[row] for row in rows], self.size)
 
-    def once(self) -> "ImageFiles":
+    def once(self) -> ImageFiles:
         return ImageFiles(self.paths, self.size, keep=False)
 
     def identity(self) -> str:

@@ -1,5 +1,7 @@
 """A folder of pictures and a comma-separated table of their labels."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from posixpath import normpath
 

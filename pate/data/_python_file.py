@@ -1,5 +1,7 @@
 """A source of records that is a class in a file of Python, wherever that file is."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,5 +1,7 @@
 """The interface of a data source: records in three roles."""
 
+from __future__ import annotations
+
 import json
 import os
 from abc import ABC, abstractmethod

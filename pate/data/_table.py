@@ -1,5 +1,7 @@
 """Sources that read one table of all records, a row for each."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

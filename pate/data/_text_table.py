@@ -1,5 +1,7 @@
 """A CSV or parquet file of texts and their labels."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The interface of a mechanism, which selects and describes the cost, and its releases."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

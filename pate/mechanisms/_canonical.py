@@ -12,6 +12,8 @@ lead over the next item. The loss "published" takes the score of rank k in its p
 Lemma A.23), so that no loss is below 0 at ``gamma = 1/2``.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import ClassVar, Literal, get_args

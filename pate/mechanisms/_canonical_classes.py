@@ -18,6 +18,8 @@ a known rate, and `draw` decides exactly which proposal is kept:
 - `EnvelopeSampler` bounds the masses of the tails of one long row.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -22,6 +22,8 @@ as it takes, with correctly rounded operations and exponential function.
 Bounds on real numbers are pairs of decimal numbers, each of which is rounded outwards.
 """
 
+from __future__ import annotations
+
 import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -242,7 +244,7 @@ class LazyReal:
                 return low
             self.draw_more_bits(generator)
 
-    def is_below_curve(self, height: "LazyReal", generator: np.random.Generator) -> bool:
+    def is_below_curve(self, height: LazyReal, generator: np.random.Generator) -> bool:
         """Return whether ``height`` is below the curve at the number."""
         while True:
             low, high = sorted(abs(end) for end in self.ends)

@@ -1,5 +1,7 @@
 """Sets of k items by a stable gap near k, and peeling: Zhu & Wang (2022), Algorithm 3."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Gaps between sorted counts, and the private choice of a wide one (Zhu & Wang (2022))."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,6 +8,8 @@ infinity of exp(-v/s) dv / s``, the exponential mechanism is: draw v with densit
 ``N(v) exp(-v/s)``, then a uniform sequence that loses at most v.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

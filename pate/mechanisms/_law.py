@@ -6,6 +6,8 @@ above d - k equal ones, which is the worst for a given gap: the k largest are fo
 often. Gaps are in scales of the noise here.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from itertools import combinations

@@ -1,5 +1,7 @@
 """Top-k from a limited domain, which reads only the largest counts (Durfee & Rogers (2019))."""
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Noisy first and second moments of rows, and samples that have them."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

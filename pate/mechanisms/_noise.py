@@ -1,5 +1,7 @@
 """Random streams, and the laws of noise."""
 
+from __future__ import annotations
+
 import secrets
 from typing import Literal, assert_never, get_args
 

@@ -10,6 +10,8 @@ digits are drawn.
 "Differentially private top-k selection via canonical Lipschitz mechanism".
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

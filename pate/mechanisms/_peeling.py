@@ -3,6 +3,8 @@
 `PeeledCounts` adds the noisy scores of the k items; `pad_to_k` fills lists up to k.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,7 +85,7 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         self.choice.require_items(num_items)
 
     @property
-    def choice(self) -> "GumbelPeeling":
+    def choice(self) -> GumbelPeeling:
         """The choice of the items."""
         return GumbelPeeling(k=self.k, scale=self.scale, sensitivity=self.sensitivity)
 

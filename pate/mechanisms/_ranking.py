@@ -3,6 +3,8 @@
 Measures of quality read the true scores, so they are PRIVATE.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from fractions import Fraction

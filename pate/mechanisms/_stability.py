@@ -1,5 +1,7 @@
 """Tests that a gap proves the set above it to be the same on every neighbor (Zhu & Wang (2022))."""
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

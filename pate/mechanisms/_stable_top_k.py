@@ -4,6 +4,8 @@ Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application
 PATE".
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Top Stable: a stable gap by the sparse vector technique (Carvalho et al. (2020))."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

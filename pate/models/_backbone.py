@@ -1,5 +1,7 @@
 """Networks of timm and torchvision as backbones: features in place of logits."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec

@@ -1,5 +1,7 @@
 """Networks of other packages by name, with settings."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any

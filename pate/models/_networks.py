@@ -1,5 +1,7 @@
 """Linear and MLP heads, a small CNN, a small ResNet, and torchvision's ResNet-50."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
 from math import prod

@@ -1,5 +1,7 @@
 """The answers of a network: labels that may not depart keep the side of the constant answer."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

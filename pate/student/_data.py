@@ -1,5 +1,7 @@
 """The data of a student: public samples with their released labels, and the test set."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any, Literal
 
@@ -150,13 +152,13 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def only(self, chosen: IntArray) -> "_Samples":
+    def only(self, chosen: IntArray) -> _Samples:
         """Return the ``chosen`` samples."""
         return _Samples(
             self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen]
         )
 
-    def with_blank(self, rows: IntArray) -> "_Samples":
+    def with_blank(self, rows: IntArray) -> _Samples:
         """Return these samples followed by unlabeled ones of further ``rows``."""
         blank = np.zeros((len(rows), self._labels.shape[1]))
         return _Samples(

@@ -1,5 +1,7 @@
 """Metrics of predictions, which count rare labels as much as common ones; cuts for decisions."""
 
+from __future__ import annotations
+
 from typing import Any, Literal, get_args
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The student as a LightningModule."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The input of a student, from pictures of any size, texts or arrays of features."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,5 +1,7 @@
 """A chunk of teachers as one LightningModule: trained together, sharing nothing."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any

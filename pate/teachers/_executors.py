@@ -4,6 +4,8 @@ The work on each chunk writes a file, and a chunk with a file is not done again.
 lost, its chunk resumes from the last checkpoint.
 """
 
+from __future__ import annotations
+
 import ctypes
 import logging
 import os

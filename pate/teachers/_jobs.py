@@ -1,5 +1,7 @@
 """Jobs on chunks of teachers, where they run, and their progress in other processes."""
 
+from __future__ import annotations
+
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -130,7 +132,7 @@ class Progress:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Progress:
         self._thread.start()
         return self
 

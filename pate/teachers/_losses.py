@@ -1,5 +1,7 @@
 """Losses entry by entry, so that teachers share no weight, threshold or mean."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 
 import torch

@@ -1,5 +1,7 @@
 """How teachers are trained, the content of `teachers.yaml`, and the records of each."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
@@ -208,7 +210,7 @@ class PartitionedRecords:
         """The number of records of each teacher, in the order of ``rows``."""
         return [len(rows) for rows in self.rows.values()]
 
-    def only(self, teachers: range) -> "PartitionedRecords":
+    def only(self, teachers: range) -> PartitionedRecords:
         """Return only the records of some teachers, without groups.
 
         Arrays are copied into one block; pictures are still read when they are needed.

@@ -1,5 +1,7 @@
 """Training of chunks of teachers, each a job that writes one PRIVATE file; their votes and logs."""
 
+from __future__ import annotations
+
 import csv
 import io
 from dataclasses import dataclass, replace
@@ -64,7 +66,7 @@ class TrainJob(ChunkJob):
         """Whether the chunk is trained."""
         return chunk_file(self.folder, teachers).is_file()
 
-    def only(self, teachers: range) -> "TrainJob":
+    def only(self, teachers: range) -> TrainJob:
         """Return the job with only the records of ``teachers``."""
         return replace(self, data=self.data.only(teachers))
 

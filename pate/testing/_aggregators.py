@@ -7,6 +7,8 @@ takes no part and casts a row of zeros, among the same nominal number of teacher
 ``(*labels, *mask, tier)``, with tier 0 if the release has none.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable

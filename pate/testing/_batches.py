@@ -6,6 +6,8 @@ a batch too. Draws of batches of two queries are compared with it, in place of t
 are independent, and the laws of all neighbors on two queries with twice the event.
 """
 
+from __future__ import annotations
+
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

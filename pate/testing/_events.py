@@ -4,6 +4,8 @@ A subclass provides events of one kind for given amounts of noise, and pairs of 
 neighbors of a small mechanism that such an event describes.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from abc import abstractmethod

@@ -8,6 +8,8 @@ small.
 `Contract`, the base of all contracts, refuses incomplete test classes and explains failures.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 import re

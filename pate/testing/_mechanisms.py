@@ -1,5 +1,7 @@
 """The contract of mechanisms: samplers follow their law, which costs no more than events say."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence

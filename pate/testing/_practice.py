@@ -1,5 +1,7 @@
 """Ground of the contracts of aggregators: tests at a usual size, and laws on all ballots."""
 
+from __future__ import annotations
+
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """The contract of sources of records, to be inherited by the test class of each."""
 
+from __future__ import annotations
+
 import shutil
 from abc import abstractmethod
 from pathlib import Path

@@ -6,6 +6,8 @@ shapes. Lengths are in units of 1/32 of the picture's width, so that one unit is
 down.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -353,7 +355,7 @@ class Canvas:
 
     def window(
         self, box: tuple[PerFace, PerFace, PerFace, PerFace], faces: BoolArray | None = None
-    ) -> "Window":
+    ) -> Window:
         """Return the window of pixels that may lie in any face's ``box``.
 
         A box is ``(center u, center v, half width, half height)``. The renderer is fast because

@@ -1,5 +1,7 @@
 """Public maps of features, one after the other."""
 
+from __future__ import annotations
+
 from pate._validation import Float32Array, require
 from pate.data._records import FeatureMap, Features, as_features
 
@@ -19,7 +21,7 @@ class ChainedFeatures(FeatureMap):
         self.maps = maps
         self.shapes: list[tuple[int, ...]] = []
 
-    def fit(self, public: Features) -> "ChainedFeatures":
+    def fit(self, public: Features) -> ChainedFeatures:
         """Fit each map on public features ``[N, ...]`` as the maps before return them."""
         for part in self.maps[len(self.shapes) :]:
             self.shapes.append(tuple(public.shape[1:]))

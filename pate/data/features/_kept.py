@@ -1,5 +1,7 @@
 """Features that are computed once and kept on disk."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Fitted feature maps as torch modules, for a student used without its data."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import singledispatch
 from math import prod, sqrt

@@ -1,5 +1,7 @@
 """Principal components of the public samples."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -40,7 +42,7 @@ class PublicPCA(FeatureMap):
         self._mean: Float32Array | None = None
         self._weights: Float32Array = np.empty(0, dtype=np.float32)
 
-    def fit(self, public: Features) -> "PublicPCA":
+    def fit(self, public: Features) -> PublicPCA:
         """Fit on public features ``[N, ...]``, flattened."""
         if self._mean is None:
             num, width = public.shape[0], prod(public.shape[1:])

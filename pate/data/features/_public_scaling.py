@@ -1,5 +1,7 @@
 """Columns in units of their own, and rows of about unit length, by public samples."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Self
@@ -43,7 +45,7 @@ class PublicScaling(FeatureMap):
         self._units: FloatArray = np.empty(0)
         self._length = 1.0
 
-    def fit(self, public: Features) -> "PublicScaling":
+    def fit(self, public: Features) -> PublicScaling:
         """Fit on public features ``[N, ...]``, flattened.
 
         Raises ``ValueError`` if all samples are alike.

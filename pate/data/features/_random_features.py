@@ -1,5 +1,7 @@
 """Random Fourier features of public bandwidth: linear answers to them bend."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Self
@@ -46,7 +48,7 @@ class RandomFeatures(FeatureMap):
         self._frequencies: Float32Array | None = None
         self._phases: FloatArray = np.empty(0)
 
-    def fit(self, public: Features) -> "RandomFeatures":
+    def fit(self, public: Features) -> RandomFeatures:
         """Fit on public features ``[N, ...]``, flattened.
 
         Raises ``ValueError`` if all samples are alike.
@@ -117,7 +119,7 @@ class AutoFeatures(RandomFeatures):
         seed: as of `RandomFeatures`.
     """
 
-    def fit(self, public: Features) -> "AutoFeatures":
+    def fit(self, public: Features) -> AutoFeatures:
         """Fit on public features ``[N, ...]``, flattened.
 
         Raises ``ValueError`` if all samples are alike.

@@ -1,5 +1,7 @@
 """Fitted feature maps as arrays that leave with a student."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 

@@ -1,5 +1,7 @@
 """Embeddings of texts by a public sentence model."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path, PurePath

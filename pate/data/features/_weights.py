@@ -1,5 +1,7 @@
 """Weights of public networks, from files."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def load_weights(network: "nn.Module", file: Path) -> None:
+def load_weights(network: nn.Module, file: Path) -> None:
     """Load the weights of a file whose names are the network's, or else in the order of its layers.
 
     Raises ``ValueError`` in one line if there is no such file, or layers have other shapes.
