@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from jsonargparse import ArgumentError
 
-from pate._files import Json, digest
+from pate._files import Json, digest, read_yaml
 from pate._runs import VOTES_IMPORT, Run, first_stage
 from pate._settings import SettingsParser, encode
 from pate._validation import require, require_given, require_known
@@ -154,7 +154,7 @@ def _read(path: Path) -> Json | None:
     Raises ``ValueError`` on an unknown key.
     """
     try:
-        content = yaml.safe_load(path.read_text())
+        content = read_yaml(path.read_text())
     except (yaml.YAMLError, ValueError):
         return None
     if not isinstance(content, dict):

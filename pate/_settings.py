@@ -5,18 +5,18 @@ however a user wrote it; an enum goes by its name; every default is filled in. S
 if their plain forms are equal.
 """
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, isfunction, signature
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
-import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from pate._validation import expecting, require
@@ -153,6 +153,12 @@ class SettingsParser(ArgumentParser):
         except OverflowError as error:
             self.error(f"{_TOO_LARGE}: {error}")
         return parsed
+
+    def plain(self, parsed: Namespace) -> dict[str, Any]:
+        """Return checked settings as plain data with every default filled in."""
+        return dict(
+            json.loads(self.dump(parsed, format="json", skip_unset=False, skip_validation=True))
+        )
 
     def _apply_actions(
         self, cfg: Any, parent_key: str = "", *rest: Any, **options: Any
@@ -315,27 +321,28 @@ def _encoded(
             content[name] = to_plain(value)
         except ValueError as error:
             raise ValueError(f"{error} ({name})") from None
-    parser = _parser(kinds, values)
+    parser = _parser(tuple((name, kinds[name]) for name in values))
     with expecting("settings that a configuration can hold", ArgumentError):
         parsed = parser.parse_object(content)
     if absolute_paths:
         _make_absolute(parsed)
-    dumped: dict[str, Any] = yaml.safe_load(parser.dump(parsed, skip_unset=False))
+    dumped = parser.plain(parsed)
     return {name: dumped[name] for name in values}
 
 
 def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    parser = _parser(kinds, content)
+    parser = _parser(tuple((name, kinds[name]) for name in content))
     with expecting("settings that can be used here", ArgumentError):
         decoded = parser.instantiate(parser.parse_object(content))
     return {name: decoded[name] for name in content}
 
 
-def _parser(kinds: dict[str, Any], names: Iterable[str]) -> SettingsParser:
+@cache
+def _parser(kinds: tuple[tuple[str, Any], ...]) -> SettingsParser:
     """Return a parser without defaults, which jsonargparse would mix into another class."""
     parser = SettingsParser(exit_on_error=False)
-    for name in names:
-        parser.add_argument(f"--{name}", type=kinds[name])
+    for name, kind in kinds:
+        parser.add_argument(f"--{name}", type=kind)
     return parser
 
 

@@ -11,6 +11,7 @@ import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from pate._commands.suggestions import CommandParser
+from pate._files import read_yaml
 from pate.aggregators import load_plugins
 from pate.data._source import DataSource
 
@@ -172,15 +173,15 @@ def from_options(kind: type[Kind], options: Namespace) -> Kind:
     return kind(**{name: options[name] for name in names if name in options})
 
 
-def settings_of(parser: ArgumentParser, parsed: Namespace) -> dict[str, Any]:
+def settings_of(parser: CommandParser, parsed: Namespace) -> dict[str, Any]:
     """Return parsed settings as plain data, without ``run`` and ``overwrite``."""
-    content: dict[str, Any] = yaml.safe_load(parser.dump(parsed, skip_unset=False))
-    return {name: value for name, value in content.items() if name not in ("run", "overwrite")}
+    plain = parser.plain(parsed)
+    return {name: value for name, value in plain.items() if name not in ("run", "overwrite")}
 
 
 def _content(file: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(file.read_text())
+        content = read_yaml(file.read_text())
     except (OSError, ValueError, yaml.YAMLError):
         return {}  # the parser reports the fault
     return content if isinstance(content, dict) else {}

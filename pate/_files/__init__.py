@@ -44,5 +44,6 @@ if TYPE_CHECKING:
         write_once as write_once,
         write_text as write_text,
     )
+    from pate._files.yaml import read_yaml as read_yaml
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)
