@@ -24,6 +24,10 @@ __all__ = ["start"]
 # virtual machines may announce AMX, have none and end the process at the first product of bfloat16
 # matrices
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# files of tests are in memory where it has room: whatever is safe on a disk waits for it
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2**31:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 Write = Callable[..., Path]
 
