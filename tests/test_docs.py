@@ -121,6 +121,15 @@ def test_commands_are_understood(
     assert stopped.value.code == 0
 
 
+def test_sentences_speak_of_commands_that_exist() -> None:
+    names = tuple(f"{name} " for name in cli._COMMANDS)
+    for page in PAGES:
+        for spoken in re.findall(r"`pate\s+([a-z][^`]*)`", page.read_text()):
+            command = " ".join(spoken.split()) + " "
+            groups = (name for name in names if name.startswith(command))  # such as `pate ledger`
+            assert command.startswith(names) or any(groups), (page, spoken)
+
+
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for page in PAGES:
@@ -130,14 +139,21 @@ def test_make_targets_exist() -> None:
             assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
+def planned_by_make(target: str, venv: Path) -> str:
+    command = ["make", "--dry-run", target, f"VENV={venv}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_what_is_installed_is_said_before_it_is(tmp_path: Path) -> None:
+    planned = planned_by_make("demo", tmp_path / "new")
+    size = re.search(r"echo \"pate, its tests and Ray go into \S+: (\d+ GB), most of it", planned)
+    assert size is not None and size.start() < planned.index(" install ")
+    assert f"`.venv`: {size[1]} with the tools" in (ROOT / "docs/installation.md").read_text()
+
+
 def test_the_site_needs_its_extra_and_nothing_else(tmp_path: Path) -> None:
-    planned = subprocess.run(
-        ["make", "--dry-run", "docs", f"VENV={tmp_path}/new"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    planned = planned_by_make("docs", tmp_path / "new")
     (install,) = (line for line in planned.splitlines() if " install " in line)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {each.partition(">")[0] for each in extras["optional-dependencies"]["docs"]}

@@ -70,8 +70,11 @@ def test_a_folder_of_pictures(
     assert np.abs(found - student.predict_proba(paths)).max() < 2e-6
 
 
-def test_an_archive(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model, arrays = finished / "public" / "student" / "model", make_arrays()
+@pytest.mark.parametrize("place", [".", "public/student/model"])
+def test_an_archive(
+    place: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, arrays = finished / place, make_arrays()
     np.savez(tmp_path / "new.npz", X=arrays["X"][:300], ids=arrays["ids"][:300])
     output = tmp_path / "out.npz"
     assert (

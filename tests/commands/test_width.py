@@ -23,6 +23,11 @@ def widest(text: str, *parts: Path) -> str:
     [
         ["ledger", "show", "--ledger={run}/ledger.sqlite"],
         ["status", "{run}"],
+        [
+            *("account", "--aggregator=StableTopK", "--aggregator.scale_gap=40"),
+            *("--aggregator.sigma_test=10", "--aggregator.delta_test=1e-9", "--num_queries=100"),
+            *("--delta=1e-5", "--num_teachers=800", "--num_labels=40"),
+        ],
     ],
     ids=" ".join,
 )
