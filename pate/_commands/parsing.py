@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import getdoc, signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse._parameter_resolvers import get_signature_parameters
 
 from pate._commands.suggestions import CommandParser
 from pate._files import read_yaml
@@ -45,6 +47,8 @@ class Preset:
         return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
 
 
+FLAG: Mapping[str, Any] = {"action": "store_true"}
+"""The arguments of an option without a value."""
 NO_PRESET = Preset()
 """The preset of a command that has only its options."""
 
@@ -54,17 +58,24 @@ def run_command(
     function: Callable[..., Any],
     args: Sequence[str],
     grouped: Mapping[str, type] | None = None,
+    special: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Call ``function`` with the parsed arguments of the command ``name``, which has no run.
+    """Call ``function`` with the parsed arguments of the command ``name``, which writes no run.
 
-    The parameters in ``grouped`` are dataclasses; their fields become options of the command.
+    Its docstring describes the command and its options. Parameters before a ``*`` have no names on
+    the command line. The parameters in ``grouped`` are dataclasses; their fields become options of
+    the command. Those in ``special``, by option, have arguments of argparse, such as `FLAG`.
     """
     groups = grouped or {}
-    parser = _parser(name, function, set(groups), *groups.values())
+    others = {option.lstrip("-"): option for option in special}
+    parser = _parser(name, function, {*groups, *others}, *groups.values())
+    for parameter in get_signature_parameters(function):
+        if option := others.get(parameter.name):
+            parser.add_argument(option, help=parameter.doc, **special[option])
     options = parser.instantiate(parser.parse_args(list(args)))
     arguments = {key: value for key, value in options.items() if key != "config"}
-    for parameter, cls in groups.items():
-        arguments[parameter] = cls(
+    for name, cls in groups.items():
+        arguments[name] = cls(
             **{field: arguments.pop(field) for field in signature(cls).parameters}
         )
     function(**arguments)
@@ -128,7 +139,7 @@ def _add_parameters(
     if isinstance(owner, type):
         parser.add_class_arguments(owner, as_group=False, skip=skip)
     else:
-        parser.add_function_arguments(owner, as_group=False, skip=skip)
+        parser.add_function_arguments(owner, as_group=False, as_positional=True, skip=skip)
 
 
 def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:

@@ -1,9 +1,9 @@
 """The command `pate report`."""
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from pate._commands.parsing import new_parser
+from pate._commands.parsing import FLAG, run_command
 from pate._reporting.disclosure import write_disclosure
 from pate._reporting.report import write_report
 from pate._validation import require
@@ -11,49 +11,38 @@ from pate._validation import require
 _NUM_SAMPLES = 20
 
 
-def main(args: Sequence[str]) -> None:
-    """Run `pate report`."""
-    parser = new_parser(
-        "report",
-        "Write one page of HTML on a run: the privacy statement, the ledger, queries and answers,"
-        " samples with their labels, the student's figures and curves, and the settings. It follows"
-        " only from public files, public and test records and the ledger, and may be published.",
-    )
-    parser.add_argument("run", type=Path, help="folder of the run, at any stage")
-    parser.add_argument(
-        "--output",
-        type=Path | None,
-        default=None,
-        help="the file; None for public/report.html in the run, or private/report.html with"
-        " --private; with --disclosure the folder, None for public/disclosure",
-    )
-    parser.add_argument(
-        "--private",
-        action="store_true",
-        help="add the teachers' votes, references, frontier, rivals and losses: PRIVATE, not to be"
-        " published",
-    )
-    parser.add_argument(
-        "--disclosure",
-        action="store_true",
-        help="write a folder instead: a model card (README.md) and an entry for the registry of"
-        " deployments (registry.yaml), from public files",
-    )
-    parser.add_argument(
-        "--num_samples",
-        type=int | None,
-        default=None,
-        help=f"number of queries shown with their labels; {_NUM_SAMPLES} by default",
-    )
-    parsed = parser.parse_args(list(args))
-    number = parsed.num_samples
-    if parsed.disclosure:
-        require(not parsed.private, "a disclosure without --private", private=parsed.private)
-        require(number is None, "a disclosure without --num_samples", num_samples=number)
-        print(write_disclosure(parsed.run, output=parsed.output))
+def report(
+    run: Path,
+    *,
+    output: Path | None = None,
+    private: bool = False,
+    disclosure: bool = False,
+    num_samples: int | None = None,
+) -> None:
+    """Write one page of HTML on a run.
+
+    It shows the privacy statement, the ledger, queries and answers, samples with their labels, the
+    student's figures and curves, and the settings. It follows only from public files, public and
+    test records and the ledger, and may be published.
+
+    Args:
+        run: folder of the run, at any stage.
+        output: the file; None for public/report.html in the run, or private/report.html with
+            --private; with --disclosure the folder, None for public/disclosure.
+        private: add the teachers' votes, references, frontier, rivals and losses: PRIVATE, not to
+            be published.
+        disclosure: write a folder instead, a model card (README.md) and an entry for the registry
+            of deployments (registry.yaml), from public files.
+        num_samples: number of queries shown with their labels; 20 by default.
+    """
+    if disclosure:
+        require(not private, "a disclosure without --private", private=private)
+        require(num_samples is None, "a disclosure without --num_samples", num_samples=num_samples)
+        print(write_disclosure(run, output=output))
         return
-    num_samples = _NUM_SAMPLES if number is None else number
-    path = write_report(
-        parsed.run, output=parsed.output, private=parsed.private, num_samples=num_samples
-    )
-    print(f"{path}{' (PRIVATE: not to be published)' if parsed.private else ''}")
+    shown = _NUM_SAMPLES if num_samples is None else num_samples
+    path = write_report(run, output=output, private=private, num_samples=shown)
+    print(f"{path}{' (PRIVATE: not to be published)' if private else ''}")
+
+
+main = partial(run_command, "report", report, special={"--private": FLAG, "--disclosure": FLAG})

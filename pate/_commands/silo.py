@@ -1,105 +1,85 @@
 """The command `pate silo`, which takes part in labels without a curator, and its key and relay."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pate._commands.parsing import new_parser
+from pate._commands.parsing import run_command
 from pate._release.promise import require_promise
-from pate._validation import require
+from pate._validation import given, require
 from pate.accounting import Budget, NeighboringRelation
 
 _Result = TypeVar("_Result")
 
 
-def main(args: Sequence[str]) -> None:
-    """Run `pate silo`."""
-    parser = new_parser(
-        "silo",
-        "Take part in labels from silos that keep their votes secret: send keys, shares, the masked"
-        " counts with a share of the noise, and the shares that unmask the sum of all, each as soon"
-        " as the others have sent their part. Nothing is sent unless the invitation is confirmed"
-        " and its cost, printed first, is accepted. After a kill, run the command again: it"
-        " continues, and sends the same.",
-    )
-    parser.add_argument(
-        "exchange",
-        type=Path,
-        help="folder that all silos and the server read and write; with --relay, the silo's copy",
-    )
-    parser.add_argument("--name", required=True, help="the silo's name in the invitation")
-    parser.add_argument(
-        "--votes",
-        type=Path,
-        required=True,
-        help="its votes, an .npz as for `pate label --votes`: never sent. PRIVATE",
-    )
-    parser.add_argument(
-        "--state",
-        type=Path,
-        required=True,
-        help="a folder for its keys and its noise, one for each exchange and never inside it."
-        " PRIVATE; kept until the end",
-    )
-    parser.add_argument(
-        "--signing_key",
-        type=Path,
-        required=True,
-        help="its signing key for all exchanges, written by `pate silo key`. PRIVATE",
-    )
-    parser.add_argument(
-        "--confirm",
-        type=str | None,
-        default=None,
-        help="the digest of the invitation, as the people of all other silos read it out. Without"
-        " it: --public_keys",
-    )
-    parser.add_argument(
-        "--public_keys",
-        type=Path | None,
-        default=None,
-        help="in place of --confirm: a folder with NAME.pub, the public key of each silo, and"
-        " server.pub, obtained from their people, never from the exchange",
-    )
-    parser.add_argument(
-        "--ledger",
-        type=Path | None,
-        default=None,
-        help="ledger of the silo's private data, which counts each sum with its masked votes; by"
-        " default votes.ledger.sqlite next to votes.npz",
-    )
-    parser.add_argument(
-        "--max_epsilon",
-        type=float | None,
-        default=None,
-        help="the budget of that ledger at --delta: nothing is sent to a sum that would take the"
-        " total beyond it. Without a budget a person must accept at a terminal",
-    )
-    parser.add_argument(
-        "--delta", type=float | None, default=None, help="the delta of --max_epsilon"
-    )
-    parser.add_argument(
-        "--wait",
-        type=float | None,
-        default=None,
-        help="seconds to wait for others, 0 to do only the steps that are possible now; by default"
-        " without limit",
-    )
-    parser.add_argument(
-        "--relay",
-        type=str | None,
-        default=None,
-        help="address of `pate silo relay`, https://HOST:PORT, where silos share no folder",
-    )
-    options = parser.parse_args(list(args))
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """What a silo takes part in, and at what cost at most.
 
-    limits = {"max_epsilon": options.max_epsilon, "delta": options.delta}
-    require(list(limits.values()).count(None) in (0, 2), "--max_epsilon with --delta", **limits)
-    if options.delta is not None:
-        require_promise(options.delta)
-    relation = NeighboringRelation.REPLACE_RECORD
-    budget = None if options.delta is None else Budget(neighboring_relation=relation, **limits)
+    Args:
+        confirm: the digest of the invitation, as the people of all other silos read it out. Without
+            it, --public_keys.
+        public_keys: in place of --confirm, a folder with NAME.pub, the public key of each silo, and
+            server.pub, obtained from their people, never from the exchange.
+        ledger: ledger of the silo's private data, which counts each sum with its masked votes; by
+            default votes.ledger.sqlite next to votes.npz.
+        max_epsilon: the budget of that ledger at --delta. Nothing is sent to a sum that would take
+            the total beyond it. Without a budget a person must accept at a terminal.
+        delta: the delta of --max_epsilon.
+    """
+
+    confirm: str | None = None
+    public_keys: Path | None = None
+    ledger: Path | None = None
+    max_epsilon: float | None = None
+    delta: float | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget, if there is one."""
+        limits: dict[str, Any] = {"max_epsilon": self.max_epsilon, "delta": self.delta}
+        require(list(limits.values()).count(None) in (0, 2), "--max_epsilon with --delta", **limits)
+        if self.delta is None:
+            return None
+        require_promise(self.delta)
+        return Budget(neighboring_relation=NeighboringRelation.REPLACE_RECORD, **limits)
+
+
+def take_part(
+    exchange: Path,
+    agreement: Agreement,
+    *,
+    name: str,
+    votes: Path,
+    state: Path,
+    signing_key: Path,
+    wait: float | None = None,
+    relay: str | None = None,
+) -> None:
+    """Take part in labels from silos that keep their votes secret.
+
+    Send keys, shares, the masked counts with a share of the noise, and the shares that unmask the
+    sum of all, each as soon as the others have sent their part. Nothing is sent unless the
+    invitation is confirmed and its cost, printed first, is accepted. After a kill, run the command
+    again: it continues, and sends the same.
+
+    Args:
+        exchange: folder that all silos and the server read and write; with --relay, the silo's
+            copy.
+        agreement: what is agreed to.
+        name: the silo's name in the invitation.
+        votes: its votes, an .npz as for `pate label --votes`, never sent. PRIVATE.
+        state: a folder for its keys and its noise, one for each exchange and never inside it.
+            PRIVATE; kept until the end.
+        signing_key: its signing key for all exchanges, written by `pate silo key`. PRIVATE.
+        wait: seconds to wait for others, 0 to do only the steps that are possible now; by default
+            without limit.
+        relay: address of `pate silo relay`, https://HOST:PORT, where silos share no folder.
+    """
+    budget, public_keys = agreement.budget, agreement.public_keys
 
     from pate._silos.exchange import SERVER, AwaitedError, Exchange, require_private, waiting
     from pate._silos.member import Consent, Member
@@ -107,37 +87,35 @@ def main(args: Sequence[str]) -> None:
     from pate._silos.secrets import SigningKey, read_public_keys
 
     def say(line: str) -> None:
-        print(f"{options.name}: {line}", flush=True)
+        print(f"{name}: {line}", flush=True)
 
     def accepts(_: str) -> bool:
         if sys.stdin is None or not sys.stdin.isatty():
             return False
-        return input(f"{options.name}: take part? (yes/no) ").strip().lower() == "yes"
+        return input(f"{name}: take part? (yes/no) ").strip().lower() == "yes"
 
-    exchange = Exchange(options.exchange)
+    folder = Exchange(exchange)
     relayed = None
-    if options.relay is not None:
-        signing_key = SigningKey.read(options.signing_key)
-        relayed = Relayed(options.relay, exchange, options.name, signing_key)
+    if relay is not None:
+        relayed = Relayed(relay, folder, name, SigningKey.read(signing_key))
 
     def awaited(step: Callable[[], _Result]) -> _Result:
         if relayed is None:
-            return waiting(step, options.wait, say)
-        return waiting(relayed.around(step), options.wait, say, POLL_SECONDS)
+            return waiting(step, wait, say)
+        return waiting(relayed.around(step), wait, say, POLL_SECONDS)
 
     def invited() -> Member:
-        names = exchange.invitation.teachers
-        require_promise(exchange.invitation.delta, num_units=sum(names.values()))
+        names = folder.invitation.teachers
+        require_promise(folder.invitation.delta, num_units=sum(names.values()))
         known = None
-        if options.public_keys is not None:
-            require_private(options.exchange, public_keys=options.public_keys)
-            (server,) = read_public_keys(options.public_keys, ["server"]).values()
-            known = read_public_keys(options.public_keys, names) | {SERVER: server}
-        consent = Consent(digest=options.confirm, public_keys=known, budget=budget, accepts=accepts)
-        keys = options.signing_key
-        return Member(
-            exchange, options.name, options.votes, options.state, keys, consent, options.ledger
+        if public_keys is not None:
+            require_private(exchange, public_keys=public_keys)
+            (server,) = read_public_keys(public_keys, ["server"]).values()
+            known = read_public_keys(public_keys, names) | {SERVER: server}
+        consent = Consent(
+            digest=agreement.confirm, public_keys=known, budget=budget, accepts=accepts
         )
+        return Member(folder, name, votes, state, signing_key, consent, agreement.ledger)
 
     try:
         member = awaited(invited)
@@ -148,71 +126,59 @@ def main(args: Sequence[str]) -> None:
         say(f"waiting for {error}. The same command continues from here")
 
 
-def relay(args: Sequence[str]) -> None:
-    """Run `pate silo relay`."""
-    parser = new_parser(
-        "silo relay",
-        "Serve the folder of an exchange over HTTPS to silos that share no folder, next to"
-        " `pate label --silos`, and print a line on each file that arrives. Only invited silos"
-        " read it, and each writes only its own files, once. Ctrl-C ends it; run it again to"
-        " continue.",
-    )
-    parser.add_argument("exchange", type=Path, help="folder of `pate label --silos`")
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen at, 0.0.0.0 for all of this machine; a certificate is needed for"
-        " all but 127.0.0.1, where a web server of your own may stand before it",
-    )
-    parser.add_argument("--port", type=int, default=8443, help="port to listen at")
-    parser.add_argument(
-        "--certificate",
-        type=Path | None,
-        default=None,
-        help="PEM file with the certificate of this machine's name, and its chain",
-    )
-    parser.add_argument(
-        "--certificate_key",
-        type=Path | None,
-        default=None,
-        help="PEM file with its key, unless the certificate's file has it. PRIVATE",
-    )
-    options = parser.parse_args(list(args))
+def serve(
+    exchange: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8443,
+    certificate: Path | None = None,
+    certificate_key: Path | None = None,
+) -> None:
+    """Serve the folder of an exchange over HTTPS to silos that share no folder.
 
+    It runs next to `pate label --silos`, and prints a line on each file that arrives. Only invited
+    silos read it, and each writes only its own files, once. Ctrl-C ends it; run it again to
+    continue.
+
+    Args:
+        exchange: folder of `pate label --silos`.
+        host: address to listen at, 0.0.0.0 for all of this machine; a certificate is needed for all
+            but 127.0.0.1, where a web server of your own may stand before it.
+        port: port to listen at.
+        certificate: PEM file with the certificate of this machine's name, and its chain.
+        certificate_key: PEM file with its key, unless the certificate's file has it. PRIVATE.
+    """
     from pate._silos.exchange import require_private
     from pate._silos.relay import Relay
 
-    certificate, key = options.certificate, options.certificate_key
-    files = {"certificate": certificate, "certificate_key": key}
-    require_private(options.exchange, **{name: file for name, file in files.items() if file})
+    require_private(exchange, **given(certificate=certificate, certificate_key=certificate_key))
     with Relay(
-        options.exchange,
-        options.host,
-        options.port,
+        exchange,
+        host,
+        port,
         certificate=certificate,
-        certificate_key=key,
+        certificate_key=certificate_key,
         say=lambda line: print(line, flush=True),
     ) as server:
-        print(f"Relay of {options.exchange} at {server.url}; Ctrl-C ends it", flush=True)
+        print(f"Relay of {exchange} at {server.url}; Ctrl-C ends it", flush=True)
         server.serve_forever()
 
 
-def key(args: Sequence[str]) -> None:
-    """Run `pate silo key`."""
-    parser = new_parser(
-        "silo key",
-        "Make the signing key of a silo, or of the server, once for all exchanges. The public key"
-        " is for all others, who should get it from a person they know. An existing private key is"
-        " kept.",
-    )
-    parser.add_argument(
-        "private", type=Path, help="file of the private key, never in an exchange. PRIVATE"
-    )
-    parser.add_argument(
-        "public", type=Path, help="file of the public key, NAME.pub for the silo NAME"
-    )
-    options = parser.parse_args(list(args))
+def make_signing_key(private: Path, public: Path) -> None:
+    """Make the signing key of a silo, or of the server, once for all exchanges.
 
+    The public key is for all others, who should get it from a person they know. An existing private
+    key is kept.
+
+    Args:
+        private: file of the private key, never in an exchange. PRIVATE.
+        public: file of the public key, NAME.pub for the silo NAME.
+    """
     from pate._silos.secrets import make_key
 
-    print(f"{options.public}: {make_key(options.private, options.public)}")
+    print(f"{public}: {make_key(private, public)}")
+
+
+main = partial(run_command, "silo", take_part, grouped={"agreement": Agreement})
+relay = partial(run_command, "silo relay", serve)
+key = partial(run_command, "silo key", make_signing_key)

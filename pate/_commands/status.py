@@ -1,9 +1,10 @@
 """The command `pate status`: the progress of each stage of a run, and its processes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from pate._commands.parsing import new_parser
+from pate._commands.parsing import run_command
 from pate._files import lease, read_json
 from pate._runs import (
     LABEL,
@@ -21,22 +22,26 @@ _CHUNKS = {TEACHERS_FIT: "teachers_*.pt", TEACHERS_VOTE: "votes_*.json"}
 """The file that a stage writes for each chunk."""
 
 
-def main(args: Sequence[str]) -> None:
-    """Run `pate status`."""
-    parser = new_parser(
-        "status",
-        "Show the progress of each stage of a run, and the processes that work on its chunks. It is"
-        " quick because it compares no contents, unlike `pate check`. Leases of dead processes are"
-        " removed.",
-    )
-    parser.add_argument("run", type=Path, help="folder of the run")
-    run = Run(parser.parse_args(list(args)).run)
-    require(run.private.is_dir(), "the folder of a run that was begun", path=str(run.root))
-    stages = (VOTES_IMPORT,) if first_stage(run) is VOTES_IMPORT else (TEACHERS_FIT, TEACHERS_VOTE)
+def status(run: Path) -> None:
+    """Show the progress of each stage of a run, and the processes that work on its chunks.
+
+    It is quick because it compares no contents, unlike `pate check`. Leases of dead processes are
+    removed.
+
+    Args:
+        run: folder of the run.
+    """
+    begun = Run(run)
+    require(begun.private.is_dir(), "the folder of a run that was begun", path=str(run))
+    imported = first_stage(begun) is VOTES_IMPORT
+    stages = (VOTES_IMPORT,) if imported else (TEACHERS_FIT, TEACHERS_VOTE)
     for stage in (*stages, LABEL, STUDENT):
-        print(f"{stage.name:<15}{_progress(run, stage)}")
-        for worker in _workers(run, stage):
+        print(f"{stage.name:<15}{_progress(begun, stage)}")
+        for worker in _workers(begun, stage):
             print(f"{'':<15}{worker}")
+
+
+main = partial(run_command, "status", status)
 
 
 def _progress(run: Run, stage: Stage) -> str:

@@ -172,7 +172,6 @@ def test_what_does_not_fit_is_refused(
         ([students[0]], "at least two students"),
         ([students[0], students[0]], "occur once"),
         ([students[0], other], "students of the run's labels"),
-        ([*students, "--by=luck"], "accuracy, micro_f1"),
         ([*students, "--target_epsilon=0"], "target_epsilon"),
     ]
     for words, expected in cases:
