@@ -6,7 +6,6 @@ The attacker has the strongest view that the definition of privacy allows: all o
 output of the mechanism itself, not only the labels that follow from it.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,32 +24,7 @@ from pate.aggregators._clipped_votes import ClippedVotes, clipped_sums
 from pate.aggregators._score_votes import ScoreVotes, released
 
 
-class CanaryVotes(ABC):
-    """The votes of a run, with canaries that can be turned to either version.
-
-    Attributes:
-        num_canaries: the number of canaries.
-        num_queries: the number of queries that are asked together.
-    """
-
-    num_canaries: int
-    num_queries: int
-
-    @abstractmethod
-    def exact(
-        self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
-    ) -> Exact:
-        """Return the leakage of a release, paid with ``paid`` at ``delta``, on its canaries.
-
-        Coins are tossed for all of them. Then each is turned without the others, and its votes are
-        counted again by the code of the release.
-
-        Raises:
-            NotStatedError: if the law of the aggregator is not known, or has too many outcomes.
-        """
-
-
-class CanaryMoments(CanaryVotes):
+class CanaryMoments:
     """Canaries among records that vote by moments. The attacker sees the noisy sums of all rounds.
 
     Args:
@@ -60,14 +34,13 @@ class CanaryMoments(CanaryVotes):
     """
 
     def __init__(self, votes: MomentVotes, canaries: Canaries, rows: IntArray) -> None:
-        voters = votes.voters
+        voters: Any = votes.voters
         require(
             isinstance(voters, RecordVoters | GroupVoters),
             "records as voters",
             voters=type(voters).__name__,
         )
-        assert isinstance(voters, RecordVoters | GroupVoters)
-        self._votes, self._rows = votes, rows
+        self._voters, self._rows = voters, rows
         self.num_canaries, self.num_queries = rows.shape[1], votes.num_queries
         self._sides = [
             RecordVoters(
@@ -84,13 +57,11 @@ class CanaryMoments(CanaryVotes):
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
         """Return the leakage of each round's noisy sum, given one draw of the rounds before."""
-        assert isinstance(aggregator, ScoreVotes)
         moves = _moves_of_rounds(aggregator, self, self._turned, generator)
         return Exact.of_moves(moves, paid=paid, delta=delta)
 
     def _turned(self, present: BoolArray) -> Voters:
-        voters = self._votes.voters
-        assert isinstance(voters, RecordVoters | GroupVoters)
+        voters = self._voters
         coordinates, labels = np.array(voters.coordinates), np.array(voters.labels)
         first, second = self._sides
         for rows in self._rows:
@@ -99,7 +70,7 @@ class CanaryMoments(CanaryVotes):
         return replace(voters, coordinates=coordinates, labels=labels)
 
 
-class CanaryTeachers(CanaryVotes):
+class CanaryTeachers:
     """Canaries that decide all votes of a teacher. The attacker sees noisy counts, or else labels.
 
     Args:
@@ -148,9 +119,19 @@ class CanaryTeachers(CanaryVotes):
         return replace(self._votes, ballots=ballots)
 
 
+CanaryVotes = CanaryMoments | CanaryTeachers
+"""The votes of a run, with canaries that can be turned to either version.
+
+They have ``num_canaries``, and ``num_queries`` that are asked together. `exact` returns the leakage
+of a release that was paid for. Coins are tossed for all canaries; then each is turned without the
+others, and its votes are counted again by the code of the release. It raises ``NotStatedError`` if
+the law of the aggregator is not known, or has too many outcomes.
+"""
+
+
 def _coins(world: CanaryVotes, generator: np.random.Generator) -> list[BoolArray]:
     """Return the coins of all canaries, and the same with each canary turned."""
-    present = generator.random(world.num_canaries) < 0.5
+    present = generator.random((world.num_canaries,)) < 0.5
     return [present, *(present ^ single for single in np.eye(world.num_canaries, dtype=np.bool_))]
 
 

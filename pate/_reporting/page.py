@@ -25,9 +25,12 @@ ABSENT = "\u2013"
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a section; ``kind`` names the macro of the template that draws it."""
+    """A part of a section."""
 
-    kind: ClassVar[str]
+    @property
+    def kind(self) -> str:
+        """The macro of the template that draws it."""
+        return type(self).__name__.lower()
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,6 @@ class Text(Block):
     Its tone is ``warning`` for texts that a reader must not miss, ``next`` for the next step.
     """
 
-    kind: ClassVar[str] = "text"
     text: str
     tone: Literal["plain", "warning", "next"] = "plain"
     command: str = ""
@@ -56,7 +58,6 @@ class Figure:
 class Figures(Block):
     """Figures side by side."""
 
-    kind: ClassVar[str] = "figures"
     figures: tuple[Figure, ...]
 
 
@@ -76,7 +77,6 @@ class Table(Block):
     The row ``strong`` is set in bold.
     """
 
-    kind: ClassVar[str] = "table"
     head: tuple[str, ...]
     rows: tuple[tuple[str | Bar, ...], ...]
     wordy: tuple[int, ...] = ()
@@ -110,7 +110,6 @@ class Sample:
 class Gallery(Block):
     """Pictures side by side, or other samples one below the other."""
 
-    kind: ClassVar[str] = "gallery"
     samples: tuple[Sample, ...]
 
 
@@ -146,7 +145,6 @@ class Column:
 class Chart(Block):
     """Lines or columns between two axes, in a drawing of ``width`` by ``height``."""
 
-    kind: ClassVar[str] = "chart"
     width: ClassVar[int] = 680
     height: ClassVar[int] = 260
     left: ClassVar[int] = 58
@@ -165,7 +163,6 @@ class Chart(Block):
 class Picture(Block):
     """A picture as a data URI, with a caption."""
 
-    kind: ClassVar[str] = "picture"
     source: str
     caption: str
 
@@ -174,7 +171,6 @@ class Picture(Block):
 class Listing(Block):
     """Monospaced text, folded unless it is ``open``."""
 
-    kind: ClassVar[str] = "listing"
     title: str
     text: str
     open: bool = False

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pate._validation import IntArray
 from pate._votes import Ballots, Counts, Scores, Votes, VoteShape, serves
-from pate.accounting import Event, NeighboringRelation
+from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Outlook, Release
 from pate.testing._laws import ORDERS, RELATIONS, Contract, chi_square_p_value, renyi_divergence
 
@@ -26,30 +26,8 @@ BallotRows = tuple[tuple[int, ...], ...]
 Grid = Sequence[BallotRows]
 
 
-class Enumerable(Protocol):
-    """The part of an aggregator's contract that the laws of all ballots are made of."""
-
-    num_teachers: int
-    num_labels: int
-
-    @property
-    def shape(self) -> VoteShape:
-        """The numbers of teachers and labels."""
-
-    def make(self, relation: NeighboringRelation) -> Aggregator:
-        """Return the aggregator, run for ``relation``."""
-
-    def votes(self, ballots: BallotRows) -> Ballots:
-        """Return the votes on one query."""
-
-    def law(self, votes: Ballots, relation: NeighboringRelation) -> Law:
-        """Return the probability of each outcome of one query."""
-
-    def event(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Event:
-        """Return the event under ``relation`` of the aggregator that is run for ``made_for``."""
-
-
-_New = Callable[[], Enumerable]
+_New = Callable[[], Any]
+"""A class of `pate.testing.AggregatorContract`, whose module imports this one."""
 
 
 def neighbors(

@@ -5,13 +5,12 @@ from collections.abc import Callable
 import numpy as np
 
 from pate._validation import Float32Array
-from pate.data.faces._canvas import Canvas, Traits, Window, either, mix
+from pate.data.faces._canvas import Canvas, Geometry, Traits, Window, either, mix
 
 _TEETH = (0.99, 0.98, 0.95)
 
 
-def _draw_background(canvas: Canvas, _: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_background(canvas: Canvas, geometry: Geometry, _: Traits) -> None:
     across: Float32Array = np.cos(geometry.wall_angle)[:, None, None] * canvas.axis[None, None, :]
     down: Float32Array = np.sin(geometry.wall_angle)[:, None, None] * canvas.axis[None, :, None]
     along: Float32Array = across + down
@@ -22,26 +21,25 @@ def _draw_background(canvas: Canvas, _: Traits) -> None:
         plane[...] = near + along * (geometry.wall_far[:, channel, None, None] - near)
 
 
-def _draw_hair_behind(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_hair_behind(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     width = geometry.head_width + geometry.hair_volume
     dark = geometry.hair * np.float32(0.72)
     long_hair = canvas.window((0.0, 2.0, width + 1, 14.0), traits.long_hair)
     length = geometry.lock_length
-    mask = long_hair.ellipse(
-        0.0, (length - 3.0) * 0.5, width + 0.5, (length + 12.0) * 0.5, square=True
+    long_hair.paint(
+        long_hair.ellipse(
+            0.0, (length - 3.0) * 0.5, width + 0.5, (length + 12.0) * 0.5, square=True
+        ),
+        dark,
     )
-    long_hair.paint(mask, dark)
     # A bob for the women without long hair.
     bob = canvas.window((0.0, 0.0, width, 6.5), ~traits.long_hair & ~traits.bald & ~traits.male)
     bob.paint(bob.ellipse(0.0, -0.5, width - 0.1, 6.2, square=True), dark)
 
 
-def _draw_body(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_body(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     torso = canvas.window((0.0, 18.0, geometry.shoulder_width + 1, 8.5))
-    mask = torso.ellipse(0.0, 18.0, geometry.shoulder_width, 7.4)
-    torso.paint(mask, geometry.clothes)
+    torso.paint(torso.ellipse(0.0, 18.0, geometry.shoulder_width, 7.4), geometry.clothes)
     torso.paint(
         torso.ellipse(0.0, 19.5, geometry.shoulder_width - 2.5, 7.0, soft=3.0),
         (1.0, 1.0, 1.0),
@@ -57,8 +55,7 @@ def _draw_body(canvas: Canvas, traits: Traits) -> None:
     tie = canvas.window((0.0, 14.0, 6.5, 5.0), traits.wearing_necktie)
     collar = (0.98, 0.98, 1.0)
     for side in (-1.0, 1.0):
-        flap = tie.stroke(side * 2.5, 11.9, 2.4, 1.1, tilt=-side * 1.3, taper=0.2)
-        tie.paint(flap, collar)
+        tie.paint(tie.stroke(side * 2.5, 11.9, 2.4, 1.1, tilt=-side * 1.3, taper=0.2), collar)
     # The blade widens downwards from below the knot.
     blade = np.abs(tie.u)
     np.subtract(np.float32(0.6) + (tie.v - np.float32(12.5)) * np.float32(0.3), blade, out=blade)
@@ -67,8 +64,7 @@ def _draw_body(canvas: Canvas, traits: Traits) -> None:
     tie.paint(tie.ellipse(0.0, 12.2, 1.35, 1.05), geometry.tie * np.float32(0.8))
 
 
-def _draw_head(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_head(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     for side in (-1.0, 1.0):
         ear = canvas.window((side * geometry.head_width, 0.2, 1.8, 2.4), ~traits.long_hair)
         ear.paint(ear.ellipse(side * (geometry.head_width + 0.2), 0.2, 1.25, 1.9), geometry.shade)
@@ -83,12 +79,14 @@ def _draw_head(canvas: Canvas, traits: Traits) -> None:
     lit = head.ellipse(light_u, light_v, geometry.head_width, geometry.chin - 0.4, soft=3.5)
     lit *= mask
     head.paint(lit, geometry.skin)
-    glow = head.ellipse(geometry.light_x * 3.0, geometry.light_y * 3.0 - 3.5, 3.6, 3.2, soft=4.0)
-    head.paint(glow, (1.0, 0.97, 0.92), either(traits.bald, 0.34, 0.13))
+    head.paint(
+        head.ellipse(geometry.light_x * 3.0, geometry.light_y * 3.0 - 3.5, 3.6, 3.2, soft=4.0),
+        (1.0, 0.97, 0.92),
+        either(traits.bald, 0.34, 0.13),
+    )
 
 
-def _draw_skin_marks(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_skin_marks(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     for side in (-1.0, 1.0):
         cheek = canvas.window((side * 4.7, 3.1, 3.0, 2.6), traits.rosy_cheeks)
         cheek.paint(cheek.ellipse(side * 4.7, 3.1, 2.1, 1.8, soft=1.6), (0.96, 0.30, 0.36), 0.66)
@@ -96,8 +94,11 @@ def _draw_skin_marks(canvas: Canvas, traits: Traits) -> None:
     folds = mix(geometry.shade, (0.28, 0.14, 0.10), 0.5)
     for side in (-1.0, 1.0):
         bag = canvas.window((side * geometry.eye_gap, 1.7, 2.2, 1.4), old)
-        mask = bag.stroke(side * geometry.eye_gap, geometry.eye_v + 2.6, 1.7, 0.5, bend=-0.5)
-        bag.paint(mask, folds, geometry.wrinkles)
+        bag.paint(
+            bag.stroke(side * geometry.eye_gap, geometry.eye_v + 2.6, 1.7, 0.5, bend=-0.5),
+            folds,
+            geometry.wrinkles,
+        )
         fold = canvas.window((side * 3.7, 4.4, 1.6, 2.4), old)
         # From the side of the nose down to the side of the mouth.
         line = np.abs(
@@ -113,8 +114,7 @@ def _draw_skin_marks(canvas: Canvas, traits: Traits) -> None:
         brow.paint(brow.stroke(0.0, height, 3.9, 0.38, bend=0.4), folds, geometry.wrinkles * 0.7)
 
 
-def _draw_beard(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_beard(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     beard = canvas.window((0.0, 6.0, geometry.jaw_width + 2.5, 6.0), traits.beard)
     line = beard.v - beard.of(geometry.beard_line)
     line += beard.u * beard.u * np.float32(0.11)
@@ -124,12 +124,14 @@ def _draw_beard(canvas: Canvas, traits: Traits) -> None:
     mask *= beard.ramp(beard.v - np.float32(0.3))
     beard.paint(mask, geometry.whiskers, 0.94)
     mustache = canvas.window((0.0, 5.0, 4.4, 2.4), traits.mustache)
-    mask = mustache.stroke(0.0, geometry.mouth_v - 1.55, 3.5, 1.0, bend=0.9, taper=0.55)
-    mustache.paint(mask, geometry.whiskers, 0.95)
+    mustache.paint(
+        mustache.stroke(0.0, geometry.mouth_v - 1.55, 3.5, 1.0, bend=0.9, taper=0.55),
+        geometry.whiskers,
+        0.95,
+    )
 
 
-def _draw_nose(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_nose(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     nose = canvas.window((0.0, geometry.nose_v - 1.0, 4.0, 4.4))
     wide = geometry.nose_width
     tone = mix(geometry.shade, (0.78, 0.22, 0.18), either(traits.big_nose, 0.6, 0.12))
@@ -144,21 +146,29 @@ def _draw_nose(canvas: Canvas, traits: Traits) -> None:
         geometry.skin,
         0.9,
     )
-    gleam = nose.ellipse(geometry.light_x * 0.4, geometry.nose_v - 0.5, 0.5, 0.5, soft=1.4)
-    nose.paint(gleam, (1.0, 0.98, 0.95), 0.45)
+    nose.paint(
+        nose.ellipse(geometry.light_x * 0.4, geometry.nose_v - 0.5, 0.5, 0.5, soft=1.4),
+        (1.0, 0.98, 0.95),
+        0.45,
+    )
 
 
-def _draw_eyes(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_eyes(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     wide, high, middle = geometry.eye_width, geometry.eye_height, geometry.eye_v
     for side in (-1.0, 1.0):
         centre = side * geometry.eye_gap
         lid = canvas.window((centre, middle - 0.9, 3.4, 2.4), traits.heavy_makeup)
-        shadow = lid.ellipse(centre + side * 0.25, middle - 0.75, wide + 0.75, high * 0.5 + 1.0)
-        lid.paint(shadow, geometry.eyeshadow, 0.85)
+        lid.paint(
+            lid.ellipse(centre + side * 0.25, middle - 0.75, wide + 0.75, high * 0.5 + 1.0),
+            geometry.eyeshadow,
+            0.85,
+        )
         eye = canvas.window((centre, middle, wide + 0.8, high + 1.0))
-        rim = eye.ellipse(centre, middle - 0.28, wide + 0.3, high + 0.25)
-        eye.paint(rim, (0.12, 0.07, 0.07), either(traits.male, 0.5, 0.8))
+        eye.paint(
+            eye.ellipse(centre, middle - 0.28, wide + 0.3, high + 0.25),
+            (0.12, 0.07, 0.07),
+            either(traits.male, 0.5, 0.8),
+        )
         white = eye.ellipse(centre, middle, wide, high)
         eye.paint(white, (0.98, 0.98, 0.97))
         across = centre + geometry.gaze
@@ -168,28 +178,31 @@ def _draw_eyes(canvas: Canvas, traits: Traits) -> None:
             eye.ellipse(across + 0.4, middle - 0.45, 0.36, 0.36) * white, (1.0, 1.0, 1.0), 0.9
         )
         lash = canvas.window((centre + side * 0.3, middle, 3.0, high + 1.2), traits.heavy_makeup)
-        mask = lash.stroke(
-            centre + side * 0.3,
-            middle - high * 0.95,
-            wide + 0.5,
-            0.42,
-            bend=high * 0.6,
-            tilt=-side * 0.3,
+        lash.paint(
+            lash.stroke(
+                centre + side * 0.3,
+                middle - high * 0.95,
+                wide + 0.5,
+                0.42,
+                bend=high * 0.6,
+                tilt=-side * 0.3,
+            ),
+            (0.05, 0.03, 0.06),
+            0.9,
         )
-        lash.paint(mask, (0.05, 0.03, 0.06), 0.9)
 
 
-def _draw_eyebrows(canvas: Canvas, _: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_eyebrows(canvas: Canvas, geometry: Geometry, _: Traits) -> None:
     for side in (-1.0, 1.0):
         centre = side * geometry.eye_gap
         brow = canvas.window((centre, geometry.brow_v, 3.0, 2.2))
         lift = np.maximum(geometry.brow_weight - 0.4, 0.0) * 0.3
         height, tilt = geometry.brow_v - lift, -side * geometry.brow_tilt
-        mask = brow.stroke(
-            centre, height, 2.1, geometry.brow_weight, bend=0.5, tilt=tilt, taper=0.4
+        brow.paint(
+            brow.stroke(centre, height, 2.1, geometry.brow_weight, bend=0.5, tilt=tilt, taper=0.4),
+            geometry.brow,
+            0.92,
         )
-        brow.paint(mask, geometry.brow, 0.92)
 
 
 def _mouth_shape(
@@ -205,8 +218,7 @@ def _mouth_shape(
     return half, np.maximum(np.float32(1.0) - x, np.float32(0.0)), window.v - line
 
 
-def _draw_mouth(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_mouth(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     box = (0.0, geometry.mouth_v + 0.5, geometry.mouth_width + 0.8, 4.2)
     mouth = canvas.window(box)
     half, rise, below = _mouth_shape(mouth, geometry.mouth_width)
@@ -217,8 +229,7 @@ def _draw_mouth(canvas: Canvas, traits: Traits) -> None:
     lower = rise * (gap + weight * np.float32(1.25)) + corner
     lower -= below
     ends = mouth.ramp(half - np.abs(mouth.u))
-    lips = mouth.ramp(np.minimum(upper, lower)) * ends
-    mouth.paint(lips, geometry.lips)
+    mouth.paint(mouth.ramp(np.minimum(upper, lower)) * ends, geometry.lips)
     # Closed lips show the line between them, or the teeth of a grin.
     closed = ~traits.mouth_slightly_open
     smile = traits.smiling.astype(np.float32)
@@ -231,12 +242,10 @@ def _draw_mouth(canvas: Canvas, traits: Traits) -> None:
     throat = inner.ramp(np.minimum(below + rise * gap * np.float32(0.35), rise * gap - below))
     throat *= inner.ramp(half - np.abs(inner.u))
     inner.paint(throat, (0.22, 0.02, 0.05))
-    teeth = inner.ramp(rise * gap * np.float32(0.08) - below) * throat
-    inner.paint(teeth, _TEETH, smile)
+    inner.paint(inner.ramp(rise * gap * np.float32(0.08) - below) * throat, _TEETH, smile)
 
 
-def _draw_hair_in_front(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_hair_in_front(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     width = geometry.head_width + geometry.hair_volume
     shine = mix(geometry.hair, (1.0, 0.97, 0.90), 0.30)
     top = canvas.window((0.0, -5.0, width + 1.0, 8.5), ~traits.bald)
@@ -260,8 +269,7 @@ def _draw_hair_in_front(canvas: Canvas, traits: Traits) -> None:
     for side in (-1.0, 1.0):
         lock_u = side * (geometry.head_width + 0.6)
         lock = canvas.window((lock_u, 4.0, 3.6, 12.0), traits.long_hair)
-        mask = lock.ellipse(lock_u, geometry.lock_length - 4.0, 1.7, 8.5)
-        lock.paint(mask, geometry.hair)
+        lock.paint(lock.ellipse(lock_u, geometry.lock_length - 4.0, 1.7, 8.5), geometry.hair)
         lock.paint(lock.ellipse(lock_u - 0.3, 2.0, 0.6, 4.0, soft=1.5), shine, 0.5)
         fringe = canvas.window(
             (side * geometry.head_width, -0.5, 1.6, 2.8), traits.bald & ~traits.young
@@ -271,8 +279,7 @@ def _draw_hair_in_front(canvas: Canvas, traits: Traits) -> None:
         )
 
 
-def _draw_glasses(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_glasses(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     frame_v = geometry.eye_v + 0.15
     for squares in (False, True):
         worn = traits.eyeglasses & (geometry.square_frames == squares)
@@ -287,8 +294,10 @@ def _draw_glasses(canvas: Canvas, traits: Traits) -> None:
             lens.paint(
                 lens.ellipse(centre - 0.9, frame_v - 0.9, 0.7, 0.5, soft=1.3), (1.0, 1.0, 1.0), 0.35
             )
-            ring = lens.ellipse(centre, frame_v, 2.75, 2.45, square=squares, ring=0.44)
-            lens.paint(ring, geometry.frames)
+            lens.paint(
+                lens.ellipse(centre, frame_v, 2.75, 2.45, square=squares, ring=0.44),
+                geometry.frames,
+            )
     bar = canvas.window((0.0, frame_v, 9.0, 1.2), traits.eyeglasses)
     across = np.abs(bar.u)
     away = np.abs(across - bar.of(geometry.eye_gap + 0.1))
@@ -298,8 +307,7 @@ def _draw_glasses(canvas: Canvas, traits: Traits) -> None:
     bar.paint(arms, geometry.frames)
 
 
-def _draw_hat(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_hat(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     width = geometry.head_width + np.maximum(geometry.hair_volume * 0.6, 0.5)
     shadow = geometry.hat * np.float32(0.7)
     light = mix(geometry.hat, (1.0, 1.0, 1.0), 0.3)
@@ -307,24 +315,23 @@ def _draw_hat(canvas: Canvas, traits: Traits) -> None:
     dome = beanie.ellipse(0.0, -4.6, width + 0.2, 8.2)
     dome *= beanie.ramp(np.float32(-4.6) - beanie.v)
     beanie.paint(dome, geometry.hat)
-    gleam = beanie.ellipse(geometry.light_x * 3.5, -9.2, 3.2, 2.2, soft=2.5) * dome
-    beanie.paint(gleam, light, 0.8)
-    fold = beanie.ellipse(0.0, -5.4, width + 0.7, 1.6, square=True)
-    beanie.paint(fold, geometry.ribbon)
+    beanie.paint(
+        beanie.ellipse(geometry.light_x * 3.5, -9.2, 3.2, 2.2, soft=2.5) * dome, light, 0.8
+    )
+    beanie.paint(beanie.ellipse(0.0, -5.4, width + 0.7, 1.6, square=True), geometry.ribbon)
     beanie.paint(beanie.ellipse(0.0, -13.0, 1.8, 1.6), geometry.ribbon)
     brim = canvas.window((0.0, -8.5, width + 6.5, 6.5), traits.wearing_hat & ~geometry.beanie)
     crown = brim.ellipse(0.0, -8.4, width - 0.5, 5.0, square=True)
     brim.paint(crown, geometry.hat)
-    gleam = brim.ellipse(geometry.light_x * 3.5, -10.5, 3.2, 2.2, soft=2.5) * crown
-    brim.paint(gleam, light, 0.8)
-    band = brim.ramp(np.float32(1.0) - np.abs(brim.v + np.float32(6.9))) * crown
-    brim.paint(band, geometry.ribbon)
+    brim.paint(brim.ellipse(geometry.light_x * 3.5, -10.5, 3.2, 2.2, soft=2.5) * crown, light, 0.8)
+    brim.paint(
+        brim.ramp(np.float32(1.0) - np.abs(brim.v + np.float32(6.9))) * crown, geometry.ribbon
+    )
     brim.paint(brim.ellipse(0.0, -5.0, width + 3.6, 1.35), shadow)
     brim.paint(brim.ellipse(0.0, -5.3, width + 3.4, 1.0), geometry.hat)
 
 
-def _draw_earrings(canvas: Canvas, traits: Traits) -> None:
-    geometry = canvas.geometry
+def _draw_earrings(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     for side in (-1.0, 1.0):
         centre = side * (geometry.head_width + 0.7)
         drop = canvas.window((centre, 3.8, 2.0, 2.6), traits.wearing_earrings & ~geometry.hoops)
@@ -337,7 +344,7 @@ def _draw_earrings(canvas: Canvas, traits: Traits) -> None:
 
 
 # from back to front
-_LAYERS: tuple[Callable[[Canvas, Traits], None], ...] = (
+_LAYERS: tuple[Callable[[Canvas, Geometry, Traits], None], ...] = (
     _draw_background, _draw_hair_behind, _draw_body, _draw_head, _draw_skin_marks, _draw_beard, _draw_nose, _draw_mouth,
     _draw_eyes, _draw_eyebrows, _draw_hair_in_front, _draw_glasses, _draw_hat, _draw_earrings,
 )  # fmt: skip
@@ -346,4 +353,4 @@ _LAYERS: tuple[Callable[[Canvas, Traits], None], ...] = (
 def draw_faces(canvas: Canvas, traits: Traits) -> None:
     """Draw faces of the canvas's geometry and the given traits."""
     for draw in _LAYERS:
-        draw(canvas, traits)
+        draw(canvas, canvas.geometry, traits)
