@@ -68,6 +68,7 @@ _UNDECIDED = (
     " better: use more records, a larger epsilon, or X_public on the scale of X."
 )
 _UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
+_ENOUGH, _FAR = 30, 2.0  # samples, and standard deviations, to tell that samples are unlike
 
 
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
@@ -253,6 +254,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.released_, self.statement_ = released, released.statement
         self.X_public_ = public[rows_of(released.ids, ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
+        self._taken_for = None if X_public is None else _moments(self.X_public_)
         if released.unlike is not None and X_public is not None:
             warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
         elif not self._student.departs.any():
@@ -260,17 +262,27 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the labels ``[N, C]`` or classes ``[N]`` of samples ``[N, F]``."""
+        """Return the labels ``[N, C]`` or classes ``[N]`` of samples ``[N, F]``.
+
+        Warns if most features of 30 samples or more are unlike ``X_public``.
+        """
         probabilities = self.predict_proba(X)
         if self._multi_label:
             return (probabilities > 0.5).astype(np.int64)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes of ``[N, F]``."""
+        """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes, as `predict` does."""
         check_is_fitted(self)
-        samples = validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64)
-        probabilities = self._student.predict(self._features(_dense(samples)))
+        samples = _dense(validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64))
+        probabilities = self._student.predict(self._features(samples))
+        if self._taken_for is not None and len(samples) >= _ENOUGH:
+            (mean, deviation), (center, spread) = _moments(samples), self._taken_for
+            unlike = (np.abs(mean - center) > _FAR * spread) | (deviation > _FAR * spread)
+            if (share := unlike[spread > 0].mean()) > 0.5:
+                warnings.warn(
+                    f"{share:.0%} of the features are unlike X_public. {_UNSCALED}", stacklevel=2
+                )
         if self._multi_label:
             return probabilities
         if len(self.classes_) == 2:
@@ -408,6 +420,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         tags.classifier_tags.poor_score = True
         tags.non_deterministic = self.noise_seed is None
         return tags
+
+
+def _moments(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return samples.mean(axis=0), samples.std(axis=0)
 
 
 class _OneFit(Arrays):

@@ -299,6 +299,29 @@ def test_bad_input_is_one_line_and_spends_nothing(
     assert not ledger.exists()
 
 
+@pytest.mark.parametrize("scale", [0.001, 1.0, 1000.0])
+def test_a_scaler_of_the_records_only_is_told_by_samples(scale: float) -> None:
+    """Also where the release is too noisy to tell it."""
+    generator = np.random.default_rng(0)
+    X = scale * (generator.normal(size=(400, 5)) + 3)
+    y = (X[:, 0] > 3 * scale).astype(int)
+    fit: dict[str, Any] = {"classify__X_public": X[300:]}
+    classifier = PateClassifier(noise_seed=0)
+    told = "100% of the features are unlike X_public. A step of a pipeline transforms X, and"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = Pipeline([("classify", classifier)]).fit(X[:300], y[:300], **fit)
+        scaled = Pipeline([("scale", MinMaxScaler()), ("classify", clone(classifier))])
+        scaled.fit(X[:300], y[:300], **fit)
+    with pytest.warns(UserWarning, match=told):
+        scaled.predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone.predict(X)
+        alone.predict(X[y == 0])
+        scaled.predict(X[:29])  # too few to tell
+
+
 def test_a_scaler_of_the_records_only_is_told_by_the_release() -> None:
     generator = np.random.default_rng(0)
     signs = generator.normal(size=(2200, 8))
