@@ -38,12 +38,11 @@ def describe_data(source: DataSource) -> Json:
     Raises ``ValueError`` if a file cannot hold its arguments; it can hold paths, numbers and texts.
     """
     try:
-        described: Json = encode(DataSource, source, absolute_paths=True)
+        return encode(DataSource, source, absolute_paths=True)
     except ValueError as error:
         raise ValueError(
             f"{error}. Later stages read the records again, as data.yaml describes them"
         ) from None
-    return described
 
 
 def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
@@ -61,7 +60,7 @@ def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
     parser.add_argument("--config", action="config")
     try:
         parsed = parser.parse_args(["--config", str(path), *overrides])
-        source: DataSource = parser.instantiate(parsed).data
+        return parser.instantiate(parsed).data
     except ArgumentError as error:
         reason = " ".join(str(error).split())
         where = (
@@ -72,7 +71,6 @@ def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
         raise ValueError(
             f"Expected a source of records under `data:` in {path}, got {reason}{where}"
         ) from None
-    return source
 
 
 def _parser() -> SettingsParser:

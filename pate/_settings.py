@@ -141,18 +141,16 @@ class SettingsParser(ArgumentParser):
     def parse_args(self, *args: Any, **settings: Any) -> Namespace:  # type: ignore[override]
         """Return the parsed options."""
         try:
-            parsed: Namespace = super().parse_args(*args, **settings)
+            return super().parse_args(*args, **settings)
         except OverflowError as error:
             self.error(f"{_TOO_LARGE}: {error}")
-        return parsed
 
     def parse_object(self, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed settings, which may be the arguments of another setting's class."""
         try:
-            parsed: Namespace = super().parse_object(*args, **settings)
+            return super().parse_object(*args, **settings)
         except OverflowError as error:
             self.error(f"{_TOO_LARGE}: {error}")
-        return parsed
 
     def plain(self, parsed: Namespace) -> dict[str, Any]:
         """Return checked settings as plain data with every default filled in."""

@@ -115,7 +115,8 @@ def _candidates(table: Columns, special: str, names: Sequence[str]) -> Iterator[
         fits = {
             "id": full and different == len(values),
             "file": full and all(re.search(r"\.\w{2,4}$", value) for value in values),
-            "text": _is_text(values),
+            "text": sum(map(len, values)) >= _WORDS * len(values)
+            and any(" " in value for value in values),
             "split": set(values) <= _ROLES.keys(),
             "group": full and different < len(values) and not set(values) <= LABELS.keys(),
         }
@@ -125,10 +126,6 @@ def _candidates(table: Columns, special: str, names: Sequence[str]) -> Iterator[
 
 _BY_VALUES = ("file", "text", "split")
 """Special columns that their values tell, whatever their name is."""
-
-
-def _is_text(values: Sequence[str]) -> bool:
-    return sum(map(len, values)) >= _WORDS * len(values) and any(" " in v for v in values)
 
 
 def _public_rows(table: Columns, names: Mapping[str, str], identity: str) -> list[int]:

@@ -57,10 +57,9 @@ class CommandParser(SettingsParser):
     def instantiate(self, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed options as objects. Raises ``ValueError`` in one line."""
         try:
-            made: Namespace = super().instantiate(*args, **settings)
+            return super().instantiate(*args, **settings)
         except ValueError as error:
             raise ValueError(brief(str(error))) from None
-        return made
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help, and raise if the pipe is closed, which argparse would ignore."""

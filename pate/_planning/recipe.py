@@ -16,6 +16,10 @@ from pate.aggregators import Partial, StableTopK
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
 _NUM_STEPS, _BATCH_SIZE = 150, 100
 _FEW_QUERIES = 20
+_HEAD = (
+    f"{'teachers':>10}{'records of each':>17}{'its accuracy':>14}   {'aggregator':<14}"
+    f"{'accuracy':>17}{'macro-F1':>20}"
+)
 
 
 def sweep_text(result: SweepResult) -> str:
@@ -37,7 +41,7 @@ def sweep_text(result: SweepResult) -> str:
         )
     for epsilon in sweep.epsilons:
         choice = result.choice(epsilon)
-        lines += ["", f"epsilon {epsilon:g}", _head()]
+        lines += ["", f"epsilon {epsilon:g}", _HEAD]
         lines += [
             _line(trial, trial == choice) for trial in result.trials if trial.epsilon == epsilon
         ]
@@ -46,11 +50,6 @@ def sweep_text(result: SweepResult) -> str:
         )
         lines += [*_advice(result, choice), _exact_sets(result, epsilon)]
     return "\n".join(lines) + "\n"
-
-
-def _head() -> str:
-    columns = f"{'teachers':>10}{'records of each':>17}{'its accuracy':>14}   {'aggregator':<14}"
-    return f"{columns}{'accuracy':>17}{'macro-F1':>20}"
 
 
 def _line(trial: Trial, recommended: bool) -> str:

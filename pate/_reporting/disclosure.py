@@ -177,7 +177,8 @@ class _Answers:
             f"What all releases reserved is, by how many teachers a {unit} reaches, an"
             f" epsilon of {reach}."
         )
-        self.mechanism = f"{_short(statement['aggregator'])}, with the settings in the statement."
+        mechanism = statement["aggregator"]["class_path"].rpartition(".")[2]
+        self.mechanism = f"{mechanism}, with the settings in the statement."
         self.trust = _TRUST_OF_PARTIES if "world" in statement else _TRUST
         self.ledger = " ".join(line.strip() for line in describe_ledger(statement))
         self.composition = (
@@ -412,10 +413,6 @@ _NOISE = (
 def _yours(**wishes: str) -> dict[str, str]:
     """Return fields that are the publisher's to fill in."""
     return {name: f"{YOURS} {wish}" for name, wish in wishes.items()}
-
-
-def _short(settings: Mapping[str, Any]) -> str:
-    return str(settings["class_path"]).rpartition(".")[2]
 
 
 def _sentence(text: str) -> str:

@@ -166,16 +166,12 @@ def _read_learned(run: Run, source: DataSource | None) -> Learned | None:
             num_test = len(source.load(Role.TEST))
         except (OSError, ValueError) as error:
             print(f"pate report: the test records are not counted: {error}", file=sys.stderr)
-    return Learned(metrics, num_test, tuple(_read_curves(folder)), older)
-
-
-def _read_curves(folder: Path) -> Iterable[dict[str, float]]:
-    """Yield the rows of the last log in a student's folder."""
     logs = sorted(
         folder.glob("logs/*/metrics.csv"),
         key=lambda path: (len(path.parent.name), path.parent.name),
     )
-    yield from () if not logs else read_log(logs[-1])
+    curves = tuple(read_log(logs[-1])) if logs else ()
+    return Learned(metrics, num_test, curves, older)
 
 
 def read_log(path: Path) -> Iterable[dict[str, float]]:

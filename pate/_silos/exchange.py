@@ -214,7 +214,8 @@ class Exchange:
     def roster_digest(self) -> str:
         """A digest of the invitation and all keys; all later files name it."""
         keys = [
-            [name, keys.sealing.hex(), *map(_texts, keys[1:])] for name, keys in self.roster.items()
+            [name, keys.sealing.hex(), *([point.hex() for point in points] for points in keys[1:])]
+            for name, keys in self.roster.items()
         ]
         return sha256(json.dumps([self.invitation.digest, keys]).encode())
 
@@ -467,10 +468,6 @@ def _is_same(first: Path, second: Path) -> bool:
 def _text(kind: str, name: str, content: Mapping[str, object]) -> bytes:
     """Return the signed text: the kind of file, its sender, and its content."""
     return json.dumps(["pate silos", kind, name, content], sort_keys=True).encode()
-
-
-def _texts(points: tuple[bytes, ...]) -> list[str]:
-    return [point.hex() for point in points]
 
 
 def _bytes_by_name(

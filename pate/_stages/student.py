@@ -351,7 +351,7 @@ def _read(checkpoint: Path) -> Json:
     Raises ``ValueError`` if it is damaged, or holds objects that are code.
     """
     try:
-        content: Json = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        return torch.load(checkpoint, map_location="cpu", weights_only=True)
     # the error depends on the place of the damage
     except (
         RuntimeError,
@@ -367,7 +367,6 @@ def _read(checkpoint: Path) -> Json:
             "Expected a checkpoint of tensors, numbers and texts, of which nothing is run, got"
             f" {checkpoint} ({reason})"
         ) from None
-    return content
 
 
 def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metric]:

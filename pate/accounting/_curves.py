@@ -23,8 +23,7 @@ def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)
     with np.errstate(over="ignore"):
         # dividing twice keeps a multiplier near 1e-160 from underflowing in its square
-        curve: FloatArray = np.asarray(orders, dtype=np.float64) / multiplier / multiplier / 2
-    return curve
+        return np.asarray(orders, dtype=np.float64) / multiplier / multiplier / 2
 
 
 def gaussian_noisy_max_rdp(
@@ -84,8 +83,7 @@ def gaussian_mu_squared(noise_multiplier: ArrayLike) -> FloatArray:
     """Return ``mu^2 = 1 / noise_multiplier^2`` (Dong, Roth & Su (2022), Theorem 2.7)."""
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)
     with np.errstate(over="ignore"):
-        squared: FloatArray = 1 / multiplier / multiplier
-    return squared
+        return 1 / multiplier / multiplier
 
 
 def gaussian_noisy_max_mu_squared(

@@ -41,7 +41,11 @@ def one_ledger(place: Path) -> Path:
     require(len(ledgers) < 2, one, ledgers=" and ".join(map(str, ledgers)))
     if in_folder not in ledgers:
         # a file that was renamed has left its ledger behind
-        left = [str(path) for path in others if not _data_of(path, entries)]
+        left = [
+            str(path)
+            for path in others
+            if all(file.suffix in _NO_DATA for file in _files_of(path, entries))
+        ]
         renamed = (
             f"a ledger next to its data; if these are now named as {place}"
             f" would be, rename it, else move it"
@@ -94,10 +98,6 @@ def _beside_files(entries: list[os.DirEntry[str]]) -> list[Path]:
 def _files_of(ledger: Path, entries: list[os.DirEntry[str]]) -> list[Path]:
     stem = ledger.name.removesuffix(_BESIDE)
     return [path for entry in entries if (path := Path(entry)).stem == stem and entry.is_file()]
-
-
-def _data_of(ledger: Path, entries: list[os.DirEntry[str]]) -> list[Path]:
-    return [path for path in _files_of(ledger, entries) if path.suffix not in _NO_DATA]
 
 
 def _have_common_file(some: list[Path], others: list[Path]) -> bool:

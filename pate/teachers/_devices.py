@@ -53,10 +53,7 @@ def local_rank() -> int:
 def root_device(accelerator: str) -> torch.device:
     """Return the device that this process trains on and votes on."""
     with quiet_lightning():
-        device: torch.device = make_trainer(
-            accelerator, enable_checkpointing=False
-        ).strategy.root_device
-    return device
+        return make_trainer(accelerator, enable_checkpointing=False).strategy.root_device
 
 
 def available_bytes(device: torch.device) -> int:

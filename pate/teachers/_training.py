@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from shutil import rmtree
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from lightning_utilities.core.rank_zero import rank_zero_only
-from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, LambdaCallback, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from safetensors.torch import load_file
 from torch import Tensor
@@ -98,7 +98,16 @@ class TrainJob(ChunkJob):
             return
         plan = self.plan
         module = make_chunk(plan, teachers, self.data, start=self.start_file)
-        callbacks: list[Callback] = [_Steps(report), _Origin(self.made_from)]
+        callbacks: list[Callback] = [
+            LambdaCallback(
+                # with the steps before the checkpoint
+                on_train_start=lambda trainer, module: report(trainer.global_step),
+                on_train_batch_end=lambda *_: report(1),
+                on_save_checkpoint=lambda trainer, module, checkpoint: checkpoint.update(
+                    {ORIGIN: self.made_from}
+                ),
+            )
+        ]
         several = plan.num_steps > plan.checkpoint_steps
         if several:
             callbacks.append(
@@ -190,31 +199,6 @@ class _ChunkData(pl.LightningDataModule):
         return DataLoader(batches, batch_size=None, shuffle=False)
 
 
-class _Origin(Callback):
-    """Writes the digest of key, plan and data into checkpoints."""
-
-    def __init__(self, made_from: str) -> None:
-        self._made_from = made_from
-
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        checkpoint[ORIGIN] = self._made_from
-
-
-class _Steps(Callback):
-    """Reports steps, including those before the checkpoint."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._report(trainer.global_step)
-
-    def on_train_batch_end(self, *args: object, **kwargs: object) -> None:
-        self._report(1)
-
-
 ORIGIN = "made_from"
 """The entry of a chunk's files and checkpoints with the digest of partition key, plan and data."""
 
@@ -292,9 +276,7 @@ def foreign_files(folder: Path, made_from: str) -> list[str]:
 
 def _load(path: Path) -> dict[str, object]:
     try:
-        content: dict[str, object] = torch.load(
-            path, weights_only=True, map_location="cpu", mmap=True
-        )
+        return torch.load(path, weights_only=True, map_location="cpu", mmap=True)
     # the exception that torch raises depends on where the file is truncated
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
         if explain_shortage(error) is not None:
@@ -304,7 +286,6 @@ def _load(path: Path) -> dict[str, object]:
             f"Expected a chunk of teachers in {path}, got a damaged file ({reason[:80]}):"
             " delete it, and `pate teachers fit` makes it again"
         ) from None
-    return content
 
 
 @dataclass(frozen=True, kw_only=True)

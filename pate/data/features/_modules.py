@@ -18,9 +18,6 @@ from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data.features._backbone import FrozenBackbone
 from pate.data.features._chained import ChainedFeatures
 from pate.data.features._picture_transforms import PictureTransforms
-from pate.data.features._public_pca import PublicPCA
-from pate.data.features._public_scaling import PublicScaling
-from pate.data.features._random_features import AutoFeatures, RandomFeatures
 from pate.data.features._saved import MapInNumpy, MapSettings, save_map
 
 
@@ -82,11 +79,6 @@ class Projection(nn.Module):
         return (centred @ self.weights.double()).float()
 
 
-@as_module.register
-def _of_pca(features: PublicPCA, shape: tuple[int, ...]) -> MapModule:
-    return _with_state(features, Projection(shape, **features.module_arguments), shape)
-
-
 class Scaling(nn.Module):
     """The map of `PublicScaling`, in double precision as there.
 
@@ -112,11 +104,6 @@ class Scaling(nn.Module):
         departures = (distances / self.units).flatten(1)
         squares = departures.square().sum(dim=1, keepdim=True)
         return (departures * (2 / (self.length**2 + squares)).sqrt()).float().reshape(records.shape)
-
-
-@as_module.register
-def _of_scaling(features: PublicScaling, shape: tuple[int, ...]) -> MapModule:
-    return _with_state(features, Scaling(shape), shape)
 
 
 class Waves(nn.Module):
@@ -157,17 +144,9 @@ class ScaledAndWaves(Waves):
 
 
 @as_module.register
-def _of_waves(features: RandomFeatures, shape: tuple[int, ...]) -> MapModule:
-    return _with_state(features, Waves(shape, **features.module_arguments), shape)
-
-
-@as_module.register
-def _of_auto(features: AutoFeatures, shape: tuple[int, ...]) -> MapModule:
-    return _with_state(features, ScaledAndWaves(shape, **features.module_arguments), shape)
-
-
-def _with_state(features: MapInNumpy, module: nn.Module, shape: tuple[int, ...]) -> MapModule:
+def _of_arrays(features: MapInNumpy, shape: tuple[int, ...]) -> MapModule:
     settings, state = save_map(features, shape)
+    module = restored_network(settings, shape, trust=False)
     module.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
     return MapModule(settings, module)
 
