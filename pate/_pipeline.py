@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pate._closed_form_plan import ClosedFormPlan, Plan
+from pate._closed_form_plan import ClosedFormPlan, Plan, require_by_record
 from pate._data_file import load_data, load_ledger, read_data, require_data_config
 from pate._files import locked, read_json
 from pate._planning.completion import resolve_settings
@@ -127,6 +127,7 @@ class Pipeline:
             ValueError: in one line, if plan, records or earlier files do not allow it.
         """
         data = require_given(self.data, "the data of a new run, as in Pipeline(folder, data)")
+        require_by_record(plan, data.budgets)
         chosen_execution = execution or Execution()
         with (
             nullcontext() if dry_run else locked(self.folder, shared=chosen_execution.shared),
@@ -253,6 +254,7 @@ class Pipeline:
                     len(manifest.ids),
                     manifest.kind,
                     before=released_before(run),
+                    budgets=manifest.budgets,
                 )
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for

@@ -24,6 +24,7 @@ MOST_PARAMETERS = 8
 # configurations, Lightning's command line and scikit-learn take settings from these constructors
 MANY_PARAMETERS = {
     "pate/_estimator.py:PateClassifier.__init__",
+    "pate/data/_arrays.py:Arrays.__init__",
     "pate/data/_number_table.py:NumberTable.__init__",
     "pate/data/_picture_table.py:PictureTable.__init__",
     "pate/data/_text_table.py:TextTable.__init__",
@@ -40,7 +41,6 @@ GUARDED = (
 ARRAYS_ELSEWHERE = {
     "GroupedVoters",
     "StatedLabels",
-    "Voters",
     "_Losses",
 }
 TAKEN_BY_PLACE = {

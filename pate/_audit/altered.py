@@ -1,5 +1,6 @@
 """Neighboring records: those of another source with one private record altered or removed."""
 
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -29,6 +30,7 @@ class Altered(DataSource):
             features=source.feature_map,
             permanent_ids=source.permanent_ids,
             unknown_labels=source.unknown_labels,
+            budgets=source.budgets,
         )
         require(change in (None, *get_args(Change)), "a change of a record", change=change)
         require_count(0, row=row)
@@ -46,22 +48,12 @@ class Altered(DataSource):
             return records
         require(self._row < len(records), "the row of a private record", row=self._row)
         if self._change == "removed":
-            rows = np.delete(np.arange(len(records)), self._row)
-            return Records(
-                features=records.features.select(rows),
-                labels=records.labels[rows],
-                ids=records.ids[rows],
-                groups=None if records.groups is None else records.groups[rows],
-            )
+            return records.select(np.delete(np.arange(len(records)), self._row))
         labels = np.array(records.labels)
         labels[self._row] = 1 - (labels[self._row] > 0)
         far = _FAR * self._source.load(Role.PUBLIC).features[:1][0]
-        return Records(
-            features=_OneChanged(records.features, self._row, far),
-            labels=labels,
-            ids=records.ids,
-            groups=records.groups,
-        )
+        changed = _OneChanged(records.features, self._row, far)
+        return replace(records, features=changed, labels=labels)
 
 
 class MadeUp(DataSource):
@@ -75,7 +67,10 @@ class MadeUp(DataSource):
 
     def __init__(self, source: DataSource, *, seed: int = 0, grouped: bool = False) -> None:
         super().__init__(
-            features=source.feature_map, permanent_ids=True, unknown_labels=source.unknown_labels
+            features=source.feature_map,
+            permanent_ids=True,
+            unknown_labels=source.unknown_labels,
+            budgets=source.budgets,
         )
         require_count(0, seed=seed)
         self._source, self._seed, self._grouped = source, seed, grouped
@@ -97,6 +92,7 @@ class MadeUp(DataSource):
             labels=labels.astype(np.uint8),
             ids=ids,
             groups=ids if self._grouped else None,
+            budgets=np.resize(self.budgets, len(ids)) if self.budgets else None,
         )
 
 

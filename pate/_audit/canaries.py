@@ -71,7 +71,7 @@ class CanaryRecords(DataSource):
         seed: int = 0,
         poisons: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(budgets=source.budgets)
         require_count(2, canaries=canaries)
         require(canaries.bit_count() == 1, "a power of two of canaries", canaries=canaries)
         require(kind in get_args(Kind), f"kind in {', '.join(get_args(Kind))}", kind=kind)
@@ -197,9 +197,15 @@ class CanaryRecords(DataSource):
         groups = records.groups
         if groups is not None:
             groups = np.concatenate((groups.astype(str), names[len(records) :]))
+        budgets = None
+        if records.budgets is not None:
+            # the statement that is tested is of the largest budget
+            budgets = np.append(
+                records.budgets, np.full(len(names) - len(records), self.budgets[-1])
+            )
         features = ArrayFeatures(np.concatenate(rows).astype(np.float32))
         joined = np.concatenate([part.astype(np.uint8) for part in labels])
-        return Records(features=features, labels=joined, ids=names, groups=groups)
+        return Records(features=features, labels=joined, ids=names, groups=groups, budgets=budgets)
 
 
 def _coin(seed: int, name: str) -> int:

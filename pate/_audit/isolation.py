@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -38,6 +39,7 @@ from pate.data._partition import assign_teachers
 
 _STEPS = 10  # of networks: more show no other teacher
 _DIGEST = re.compile(r"(.*\+)?[0-9a-f]{32,}")
+_BESIDE = ("labels.npy", "budgets.npy")  # with rows of records, as coordinates.npy has
 _LOGS = "PRIVATE_"
 """The beginning of the names of logs, which sum up teachers and which nothing reads."""
 
@@ -55,8 +57,13 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
     with scratch(run, "isolation") as folder:
         before, private = folder / "before", data.records(Role.PRIVATE)
         _make(before, run, Altered(data), plan, voting)
-        row = len(private) // 2
-        for change in get_args(Change):
+        rows = {"": len(private) // 2}
+        if private.budgets is not None:
+            budgets = np.unique(private.budgets, return_index=True)
+            rows = {
+                f" of budget {budget:g}": int(row) for budget, row in zip(*budgets, strict=True)
+            }
+        for (what, row), change in product(rows.items(), get_args(Change)):
             after = folder / change
             source = Altered(data, change=change, row=row)
             _make(after, run, source, plan, voting)
@@ -68,7 +75,7 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
                 assert key is not None, "teachers were fitted"
                 unit = str(private.units(plan.unit)[row])
                 owner = int(assign_teachers([unit], num_teachers=plan.num_teachers, key=key)[0])
-            tests += _compared(before, after, change, owner)
+            tests += _compared(before, after, change, owner, what)
             shutil.rmtree(after)
     return tests
 
@@ -130,7 +137,9 @@ def _make(root: Path, run: Run, data: DataSource, plan: Any, voting: Any) -> Non
         pipeline.vote(votes=voting)
 
 
-def _compared(before: Path, after: Path, change: Change, owner: int | None) -> Iterator[Trial]:
+def _compared(
+    before: Path, after: Path, change: Change, owner: int | None, what: str = ""
+) -> Iterator[Trial]:
     """Yield the rows of a change: what all units are, and all other files."""
     names = {path: _files(path) for path in (before, after)}
     differing: set[int] = set()
@@ -138,7 +147,7 @@ def _compared(before: Path, after: Path, change: Change, owner: int | None) -> I
     gone = None if stored is None else _gone(before / stored, after / stored)
     numbers, others = 0, [str(name) for name in sorted(names[before] ^ names[after])]
     for name in sorted(names[before] & names[after]):
-        if stored is not None and name == stored.with_name("labels.npy"):
+        if stored is not None and name in map(stored.with_name, _BESIDE):
             continue  # compared with the coordinates
         first, second = _units(before / name), _units(after / name)
         if first is None or second is None:
@@ -152,7 +161,7 @@ def _compared(before: Path, after: Path, change: Change, owner: int | None) -> I
     stray = sorted(differing - {owner}) if owner is not None else sorted(differing)[1:]
     where = f", the owner is {units[:-1]} {owner}" if owner is not None else ""
     yield Trial(
-        f"{units} where one record is {change}",
+        f"{units} where one record{what} is {change}",
         f"the bits of {numbers:,} {units} and of their votes, with the same key",
         f"any of the other {numbers - 1:,} that the record reaches",
         f"{len(differing)} of {numbers:,} differ{where}",
@@ -160,7 +169,7 @@ def _compared(before: Path, after: Path, change: Change, owner: int | None) -> I
     )
     compared = len(names[before] | names[after])
     yield Trial(
-        f"files where one record is {change}",
+        f"files where one record{what} is {change}",
         f"{compared} files of the run, without digests and {_LOGS}logs",
         "any other file, name or number that depends on the record",
         f"others differ: {', '.join(others[:3])}" if others else "no other differs",
@@ -216,9 +225,10 @@ def _different(
 
 
 def _records(path: Path) -> NDArray[Any]:
-    """Return coordinates and labels of records, a row for each."""
-    labels = np.load(path.with_name("labels.npy"))
-    return np.hstack([np.load(path), labels.astype(np.int32)])
+    """Return coordinates, labels and budgets of records, a row for each."""
+    beside = [path.with_name(name) for name in _BESIDE if path.with_name(name).is_file()]
+    arrays = [np.load(file).astype(np.float64) for file in (path, *beside)]
+    return np.column_stack(arrays)
 
 
 def _gone(before: Path, after: Path) -> int | None:

@@ -13,9 +13,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from pate._audit.normals import FACTORS, Gaussians, Outcomes
-from pate._validation import FloatArray, IntArray, UInt8Array
+from pate._audit.sums import guess_of, is_scores, plain_sum, sums_of, tau_sums, weights_of
+from pate._validation import FloatArray, IntArray
 from pate._votes import Ballots, Counts
-from pate._votes.voters import GroupedVoters, MomentQuery, RecordVoters, Voters
+from pate._votes.voters import RecordVoters, Voters
 from pate.aggregators import (
     Aggregator,
     ClippedVotes,
@@ -28,13 +29,12 @@ from pate.aggregators import (
     SiloVotes,
     TauVoting,
 )
-from pate.aggregators._clipped_votes import MEDIAN_SHARE, MEDIAN_SPARE, Bisection, clipped_sums
+from pate.aggregators._clipped_votes import MEDIAN_SHARE, MEDIAN_SPARE, Bisection
 from pate.aggregators._noisy_votes import Screen
 from pate.aggregators._rounds import round_releases
 from pate.aggregators._score_votes import (
     COUNT_SHARE,
     KNOWN_SHARE,
-    Learner,
     Round,
     clip_candidates,
     released,
@@ -66,7 +66,7 @@ class Trace:
 
 def trace(aggregator: Aggregator, votes: Any, generator: np.random.Generator) -> Trace:
     """Make a release of ``votes`` as `Aggregator.aggregate` does, and return its noise."""
-    if type(aggregator) is ScoreVotes:
+    if is_scores(aggregator):
         release, seen, mu_squared = noise_of_scores(aggregator, votes, generator)
         knowing = {"voters that know each label": "their noisy numbers are shrunk"}
         untested = {} if votes.voters.num_knowing is None else knowing
@@ -146,7 +146,7 @@ def _noisy_counts(aggregator: NoisyVotes | SiloVotes, votes: Counts, release: Re
 
 
 def _tau_voting(aggregator: TauVoting, votes: Ballots, release: Release) -> Trace:
-    noise = _from_guess(aggregator.around_predictions, votes, _counts(release)) - _tau_sums(
+    noise = _from_guess(aggregator.around_predictions, votes, _counts(release)) - tau_sums(
         aggregator, votes
     )
     values = noise / aggregator.sigma_tau
@@ -184,7 +184,7 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
         )
     noisy = _from_guess(aggregator.around_predictions, votes, _counts(release))
     tried = {
-        int(clip): (noisy - _sums_of(differing, sizes, clip)) / release.noise_std
+        int(clip): (noisy - sums_of(differing, sizes, clip)) / release.noise_std
         for clip in (clips[possible] if len(possible) else clips[-1:])
     }
     # clips with the same noise: the one that explains the release
@@ -193,12 +193,6 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
     moved = min(2 * clips[possible].max(initial=0), size) / release.noise_std**2
     comparisons = bisection.num_steps * (6 / votes.num_teachers) ** 2 if spent else 0.0
     return Trace(release, seen, {}, moved + comparisons, clip)
-
-
-def _sums_of(ballots: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
-    """Return sums ``[Q, C]`` of ballots ``[Q, T, C]`` of ``sizes`` that are scaled to a clip."""
-    factors = np.minimum(1.0, np.sqrt(clip / np.maximum(sizes, 1)))
-    return np.array([factors @ rows.astype(np.float64) for rows in ballots])
 
 
 SUMS: Mapping[type[Aggregator], Callable[..., Trace]] = {
@@ -214,27 +208,9 @@ def _counts(release: Release) -> FloatArray:
     return release.noisy_counts
 
 
-def guess_of(around: bool, votes: Ballots) -> UInt8Array:
-    if not around:
-        return np.zeros(votes.counts.shape, dtype=np.uint8)
-    assert votes.predictions is not None, "they are needed"
-    return np.asarray(votes.predictions > 0.5, dtype=np.uint8)
-
-
 def _from_guess(around: bool, votes: Ballots, counts: FloatArray) -> FloatArray:
     """Return noisy counts as noisy numbers of teachers that differ from the predictions."""
     return np.where(guess_of(around, votes) > 0, votes.num_teachers - counts, counts)
-
-
-def _tau_sums(aggregator: TauVoting, votes: Ballots) -> FloatArray:
-    guess = guess_of(aggregator.around_predictions, votes)
-    sums = []
-    for rows, expected in zip(votes.ballots, guess, strict=True):
-        differing = (rows ^ expected).astype(np.float64)
-        sizes = np.maximum(differing.sum(axis=1), 1)
-        norms = sizes if aggregator.norm == "l1" else np.sqrt(sizes)
-        sums.append(np.minimum(1.0, aggregator.tau / norms) @ differing)
-    return np.array(sums)
 
 
 # outcomes of discrete laws
@@ -295,7 +271,7 @@ def _entries(aggregator: Any, votes: Any) -> tuple[FloatArray, Callable[[Release
         margins, lead = votes.counts - votes.num_teachers / 2, aggregator.min_lead
         sigma, guess = aggregator.sigma_votes, np.zeros(votes.counts.shape, dtype=np.uint8)
     else:
-        margins, lead = _tau_sums(aggregator, votes) - aggregator.threshold_tau, 0.0
+        margins, lead = tau_sums(aggregator, votes) - aggregator.threshold_tau, 0.0
         sigma, guess = aggregator.sigma_tau, guess_of(aggregator.around_predictions, votes)
     given, denied = ndtr((margins - lead) / sigma), ndtr((-margins - lead) / sigma)
     chances = np.stack((denied, given, np.maximum(1 - given - denied, 0.0)), axis=-1)
@@ -359,7 +335,7 @@ def noise_of_scores(
     aggregator: ScoreVotes, votes: Any, generator: np.random.Generator, voters: Voters | None = None
 ) -> tuple[Release, Seen, float]:
     """Return the release of score votes, the noise of its rounds, and its least cost."""
-    asked = votes.voters if voters is None else voters
+    asked = aggregator.weighed(votes.voters) if voters is None else voters
     num_queries = 1 if votes is None else votes.num_queries
     multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
     private, parts = asked.num_private is not None, asked.by_part()
@@ -402,9 +378,10 @@ def noise_of_scores(
         deviation = multiplier / math.sqrt(COUNT_SHARE)
         cost += 1 / deviation**2
         if count > 2 * deviation:
-            seen["number of voters"] = Gaussians(
-                np.array([(count - asked.num_private) / deviation])
-            )
+            present = asked.num_private
+            if isinstance(asked, RecordVoters):
+                present = float(weights_of(asked).sum())
+            seen["number of voters"] = Gaussians(np.array([(count - present) / deviation]))
     if votes is None:
         empty = np.zeros((0, asked.num_labels))
         return Release(empty.astype(np.uint8), empty > 0), seen, cost
@@ -424,7 +401,7 @@ def _median(voters: Voters, step: Round, spent: float) -> Outcomes:
     candidates = clip_candidates(voters, question, step.known_share)
     sigma = math.sqrt(math.ceil(math.log2(len(candidates))) / spent)
     norms = voters.norms(question)
-    above = np.array([(norms > candidate).sum() for candidate in candidates])
+    above = np.array([((norms > candidate) * voters.weights).sum() for candidate in candidates])
     places = np.flatnonzero(np.isclose(MEDIAN_SPARE * candidates, clip, rtol=1e-12, atol=0))
     chances = {
         factor: median_law(above, count / 2, factor * sigma)[None] for factor in (1.0, *FACTORS)
@@ -436,7 +413,7 @@ def _padded(chances: FloatArray, width: int) -> FloatArray:
     return np.pad(chances, ((0, 0), (0, width - chances.shape[1])))
 
 
-def median_law(above: IntArray, half: float, sigma: float) -> FloatArray:
+def median_law(above: IntArray | FloatArray, half: float, sigma: float) -> FloatArray:
     """Return the law ``[m]`` of a bisection by noisy comparisons, from its definition.
 
     Args:
@@ -457,44 +434,3 @@ def median_law(above: IntArray, half: float, sigma: float) -> FloatArray:
 
     search(0, len(above) - 1, 1.0)
     return law
-
-
-def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] | None:
-    """Return how far the program's clipped sums are from their definition, and its rounding error.
-
-    Both are in clips. The clip is so small that it scales most ballots. None without clipped sums.
-    """
-    if type(aggregator) is ScoreVotes:
-        voters = votes.voters
-        question = Learner(voters.geometry, voters.num_labels, math.inf).question()
-        norms = voters.norms(question)
-        clip = float(np.median(norms[norms > 0])) / 4 if (norms > 0).any() else 1.0
-        sums = voters.clipped_sum(question, clip), plain_sum(voters, question, clip)
-        return float(np.abs(sums[0] - sums[1]).max()) / clip, 1e-3
-    if type(aggregator) is ClippedVotes:
-        nothing = np.zeros(votes.counts.shape, dtype=np.uint8)
-        sizes = votes.ballots.sum(axis=(0, 2), dtype=np.int64)
-        size = max(1, int(np.median(sizes)) // 4)
-        sums = clipped_sums(votes, nothing, sizes, size), _sums_of(votes.ballots, sizes, size)
-        return float(np.abs(sums[0] - sums[1]).max()) / math.sqrt(size), votes.num_teachers / 2**19
-    if type(aggregator) is TauVoting:
-        small = replace(aggregator, tau=aggregator.tau / 4)
-        sums = small.clipped_sums(votes), _tau_sums(small, votes)
-        return float(np.abs(sums[0] - sums[1]).max()) / small.tau, votes.num_teachers / 2**29
-    return None
-
-
-def plain_sum(voters: Voters, question: MomentQuery, clip: float) -> FloatArray:
-    """Return the sum of clipped ballots, as `Voters.clipped_sum` defines it."""
-    if isinstance(voters, RecordVoters):
-        total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
-        for basis, residuals, norms in voters.parts(question):
-            shares = np.minimum(1.0, clip * (1 - 2.0**-30) / np.maximum(norms, 1e-300))
-            total += basis.T @ np.trunc(residuals * shares[:, None])
-        return total / 2.0**28
-    if isinstance(voters, GroupedVoters):
-        total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
-        for ballot, norm in voters._ballots(question):
-            total += np.trunc(ballot * min(1.0, clip * (1 - 2.0**-30) / max(norm, 1e-300)))
-        return total / 2.0**voters._bits
-    return np.zeros((voters.geometry.num_directions + 1, voters.num_labels))

@@ -19,12 +19,12 @@ import yaml
 from pate._audit.laws import (
     Seen,
     Trace,
-    distance_of_sums,
     parts_of,
     trace,
 )
 from pate._audit.normals import FACTORS, Gaussians, Outcomes, p_values
 from pate._audit.silos import masked_noise
+from pate._audit.sums import distance_of_sums, moves_of_budgets
 from pate._audit.synthetic import noise_of_moments, synthetic_releases
 from pate._audit.tables import Trial, scratch, untested
 from pate._closed_form_plan import FIRST
@@ -41,7 +41,7 @@ from pate._votes import MaskedTotal
 from pate._votes.store import finished_votes
 from pate.accounting import Ledger, NeighboringRelation, gaussian_epsilon, read_ledger
 from pate.accounting._charges import Charge, account
-from pate.aggregators._base import Aggregator
+from pate.aggregators import Aggregator, PersonalVotes
 from pate.mechanisms import NoisyMoments, NotStatedError, private_generator
 
 FAMILY_ERROR = 1e-6
@@ -120,6 +120,10 @@ def moments_tests(samples: SampleSettings, columns: int) -> list[Trial]:
 def _tests(run: Run) -> list[Trial]:
     settings = without_budget(decode_fields(LabelSettings, run.inputs_of(LABEL).settings))
     aggregator: Any = settings.mechanism
+    if isinstance(aggregator, PersonalVotes):
+        # personal budgets hold in the ledger of the copy, too
+        aggregator = aggregator.scaled(math.sqrt(_RELEASES))
+        settings = replace(settings, aggregator=aggregator)
     rng = np.random.default_rng()
     tests, releases, rows = list[Trial](), list[_Traced](), list[_Noise]()
     manifest = finished_votes(run).manifest()
@@ -143,7 +147,7 @@ def _tests(run: Run) -> list[Trial]:
     parts = parts_of(aggregator)
     for number, part in enumerate(parts, 1):
         prefix = f"part {number}, " if len(parts) > 1 else ""
-        tests += _sums_test(prefix, part, votes)
+        tests += [*_sums_test(prefix, part, votes), *_budget_tests(part, votes)]
         try:
             tried = synthetic_releases(part, votes, rng)
         except NotStatedError as error:
@@ -276,6 +280,22 @@ def _price_tests(run: Run, settings: LabelSettings, releases: Sequence[_Traced])
             _price("price of the noise", "the sensitivity over the deviation of all sums", one, mu)
         )
     return tests
+
+
+def _budget_tests(aggregator: Aggregator, votes: Any) -> Iterator[Trial]:
+    """Yield whether a record of each personal budget moves no more than its event says."""
+    if isinstance(aggregator, PersonalVotes):
+        one = aggregator.event(votes.shape)
+        for budget, moved in moves_of_budgets(aggregator, votes).items():
+            own = one.for_budget(budget, aggregator.delta)
+            weight = math.sqrt(own.cost().mu_squared / one.cost().mu_squared)
+            yield Trial(
+                f"a record of budget {budget:g}",
+                "the clipped sum and the number of voters, with and without it",
+                "any move beyond its weight",
+                f"{moved:.6g} of the largest move, where {weight:.6g} is paid for",
+                "passed" if moved <= weight * (1 + 1e-9) else "refuted",
+            )
 
 
 def _price(subject: str, tried: str, paid: float, due: float) -> Trial:

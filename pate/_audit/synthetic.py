@@ -61,12 +61,11 @@ def synthetic_releases(
     Raises:
         NotStatedError: if the aggregator states no law.
     """
-    if type(aggregator) is ScoreVotes:
+    if isinstance(aggregator, ScoreVotes):
         tied = _tied(aggregator, votes)
-        one = replace(
-            aggregator,
-            multiplier_scores=aggregator.multiplier_scores / math.sqrt(votes.num_queries),
-        )
+        multiplier = aggregator.multiplier_scores / math.sqrt(votes.num_queries)
+        # voters that are made up have no budgets
+        one = ScoreVotes(multiplier_scores=multiplier, rounds=aggregator.rounds)
         return {"": lambda generator: noise_of_scores(one, None, generator, tied)[1]}
     if type(aggregator) is ClippedVotes:
         tied_ballots = _tied_ballots(votes, aggregator)

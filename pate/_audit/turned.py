@@ -14,7 +14,8 @@ import numpy as np
 
 from pate._audit.canaries import Canaries
 from pate._audit.exact import Exact, Laws
-from pate._audit.laws import guess_of, trace
+from pate._audit.laws import trace
+from pate._audit.sums import guess_of
 from pate._progress import stage_bar
 from pate._validation import BoolArray, FloatArray, IntArray, UInt8Array, require
 from pate._votes import Ballots, Moments as MomentVotes
@@ -143,14 +144,15 @@ def _moves_of_rounds(
 ) -> FloatArray:
     """Return the moves ``[m, rounds]`` of noisy sums in deviations, given the sums before."""
     present, *coins = _coins(world, generator)
-    voters = turned(present)
+    voters = aggregator.weighed(turned(present))
     rounds, steps = list(released(aggregator, voters, world.num_queries, generator)), []
     with stage_bar(len(coins) * len(rounds), "leak", unit="divergence") as bar:
         for _, part, question, _, _, moments in rounds:
             total, step = voters.by_part()[part].clipped_sum(question, moments.clip), []
             for coin in coins:  # one after another: each has a copy of all records
-                other = turned(coin).by_part()[part].clipped_sum(question, moments.clip)
-                step.append(float(np.linalg.norm(other - total)) / moments.sigma)
+                other = aggregator.weighed(turned(coin)).by_part()[part]
+                moved = other.clipped_sum(question, moments.clip) - total
+                step.append(float(np.linalg.norm(moved)) / moments.sigma)
                 bar.update()
             steps.append(step)
     return np.transpose(steps)

@@ -10,6 +10,7 @@ from pate._validation import require, require_in_open_unit_interval
 from pate.accounting import LedgerSnapshot, NeighboringRelation, read_ledger, verify_ledger
 from pate.accounting._charges import Charge, account, to_world
 from pate.accounting._formatting import format_epsilon, format_exact
+from pate.accounting._personal import describe_personal, personal_figures
 from pate.accounting._statement_words import (
     FIXED_BEFOREHAND,
     WORLD,
@@ -102,6 +103,8 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
         )
         for relation in NeighboringRelation:
             print(f"    {_sum_text(paid, relation, delta)}{units}")
+    for line in describe_personal(personal_figures(reserved)):
+        print(line)
     budget = describe_budget(book)
     if budget is not None:
         print(budget)

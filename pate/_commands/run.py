@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import yaml
 
-from pate._closed_form_plan import CLOSED_FORM, FIRST, ClosedFormPlan
+from pate._closed_form_plan import CLOSED_FORM, FIRST, ClosedFormPlan, require_by_record
 from pate._commands import label, references, student, teachers
 from pate._commands.parsing import Preset, named_before
 from pate._commands.recipes import find_recipe, unpack_recipe
@@ -101,6 +101,7 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         voting = Run(root).inputs_of(TEACHERS_VOTE).settings.get("votes")
     asked, plan = label.settings_for(label_words, label_preset), fit.plan
     require_student_for(asked.query_choice, plan.start_from)
+    require_by_record(plan, data.budgets)
     ledger = choose_ledger(root, fit.options.ledger, data, overwrite=parsed.overwrite)
     run = Run(root, overwrite=parsed.overwrite, ledger=ledger)
     samples = sample_settings(asked, plan.unit) if isinstance(data, DrawnPublic) else None
@@ -243,7 +244,7 @@ def _label_settings(
         )
         require(voting is None, fixed, votes=voting)
         kind = Moments if plan.start_from is None else Ballots
-    return resolve_settings(asked, shape, size, kind, before=before), shape
+    return resolve_settings(asked, shape, size, kind, before=before, budgets=data.budgets), shape
 
 
 def _planned_samples(samples: SampleSettings) -> str:

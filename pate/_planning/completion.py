@@ -15,6 +15,7 @@ from pate.accounting._charges import Budget, Charge
 from pate.accounting._filters import affordable
 from pate.aggregators import Aggregator, Outlook, Partial, Rounds, ScoreVotes, SiloVotes
 from pate.aggregators._base import AnyAggregator
+from pate.aggregators._personal_votes import by_budgets
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
 _TOLERANCE = 1e-6
@@ -33,12 +34,13 @@ def resolve_settings(
     kind: type[Votes] = Ballots,
     *,
     before: Sequence[Charge] = (),
+    budgets: Sequence[float] = (),
 ) -> LabelSettings:
     """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
 
     They are votes of ``shape`` on ``size`` samples, of a kind. Repeating it changes nothing. The
-    target covers the releases ``before``, which public samples or the same teachers came from.
-    Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
+    target covers the releases ``before``, which public samples or the same teachers came from. If
+    records have personal ``budgets``, the aggregator weighs them. Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
     budget is below it, or the aggregator takes votes of another kind.
     """
     number = size if settings.num_queries is None else settings.num_queries
@@ -51,6 +53,9 @@ def resolve_settings(
         max_teachers_per_unit=reach,
     )
     aggregator = settings.aggregator
+    if budgets:
+        aggregator = by_budgets(aggregator, budgets, settings.delta)
+        settings = replace(settings, aggregator=aggregator)
     if isinstance(aggregator, Aggregator):
         aggregator.require_kind(kind)
     if settings.target_epsilon is None:

@@ -8,6 +8,7 @@ from pate._validation import FloatArray, IntArray, require
 from pate._votes import Ballots, Counts, Moments, Scores, Votes, VoteShape, serves
 from pate._votes.voters import RecordVoters
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator
+from pate.aggregators._personal_votes import PersonalVotes
 
 
 def rehearse(
@@ -91,6 +92,7 @@ def _synthetic_votes(
 ) -> Votes:
     """Return synthetic votes that an aggregator takes, with the public side of ``like``."""
     counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
+    budgets = aggregator.budgets if isinstance(aggregator, PersonalVotes) else ()
     known: dict[str, Any] = {
         name: np.resize(array, (len(counts), array.shape[1]))
         for name, array in (("predictions", predictions), ("features", features))
@@ -107,6 +109,7 @@ def _synthetic_votes(
             coordinates=np.resize(samples, (len(counts), samples.shape[1])),
             labels=(2 * counts > shape.num_teachers).astype(np.uint8),
             unknown_labels=like.voters.unknown_labels,
+            budgets=np.resize(budgets, len(counts)) if budgets else None,
         )
         moments = Moments(voters=voters, **known)
         if serves(Moments, needs):

@@ -132,6 +132,14 @@ def _statement(released: Released) -> Section:
             )
             for name, figure in by_relation(today.content, "world")
         ]
+    figures += [
+        Figure(
+            f"ε = {format_exact(row['epsilon'])}",
+            f"at δ = {format_exact(row['delta'])}, of records of this budget",
+            "Such a record counts with a weight, and no release of the ledger takes it further.",
+        )
+        for row in today.content.get("budgets", ())
+    ]
     blocks += [Figures(tuple(figures)), Text(_COVERS)]
     later = len(today["releases"]) - len(statement["releases"])
     if later:

@@ -126,6 +126,7 @@ def seal_closed_form(
         made_by=made_by | {"code": code_version()},
         ids=data.records(Role.PUBLIC).ids.tolist(),
         ballots="moments",
+        budgets=data.budgets,
     )
     run.finish(TEACHERS_VOTE, files)
 

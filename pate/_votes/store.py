@@ -34,6 +34,7 @@ from pate._votes.kinds import (
     unpack_ballots,
 )
 from pate._votes.voters import GroupVoters, RecordVoters, Voters
+from pate.accounting._personal import require_budgets
 from pate.data._records import Records
 
 Form = Literal["bits", "scores", "moments", "masked"]
@@ -63,6 +64,7 @@ class VoteManifest:
         chunks: digests of the files of votes, by file name. PRIVATE.
         ids: ids of the samples that were voted on, in the order of the ballots' rows.
         ballots: the word for the kind of the ballots, a public constant (see `kind`).
+        budgets: the personal budgets that the voters may have, ascending; empty without.
     """
 
     num_teachers: int
@@ -71,6 +73,7 @@ class VoteManifest:
     chunks: Mapping[str, str]
     ids: Sequence[str]
     ballots: Form = "bits"
+    budgets: Sequence[float] = ()
 
     @property
     def kind(self) -> type[Votes]:
@@ -88,6 +91,7 @@ class VoteManifest:
         """Read a manifest. Raises ``ValueError`` if it is missing or malformed."""
         content = _read(path)
         values: Json = {field.name: content.get(field.name) for field in fields(cls)}
+        values["budgets"] = content.get("budgets", ())
         try:
             require_known("keys", content, values)
             for name in ("label_names", "ids"):
@@ -96,6 +100,7 @@ class VoteManifest:
             for name in ("made_by", "chunks"):
                 _require_texts(name, values[name], dict)
             require_known("ballots", [str(values["ballots"])], _KINDS)
+            require_budgets(values["budgets"])
             VoteShape(values["num_teachers"], len(values["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
@@ -180,6 +185,7 @@ class VoteStore:
         num_teachers: int,
         made_by: Mapping[str, str],
         ballots: Form = "bits",
+        budgets: Sequence[float] = (),
     ) -> dict[Path, str]:
         """Write the manifest of the stored chunks.
 
@@ -199,8 +205,12 @@ class VoteStore:
             chunks=chunks,
             ids=ids,
             ballots=ballots,
+            budgets=budgets,
         )
-        write_json(path, asdict(manifest))
+        plain = asdict(manifest)
+        if not budgets:  # as earlier versions wrote it
+            del plain["budgets"]
+        write_json(path, plain)
         return {self.folder / name: content for name, content in chunks.items()} | {
             path: digest(path)
         }
@@ -375,8 +385,8 @@ class VoterStore:
 
     ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row
     for each record. With ``groups.npy``, which gives the teacher of each record, the records are
-    sorted by teacher; without it each record is a teacher. ``public.npz`` also says whether labels
-    may be unknown.
+    sorted by teacher; without it each record is a teacher. ``budgets.npy`` has the personal budget
+    of each record, if there are any. ``public.npz`` also says whether labels may be unknown.
     """
 
     folder: Path
@@ -392,12 +402,15 @@ class VoterStore:
         """Write records and their teachers ``groups`` ``[N]``; return digests of the files."""
         order = np.arange(len(records))
         arrays: dict[str, NDArray[Any]] = {"labels": np.asarray(records.labels, dtype=np.uint8)}
+        if records.budgets is not None:
+            arrays["budgets"] = records.budgets
         if groups is not None:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}
             arrays["groups"] = np.unique(groups[order], return_inverse=True)[1]
         # left by an earlier plan that was interrupted
-        (self.folder / "groups.npy").unlink(missing_ok=True)
+        for name in ("groups", "budgets"):
+            (self.folder / f"{name}.npy").unlink(missing_ok=True)
         geometry_file = self.folder / "public.npz"
         coordinates_file = self.folder / "coordinates.npy"
         public = {name: np.asarray(getattr(geometry, name)) for name in _GEOMETRY}
@@ -436,10 +449,10 @@ class VoterStore:
             "coordinates": coordinates,
             "labels": labels,
         }
-        path = self.folder / "groups.npy"
-        if not path.is_file():
-            return RecordVoters(**settings)
-        return GroupVoters(**settings, groups=np.load(path))
+        for name in ("groups", "budgets"):
+            if (path := self.folder / f"{name}.npy").is_file():
+                settings[name] = np.load(path)
+        return (GroupVoters if "groups" in settings else RecordVoters)(**settings)
 
 
 def fingerprint_of_voters(run: Run) -> str:

@@ -42,4 +42,5 @@ from pate.accounting._ledger import (
 )
 from pate.accounting._log import LedgerHead as LedgerHead
 from pate.accounting._pairs import Pairs as Pairs
+from pate.accounting._personal import PersonalEvent as PersonalEvent
 from pate.accounting._statement import Statement as Statement

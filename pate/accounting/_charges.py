@@ -167,6 +167,11 @@ def to_world(charges: Sequence[Charge]) -> list[Charge]:
     return _with_each_event(charges, lambda event: event.to_world())
 
 
+def for_budget(charges: Sequence[Charge], budget: float, delta: float) -> list[Charge]:
+    """Return ``charges`` as they are for a record of a personal budget (`Event.for_budget`)."""
+    return _with_each_event(charges, lambda event: event.for_budget(budget, delta))
+
+
 def _with_each_event(charges: Sequence[Charge], change: Callable[[Event], Event]) -> list[Charge]:
     # few events are distinct in a ledger
     changed: dict[int, Events] = {}

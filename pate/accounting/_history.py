@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,6 +44,7 @@ from pate.accounting._filters import (
     refuse,
 )
 from pate.accounting._log import LedgerHead
+from pate.accounting._personal import PersonalTotals
 
 # of a release, in a statement
 _LISTED = (
@@ -177,6 +179,7 @@ class History:
         self._names: list[str] = []  # of the events of each release
         self._settled_by: dict[int, int] = {}  # the row that settled each release
         self._totals = Totals(DEFAULT_ORDERS)
+        self._personal = PersonalTotals()
 
     @property
     def head(self) -> LedgerHead:
@@ -269,6 +272,7 @@ class History:
         else:
             self._fold_state(body)
         for change in changes:
+            self._personal.add(self._totals, *change)
             self._totals.add(*change)
         self._digests.append(digest)
         return changes
@@ -298,6 +302,7 @@ class History:
         fields["max_teachers_per_unit"] = self._require_covered_by_budget(
             body.get("max_teachers_per_unit", 1)
         )
+        self._require_personal(name, body["count"], fields["max_teachers_per_unit"])
         entry = LedgerEntry(
             release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields
         )
@@ -375,6 +380,10 @@ class History:
             require(teachers <= most, needed, max_teachers_per_unit=teachers)
         return teachers
 
+    def _require_personal(self, events: str, count: int, teachers: int) -> None:
+        reach = (entry.max_teachers_per_unit for entry in self.entries)
+        self._personal.require_within(self._totals, events, count, chain([teachers], reach))
+
     def reservation(
         self,
         events: Events,
@@ -431,6 +440,7 @@ class History:
                 query = events[relation].for_group_size(totals.teachers).cost(bounds.orders)
                 remainder = describe_remainder(bounds, spent, query, count)
                 refuse(current, bounds, total, remainder=remainder)
+        self._require_personal(name, count, teachers)
         stated_delta = current.delta if delta is None and current is not None else delta
         row: dict[str, Any] = {
             "kind": "reserve",

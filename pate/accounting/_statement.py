@@ -30,6 +30,7 @@ from pate.accounting._filters import filter_from_dict, require_filter_of_first
 from pate.accounting._history import LedgerEntry, LedgerSnapshot
 from pate.accounting._ledger import read_ledger
 from pate.accounting._log import LedgerHead
+from pate.accounting._personal import personal_figures, require_personal
 from pate.accounting._statement_words import AUDIT, CONVERSION, WORDS, describe
 
 REACHED = (1, 2, 3)
@@ -254,11 +255,13 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
     )
     published["max_teachers_per_unit"] = teachers
     once, world = for_group_size([(entry.events, entry.count)], teachers), to_world(book.reserved())
-    outside = {}
+    outside: dict[str, Any] = {}
     if world != book.reserved():
         outside = {
             "world": {relation.value: _figures(world, relation, delta) for relation in relations}
         }
+    if personal := personal_figures(book.reserved()):
+        outside["budgets"] = personal
     return {
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
@@ -352,6 +355,7 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
                 within,
                 f"at most what release {entry.release} reserved under {relation.value}",
             )
+    require_personal(book.charges())
     if budget is not None and bounds is not None:
         bounds.require_follows(budget)
         if after:

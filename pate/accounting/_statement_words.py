@@ -25,6 +25,7 @@ from pate.accounting._cost import (
 from pate.accounting._events import PureDPEvent
 from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
 from pate.accounting._history import LedgerSnapshot
+from pate.accounting._personal import describe_personal
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """The first line of every file that an audit writes."""
@@ -225,6 +226,7 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
             "No budget keeps this: it" if of_all else f"It has none under {unkept[0]}: that epsilon"
         )
         yield f"{where} holds if {FIXED_BEFOREHAND}."
+    yield from describe_personal(statement.get("budgets", ()))
 
 
 def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:

@@ -33,6 +33,7 @@ from pate.aggregators._noisy_votes import (
 )
 from pate.aggregators._of_mechanism import MechanismAggregator as MechanismAggregator
 from pate.aggregators._outlook import Outlook as Outlook
+from pate.aggregators._personal_votes import PersonalVotes as PersonalVotes
 from pate.aggregators._plugins import load_plugins as load_plugins, registered as registered
 from pate.aggregators._rounds import Rounds as Rounds
 from pate.aggregators._score_votes import ScoreVotes as ScoreVotes

@@ -131,6 +131,14 @@ class ScoreVotes(Aggregator):
             neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_scores
         )
 
+    def weighed(self, voters: Voters) -> Voters:
+        """Return voters, with weights if the aggregator gives any.
+
+        Raises ``ValueError`` if they have personal budgets, by which only `PersonalVotes` weigh.
+        """
+        require(voters.budgets is None, "PersonalVotes of records that have budgets")
+        return voters
+
     def aggregate(
         self, votes: Ballots | Scores | Moments, *, generator: np.random.Generator
     ) -> Release:
@@ -158,6 +166,7 @@ def released(
     aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
 ) -> Iterator[Round]:
     """Yield the rounds, of which each asks a question of its own."""
+    voters = aggregator.weighed(voters)
     noise_multiplier, count = (
         aggregator.multiplier_scores / math.sqrt(num_queries),
         float(voters.num_voters),
@@ -229,17 +238,15 @@ class NoisySum(NamedTuple):
     """The largest norm of a ballot."""
 
 
-def noisy_count(num_private: int, noise_multiplier: float, generator: np.random.Generator) -> float:
+def noisy_count(number: float, noise_multiplier: float, generator: np.random.Generator) -> float:
     """Return a noisy number of voters, at least twice the standard deviation of its noise.
 
-    One voter moves it by one.
+    One voter moves it by its weight.
 
     Sums are divided by it: where noise may be all that was counted, a smaller number would magnify
     noise.
     """
-    noisy = add_gaussian(
-        np.array([float(num_private)]), sigma=noise_multiplier, generator=generator
-    )
+    noisy = add_gaussian(np.array([float(number)]), sigma=noise_multiplier, generator=generator)
     return max(float(noisy[0]), 2 * noise_multiplier)
 
 
@@ -280,8 +287,10 @@ def noisy_sum(
     )
     sigma = min(cheap, max(dear, count / MEDIAN_ERRORS))
     if steps and sigma <= count / 3:
-        norms = voters.norms(question)
-        median = noisy_median(norms, candidates, num_voters=count, sigma=sigma, generator=generator)
+        norms, weights = voters.norms(question), voters.weights
+        median = noisy_median(
+            norms, candidates, num_voters=count, sigma=sigma, generator=generator, weights=weights
+        )
         clip, paid = MEDIAN_SPARE * median, steps * (noise_multiplier / sigma) ** 2
     deviation = 2 * clip * noise_multiplier / math.sqrt(1 - paid)
     total = add_gaussian(voters.clipped_sum(question, clip), sigma=deviation, generator=generator)

@@ -31,11 +31,11 @@ from pate.data._source import expand_path
 from pate.data._table import Table, TableSource, require_fractions, split_by_hash
 from pate.data.features import FeatureMap
 
-OPTIONAL = ("ids", "split", "group", "label_names")
+OPTIONAL = ("ids", "split", "group", "budget", "label_names")
 """Arrays that a file may have besides ``X`` and ``Y``; ``ids`` are required of a source."""
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
-_ROWS_OF = ("X", "Y", "ids", "split", "group")
+_ROWS_OF = ("X", "Y", "ids", "split", "group", "budget")
 """Arrays with a row for each record."""
 _ROWS = 64
 """Rows read from a file at once. The system maps much around each, which counts as memory."""
@@ -50,7 +50,8 @@ class Arrays(TableSource):
     so affect all teachers.
 
     Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (the person
-    to whom a record belongs), ``label_names`` ``[C]``.
+    to whom a record belongs), ``budget`` ``[N]`` (the personal budget of a private record),
+    ``label_names`` ``[C]``.
 
     Args:
         path: the file.
@@ -65,6 +66,8 @@ class Arrays(TableSource):
             as in a register: a row number changes when an earlier record is removed.
         unknown_labels: ``nan`` if labels may be unknown, which are NaN; -1 if -1 is unknown, too.
             None if all must be known.
+        budgets: the personal budgets that ``budget`` may hold, ascending epsilons such as ``[0.5,
+            1, 2]``, known without a look at the records. None if there is no ``budget``.
     """
 
     def __init__(
@@ -78,9 +81,15 @@ class Arrays(TableSource):
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
+        budgets: list[float] | None = None,
     ) -> None:
         super().__init__(
-            path, labels, features, permanent_ids=permanent_ids, unknown_labels=unknown_labels
+            path,
+            labels,
+            features,
+            permanent_ids=permanent_ids,
+            unknown_labels=unknown_labels,
+            budgets=budgets,
         )
         require_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction
@@ -111,6 +120,12 @@ class Arrays(TableSource):
         with faults.gather():
             split = self._split(arrays, source=source)
         with faults.gather():
+            require(
+                ("budget" in arrays) == bool(self.budgets),
+                f"`budgets` of the source and an array budget in {source}, both or none",
+                budgets=self.budgets,
+            )
+        with faults.gather():
             rows = {name: arrays[name].shape[:1] for name in _ROWS_OF if name in arrays}
             sizes = {name: shape[0] if shape else 0 for name, shape in rows.items()}
             num = sizes.pop("Y")
@@ -124,6 +139,7 @@ class Arrays(TableSource):
             ids=ids,
             split=split,
             groups=groups,
+            budgets=arrays.get("budget"),
         )
 
     def _split(self, arrays: Mapping[str, NDArray[Any]], *, source: str) -> IntArray:

@@ -50,7 +50,7 @@ class DrawnPublic(DataSource):
             unit, of which only the direction of a row counts.
 
     Raises:
-        ValueError: if the source has a feature map of its own.
+        ValueError: if the source has a feature map of its own, or personal budgets.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class DrawnPublic(DataSource):
             "a source without `features` in DrawnPublic, which scales its rows",
             features=type(source.feature_map).__name__,
         )
+        require(not source.budgets, "a source without `budgets`, which moments do not weigh")
         self._source, self.samples, self._bounds = source, expand_path(samples), bounds
         self._rehearses = False
 

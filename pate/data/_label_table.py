@@ -17,6 +17,7 @@ from pate.data._records import Features, Role
 from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
 
 _GROUPS = ("group", "identity")
+_BUDGET = "budget"
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
@@ -45,12 +46,14 @@ class TableReading:
         fractions: shares of public and of test records, where the file has no ``split``.
         names: the file's own names of special columns, such as ``{"id": "patient"}``.
         unknown_labels: the sign of a label that is unknown; None if all must be known.
+        budgets: the personal budgets in the column ``budget``; empty if it has no such meaning.
     """
 
     labels: LabelColumns | None
     fractions: tuple[float | None, float]
     names: Mapping[str, str]
     unknown_labels: UnknownLabels | None
+    budgets: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ def read_label_table(
     Raises:
         ValueError: if the file is not such a table, with a line for each fault.
     """
-    required = tuple(dict.fromkeys((identity, *content)))
+    required = tuple(dict.fromkeys((identity, *content, *([_BUDGET] if reading.budgets else []))))
     known = (*required, "split", *_GROUPS)
     require_known("`names` of columns", reading.names, known)
     table, faults = read_columns(path, required, reading.names), Faults()
@@ -159,7 +162,19 @@ def read_label_table(
         else:
             keys = ids if groups is None else groups
             split[:] = split_by_hash(keys, *reading.fractions, source=str(path))
-    used = {"split", group, *misspelt, *chosen, *(wanted or ())}
+    budgets = np.full(len(ids), np.nan) if reading.budgets else None
+    if budgets is not None:
+        private = split == SPLIT_OF_ROLE[Role.PRIVATE]
+        with faults.gather():
+            budgets[private] = _budgets(table, private, reading.budgets)
+    used = {
+        "split",
+        group,
+        *([_BUDGET] if reading.budgets else []),
+        *misspelt,
+        *chosen,
+        *(wanted or ()),
+    }
     rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
     made: list[Features] = []
     with faults.gather():
@@ -173,7 +188,27 @@ def read_label_table(
         ids=ids,
         split=split,
         groups=groups,
+        budgets=budgets,
     )
+
+
+def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> list[float]:
+    """Return the personal budgets of private records, each of which is declared."""
+    texts = table.values[_BUDGET]
+    values = [
+        _number(text) if mine else declared[0]
+        for text, mine in zip(texts, private.tolist(), strict=True)
+    ]
+    listed = ", ".join(map("{:g}".format, declared))
+    table.require(_BUDGET, [value in declared for value in values], f"a budget among {listed}")
+    return [value for value, mine in zip(values, private.tolist(), strict=True) if mine]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _coded(

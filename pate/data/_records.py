@@ -17,6 +17,7 @@ from pate._files import Stream
 from pate._settings import RecordsInitArgs
 from pate._validation import (
     Float32Array,
+    FloatArray,
     IntArray,
     StrArray,
     UInt8Array,
@@ -215,12 +216,15 @@ class Records:
             record: it stays when other records come and go, and so is never a row number.
         groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person;
             None if unknown.
+        budgets: ``[N]`` float64, the personal budget of each, an epsilon among those that the
+            source declares; None without. It belongs to the id, as the group does.
     """
 
     features: Features
     labels: UInt8Array
     ids: StrArray
     groups: StrArray | None = None
+    budgets: FloatArray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", as_features(self.features))
@@ -230,6 +234,11 @@ class Records:
         sizes = {"features": self.features.shape[0], "ids": len(self.ids)}
         if self.groups is not None:
             sizes["groups"] = len(self.groups)
+        if self.budgets is not None:
+            budgets = np.asarray(self.budgets, dtype=np.float64)
+            require(budgets.ndim == 1, "budgets of shape [N]", shape=budgets.shape)
+            object.__setattr__(self, "budgets", budgets)
+            sizes["budgets"] = len(budgets)
         require(
             self.labels.ndim == 2 and self.labels.shape[1] > 0,
             "labels of shape [N, C]",
@@ -237,13 +246,23 @@ class Records:
         )
         require(
             set(sizes.values()) == {len(self.labels)},
-            "as many features, ids and groups as labels",
+            "as many features, ids, groups and budgets as labels",
             **sizes,
         )
         require_distinct("record ids", self.ids.tolist())
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def select(self, rows: IntArray) -> Records:
+        """Return the records of ``rows`` ``[M]``."""
+        return Records(
+            features=self.features.select(rows),
+            labels=self.labels[rows],
+            ids=self.ids[rows],
+            groups=None if self.groups is None else self.groups[rows],
+            budgets=None if self.budgets is None else self.budgets[rows],
+        )
 
     def units(self, unit: Unit) -> StrArray:
         """Return the unit ``[N]`` by which each record is assigned: its id, or its group.

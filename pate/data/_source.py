@@ -18,6 +18,7 @@ import numpy as np
 from pate._files import digest
 from pate._settings import RecordsInitArgs
 from pate._validation import require, require_label_names
+from pate.accounting._personal import require_budgets
 from pate.data._checks import are_row_numbers
 from pate.data._records import Features, MappedFeatures, Records, Role, as_features, values_of
 from pate.data.features import FeatureMap
@@ -35,6 +36,7 @@ class DataSource(RecordsInitArgs, ABC):
             the raw features.
         permanent_ids: the value of `permanent_ids`.
         unknown_labels: the value of `unknown_labels`.
+        budgets: the value of `budgets`.
     """
 
     def __init__(
@@ -43,8 +45,10 @@ class DataSource(RecordsInitArgs, ABC):
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         unknown_labels: bool = False,
+        budgets: Sequence[float] | None = None,
     ) -> None:
         self._feature_map = features
+        self._budgets = require_budgets(budgets or ())
         self._permanent_ids = permanent_ids
         self._unknown_labels = unknown_labels
         self._records: dict[Role, Records] = {}
@@ -86,6 +90,14 @@ class DataSource(RecordsInitArgs, ABC):
         False (the default) if records with such labels are refused.
         """
         return self._unknown_labels
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        """The personal budgets that private records may have, ascending epsilons: a public fact.
+
+        Empty (the default) if all records are alike.
+        """
+        return self._budgets
 
     @property
     def ledger_path(self) -> Path | None:
@@ -146,6 +158,8 @@ class DataSource(RecordsInitArgs, ABC):
         raw = self._raw(role)
         groups = None if raw.groups is None else raw.groups.tolist()
         names = json.dumps([self.label_names, raw.ids.tolist(), groups])
+        if raw.budgets is not None:
+            names += json.dumps([self.budgets, raw.budgets.tolist()])
         identity = raw.features.identity()
         content = values_of(raw.features, range(len(raw))) if identity is None else identity
         return digest(names, raw.labels.tobytes(), content)
@@ -163,16 +177,16 @@ class DataSource(RecordsInitArgs, ABC):
             self.unknown_labels or not (raw.labels > 1).any(),
             "labels 0 or 1, or a source with unknown_labels=True",
         )
-        if not self._left_out or role is not Role.PRIVATE:
+        if role is not Role.PRIVATE:
             return raw
-        rows = np.flatnonzero(~np.isin(raw.ids, list(self._left_out)))
-        groups = None if raw.groups is None else raw.groups[rows]
-        return Records(
-            features=raw.features.select(rows),
-            labels=raw.labels[rows],
-            ids=raw.ids[rows],
-            groups=groups,
+        given = np.array([] if raw.budgets is None else raw.budgets)
+        require(
+            (raw.budgets is None) != bool(self.budgets) and np.isin(given, self.budgets).all(),
+            f"a budget of each private record among the `budgets` of the source: {self.budgets}",
         )
+        if not self._left_out:
+            return raw
+        return raw.select(np.flatnonzero(~np.isin(raw.ids, list(self._left_out))))
 
     @property
     def num_labels(self) -> int:

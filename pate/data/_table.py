@@ -12,6 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from pate._validation import (
+    FloatArray,
     IntArray,
     StrArray,
     UInt8Array,
@@ -39,6 +40,8 @@ class Table:
         ids: ``[N]``.
         split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
         groups: the group of each, ``[N]``; None if the table has none.
+        budgets: the personal budget of each, ``[N]``, NaN where a record is not private; None if
+            none are declared.
     """
 
     features: Features
@@ -47,6 +50,7 @@ class Table:
     ids: StrArray
     split: IntArray
     groups: StrArray | None = None
+    budgets: FloatArray | None = None
 
 
 class TableSource(DataSource):
@@ -58,6 +62,7 @@ class TableSource(DataSource):
         features: a public map of the features.
         permanent_ids: whether ids that number the rows are permanent.
         unknown_labels: the sign of a label that is unknown; None if all must be known.
+        budgets: the personal budgets that private records may have; None without.
     """
 
     def __init__(
@@ -68,11 +73,13 @@ class TableSource(DataSource):
         *,
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
+        budgets: Sequence[float] | None = None,
     ) -> None:
         super().__init__(
             features=features,
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels is not None,
+            budgets=budgets,
         )
         self._unknown = unknown_labels
         self.path = expand_path(path)
@@ -104,6 +111,9 @@ class TableSource(DataSource):
             labels=table.labels[rows],
             ids=table.ids[rows],
             groups=None if table.groups is None else table.groups[rows],
+            budgets=table.budgets[rows]
+            if table.budgets is not None and role is Role.PRIVATE
+            else None,
         )
 
 

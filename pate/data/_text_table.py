@@ -48,6 +48,9 @@ class TextTable(TableSource):
         names: the file's own names of `id`, `text`, `split` and `group`, such as ``{text: message}``.
         unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
             unknown, too. None if all must be known.
+        budgets: the personal budgets of private records in a column ``budget``, ascending epsilons
+            such as ``[0.5, 1, 2]``, known without a look at the records. None if a column of this
+            name has no such meaning.
     """
 
     def __init__(
@@ -63,9 +66,15 @@ class TextTable(TableSource):
         permanent_ids: bool = False,
         names: dict[str, str] | None = None,
         unknown_labels: UnknownLabels | None = None,
+        budgets: list[float] | None = None,
     ) -> None:
         super().__init__(
-            path, None, features, permanent_ids=permanent_ids, unknown_labels=unknown_labels
+            path,
+            None,
+            features,
+            permanent_ids=permanent_ids,
+            unknown_labels=unknown_labels,
+            budgets=budgets,
         )
         require_fractions(public_fraction, test_fraction)
         require_count(2, num_features=num_features)
@@ -76,6 +85,7 @@ class TextTable(TableSource):
             fractions=(public_fraction, test_fraction),
             names=names or {},
             unknown_labels=unknown_labels,
+            budgets=self.budgets,
         )
 
     def _read_table(self) -> Table:

@@ -4,6 +4,7 @@ The tables are made by the functions of `pate audit`, at their size, on finished
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from pate.aggregators import (
     Canonical,
     ClippedVotes,
     NoisyVotes,
+    PersonalVotes,
     ScoreVotes,
     StableTopK,
     TauVoting,
@@ -38,6 +40,7 @@ from pate.teachers import TeacherPlan
 from tests._audit.worlds import Drawn
 
 EPSILONS = (4.0, 2.0, 1.0)
+BUDGETS = (0.5, 1.0, 4.0)
 # patched, with names that they do not export
 clipped_votes: Any = import_module("pate.aggregators._clipped_votes")
 noisy_votes: Any = import_module("pate.aggregators._noisy_votes")
@@ -69,13 +72,32 @@ class Mapped(Drawn):
         self._feature_map = Scaled()
 
 
-def table(folder: Path, epsilon: float, **plan: Any) -> Run:
+class Consenting(Drawn):
+    """Records with personal budgets, so many that clips are sought at all epsilons."""
+
+    def __init__(self) -> None:
+        super().__init__(8000)
+        self._budgets = BUDGETS
+
+    def load(self, role: Role) -> Records:
+        records = super().load(role)
+        return replace(records, budgets=np.resize(BUDGETS, len(records)))
+
+
+def table(
+    folder: Path, epsilon: float, source: Callable[[], DataSource] = Mapped, **plan: Any
+) -> Run:
     """A run in closed form."""
-    pipeline = pate.Pipeline(folder, Mapped(), ledger=folder / "ledger.sqlite")
+    pipeline = pate.Pipeline(folder, source(), ledger=folder / "ledger.sqlite")
     pipeline.fit_teachers(pate.ClosedFormPlan(**plan))
     pipeline.vote()
     pipeline.label(pate.LabelSettings(delta=1e-6, target_epsilon=epsilon))
     return Run(folder, ledger=folder / "ledger.sqlite")
+
+
+def consenting(folder: Path, epsilon: float) -> Run:
+    """A run of records with budgets; the largest is the target."""
+    return table(folder, epsilon, Consenting)
 
 
 def imported(folder: Path, epsilon: float, aggregator: Any) -> Run:
@@ -212,6 +234,40 @@ def one_draw_for_all_queries(patch: Patch) -> None:
     patch.setattr(CanonicalMechanism, "_select", faulty)
 
 
+# weights of personal budgets
+
+
+def with_weights_of(name: str) -> Plant:
+    """Let a sum or a number of records ignore their weights."""
+
+    def plant(patch: Patch) -> None:
+        exact: Any = vars(RecordVoters)[name]
+        number = isinstance(exact, property)
+        found: Any = exact.__get__ if number else exact
+
+        def faulty(voters: RecordVoters, *given: Any) -> Any:
+            return found(replace(voters, weights=1.0), *given)
+
+        patch.setattr(RecordVoters, name, property(faulty) if number else faulty)
+
+    return plant
+
+
+def the_same_weight_for_all(patch: Patch) -> None:
+    patch.setattr(
+        PersonalVotes,
+        "weighed",
+        lambda _, voters: replace(voters, weights=np.ones(len(voters.labels))),
+    )
+
+
+def comparisons_without_weights(patch: Patch) -> None:
+    exact = score_votes.noisy_median
+    patch.setattr(
+        score_votes, "noisy_median", lambda *given, weights, **more: exact(*given, **more)
+    )
+
+
 # keys, files and prices
 
 
@@ -270,6 +326,10 @@ LAWS: dict[str, tuple[Plant, Made]] = {
     "a file of two releases": (mean_of_two_releases, table),
     "half of the queries in the ledger": (half_the_queries_in_the_ledger, table),
     "half of each event": (half_of_each_event, table),
+    "sums without weights": (with_weights_of("clipped_sum"), consenting),
+    "a number of voters without weights": (with_weights_of("num_private"), consenting),
+    "comparisons without weights": (comparisons_without_weights, consenting),
+    "the same weight for all": (the_same_weight_for_all, consenting),
     "counts with one row of noise": (
         noise_of(one_row),
         lambda folder, epsilon: imported(folder, epsilon, pate.Partial(NoisyVotes)),

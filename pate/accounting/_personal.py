@@ -1,0 +1,238 @@
+"""Personal budgets: records that consent to less count less, and a filter keeps each budget.
+
+A record of weight ``w`` moves everything that is released by ``w`` times as much as others do, so
+that a Gaussian mechanism of ``mu`` is one of ``w mu`` for it (individualized PATE by weights,
+Boenisch et al. (2022)). The budget of a record is public to its owner and belongs to its id: an
+altered record keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from pate._validation import require, require_in_open_unit_interval, require_positive
+from pate.accounting._base import CompositeEvent, Event
+from pate.accounting._charges import (
+    Budget,
+    Charge,
+    Totals,
+    account,
+    as_cost,
+    cost_of_charges,
+    for_budget,
+    name_of,
+    parse_events,
+    plain_events,
+)
+from pate.accounting._cost import DEFAULT_ORDERS, Cost, NeighboringRelation, largest_mu
+from pate.accounting._events import GaussianEvent
+from pate.accounting._filters import GaussianFilter, refuse
+from pate.accounting._formatting import format_epsilon, format_exact
+
+WEIGHT_BITS = 16  # fractional bits of a weight: sums over all voters are exact
+
+
+class Personal(NamedTuple):
+    """A personal budget: the largest epsilon of all releases of a ledger together, at its delta."""
+
+    epsilon: float
+    delta: float
+
+
+def require_budgets(budgets: Iterable[float]) -> tuple[float, ...]:
+    """Return budgets as floats. Raises ``ValueError`` unless they are positive and ascend."""
+    numbers = tuple(budgets)
+    require_positive(**{f"budgets[{i}]": budget for i, budget in enumerate(numbers)})
+    require(
+        list(numbers) == sorted({*numbers}), "budgets that ascend, each once", budgets=list(numbers)
+    )
+    return tuple(map(float, numbers))
+
+
+def personal_weights(budgets: Sequence[float], delta: float) -> tuple[float, ...]:
+    """Return the weight of each budget: the ratio of its ``mu`` to the largest one, rounded down.
+
+    >>> [round(weight, 3) for weight in personal_weights((0.5, 1.0, 2.0), 1e-6)]
+    [0.277, 0.528, 1.0]
+    """
+    most = largest_mu(budgets[-1], delta)
+    steps = [math.floor(largest_mu(budget, delta) / most * 2**WEIGHT_BITS) for budget in budgets]
+    require(min(steps) > 0, "budgets that are not so far apart", budgets=list(budgets))
+    return tuple(step / 2**WEIGHT_BITS for step in steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalEvent(CompositeEvent):
+    """A Gaussian release in which a record counts with the weight of its personal budget.
+
+    Attributes:
+        event: the release for a record of weight 1, the largest. It sets the cost.
+        budgets: the epsilons of the budgets, ascending.
+        weights: the weight of each, above 0 and up to 1.
+        delta: the delta of the budgets.
+    """
+
+    event: Event
+    budgets: tuple[float, ...]
+    weights: tuple[float, ...]
+    delta: float
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.event, GaussianEvent), "a Gaussian event", event=self.event)
+        super().__post_init__()
+        object.__setattr__(self, "budgets", require_budgets(self.budgets))
+        object.__setattr__(self, "weights", tuple(self.weights))
+        require_in_open_unit_interval(delta=self.delta)
+        fit = len(self.weights) == len(self.budgets) > 0 and max(self.weights) <= 1
+        fit = fit and min(self.weights) > 0
+        require(fit, "a weight in (0, 1] for each budget", weights=self.weights)
+
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        return ((self.event, 1),)
+
+    def for_budget(self, budget: float, delta: float) -> Event:
+        if delta != self.delta or budget not in self.budgets:
+            return self
+        assert isinstance(self.event, GaussianEvent)
+        weight = self.weights[self.budgets.index(budget)]
+        return replace(self.event, noise_multiplier=self.event.noise_multiplier / weight)
+
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, event=self.event.for_group_size(teachers))
+
+
+def named_budgets(events: Iterable[Event]) -> list[Personal]:
+    """Return the personal budgets that events name, ascending."""
+    found: set[Personal] = set()
+    for event in events:
+        if isinstance(event, PersonalEvent):
+            found |= {Personal(budget, event.delta) for budget in event.budgets}
+        elif isinstance(event, CompositeEvent):
+            found |= {*named_budgets(part for part, _ in event.parts())}
+    return sorted(found)
+
+
+class PersonalTotals:
+    """The sum of all releases of a ledger for a record of each personal budget that they name.
+
+    A release that does not name a budget counts in full for its records.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Personal, Totals] = {}
+
+    def require_within(
+        self, whole: Totals, events: str, count: int, teachers: Iterable[int]
+    ) -> None:
+        """Raise ``ValueError`` unless ``count`` times ``events`` keep all budgets.
+
+        Args:
+            whole: the sum of the releases before.
+            events: the events of one query, as JSON text.
+            count: the number of queries.
+            teachers: the number of teachers that a unit reaches, of each release.
+        """
+        if not (concerned := self._with(whole, events)):
+            return
+        one, most = "max_teachers_per_unit = 1 in a ledger of personal budgets", max(teachers)
+        require(most == 1, one, max_teachers_per_unit=most)
+        for personal, totals in concerned.items():
+            values = totals.values_after(_for(events, personal), count)
+            require_kept(personal, {each: as_cost(values, each) for each in NeighboringRelation})
+
+    def add(self, whole: Totals, events: str, count: int) -> None:
+        """Add ``count`` times ``events`` to all sums; ``whole`` is the sum before."""
+        self._of = self._with(whole, events)
+        for personal, totals in self._of.items():
+            totals.add(_for(events, personal), count)
+
+    def _with(self, whole: Totals, events: str) -> dict[Personal, Totals]:
+        new = [personal for personal in _named(events) if personal not in self._of]
+        return self._of | {each: whole.on_orders(DEFAULT_ORDERS, 1) for each in new}
+
+
+def require_kept(personal: Personal, totals: Mapping[NeighboringRelation, Cost]) -> None:
+    """Raise ``ValueError`` unless the total costs to a record keep its budget under all relations.
+
+    Sums of ``mu^2`` are a fully adaptive filter (Koskela, Tobaben & Honkela (2023)); its bound
+    follows from the budget alone. Stability tests are not admitted.
+    """
+    bounds = GaussianFilter(max_mu_squared=largest_mu(*personal) ** 2, max_delta0=0.0)
+    for relation, total in totals.items():
+        if not bounds.admits(total):
+            budget = Budget(
+                max_epsilon=personal.epsilon,
+                delta=personal.delta,
+                neighboring_relation=relation,
+                max_delta0=0.0,
+            )
+            refuse(budget, bounds, total, when="with all earlier releases, for its records")
+
+
+def require_personal(charges: Sequence[Charge]) -> None:
+    """Raise ``ValueError`` unless charges keep all personal budgets that they name."""
+    for personal in _named_in(charges):
+        own = for_budget(charges, *personal)
+        totals = {each: cost_of_charges(own, each, DEFAULT_ORDERS) for each in NeighboringRelation}
+        require_kept(personal, totals)
+
+
+def personal_figures(charges: Sequence[Charge]) -> list[dict[str, Any]]:
+    """Return each personal budget that charges name, with what they cost its records.
+
+    The cost is that of a `Guarantee` at the delta of the budget, by relation.
+    """
+    return [
+        personal._asdict()
+        | {
+            relation.value: account(for_budget(charges, *personal), relation)
+            .guarantee(delta=personal.delta)
+            .to_dict()
+            for relation in NeighboringRelation
+        }
+        for personal in _named_in(charges)
+    ]
+
+
+def _named_in(charges: Sequence[Charge]) -> list[Personal]:
+    distinct = {id(events): events for events, _ in charges}
+    return named_budgets(event for events in distinct.values() for event in events.values())
+
+
+def describe_personal(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield sentences on the `personal_figures` of all releases of a ledger."""
+    if figures:
+        yield (
+            "Records have budgets of their own, which belong to their ids: who consents to less"
+            " counts with a smaller weight. The list of budgets is public; nothing tells who has"
+            " which. Figures hold where a record keeps its budget; that of the largest holds where"
+            " it changes, too."
+        )
+    for figure in figures:
+        reserved = " and ".join(
+            f"{format_epsilon(figure[relation.value]['epsilon'])} (mu ="
+            f" {figure[relation.value]['mu']:.6g}) under {relation.name}"
+            for relation in NeighboringRelation
+        )
+        yield (
+            f"For a record of budget {format_exact(figure['epsilon'])} all releases so far"
+            f" reserved epsilon = {reserved} at delta = {format_exact(figure['delta'])}, and none"
+            " is made beyond the budget."
+        )
+
+
+@lru_cache(maxsize=4096)  # few events are distinct in a ledger
+def _named(events: str) -> list[Personal]:
+    return named_budgets(parse_events(events).values())
+
+
+@lru_cache(maxsize=4096)
+def _for(events: str, personal: Personal) -> str:
+    """Return the text of events as they are for a record of a budget."""
+    parsed = parse_events(events)
+    own = {relation: event.for_budget(*personal) for relation, event in parsed.items()}
+    return events if own == dict(parsed) else name_of(plain_events(own))
