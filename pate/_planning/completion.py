@@ -58,6 +58,9 @@ def resolve_settings(
         settings = replace(settings, aggregator=aggregator)
     if isinstance(aggregator, Aggregator):
         aggregator.require_kind(kind)
+    elif isinstance(aggregator, Partial) and aggregator.cls.splits_noise:
+        # slow to complete, and no setting changes the kinds that it takes
+        object.__new__(aggregator.cls).require_kind(kind)
     if settings.target_epsilon is None:
         return replace(settings, num_queries=number)
     target = Target(

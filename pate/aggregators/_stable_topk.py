@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -117,6 +119,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
                 neighboring_relation=target.neighboring_relation,
             )
 
+        @cache
         def gap(log_ratio: float) -> float:
             # fewer orders err on the private side, which is enough to compare splits
             calibrated: Self | None = split(log_ratio).calibrated(
@@ -128,8 +131,8 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
 
         # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses
         # nothing noticeable
-        center = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
-        best = min((center + np.arange(-0.2, 0.21, 0.05)).tolist(), key=gap)
+        center = _lowest(np.arange(-2.0, 2.01, 0.25).tolist(), gap)
+        best = _lowest((center + np.arange(-0.2, 0.21, 0.05)).tolist(), gap)
         return split(best).calibrated(target, shape)
 
 
@@ -207,6 +210,12 @@ class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
     Raises:
         ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
     """
+
+
+def _lowest(points: Sequence[float], value: Callable[[float], float]) -> float:
+    """Return the first point at which ``value``, which falls and then rises, is least."""
+    steps = range(len(points) - 1)
+    return points[bisect_left(steps, True, key=lambda i: value(points[i]) <= value(points[i + 1]))]
 
 
 def _sizes_of(values: Mapping[str, Sequence[Any]], outlook: Outlook) -> dict[str, Sequence[Any]]:
