@@ -216,29 +216,34 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
         left_p, left_q = p.sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
         hopeless = np.minimum(left_p - mass_p, left_q - mass_q)[:, 0] < -delta0 - _ROUNDING
         p, q = p / left_p, q / left_q
+    columns = []
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_p, log_q = np.log(p), np.log(q)
-        columns = []
+        log_p, log_q = np.log(np.ascontiguousarray(p.T)), np.log(np.ascontiguousarray(q.T))
+        loss = np.where(np.isneginf(log_p), 0, log_p - log_q)
         for order in ORDERS:
-            terms = np.where(p == 0, -np.inf, order * log_p + (1 - order) * log_q)
-            largest = terms.max(axis=1)
-            columns.append(
-                (np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest) / (order - 1)
-            )
+            terms = log_p + (order - 1) * loss
+            largest = terms.max(axis=0)
+            columns.append((np.log(np.exp(terms - largest).sum(axis=0)) + largest) / (order - 1))
     divergence = np.column_stack(columns)
     divergence[hopeless] = np.inf
     return divergence
 
 
 def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
-    """Return ``min(p, c q)`` per row, with the c that takes at most ``delta0`` of p's mass."""
-    low, high = np.zeros(len(p)), np.full(len(p), 1e150)
-    for _ in range(100):
-        # c spans 150 orders of magnitude: bisect its logarithm
-        middle = np.sqrt(np.maximum(low, 1e-6) * high)
-        taken = np.maximum(p - middle[:, None] * q, 0).sum(axis=1)
-        low, high = np.where(taken > delta0, middle, low), np.where(taken > delta0, high, middle)
-    return np.minimum(p, high[:, None] * q)
+    """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass, if any does."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.nan_to_num(p / q, nan=0.0, posinf=1e150)
+        order = np.argsort(-ratio, axis=1)
+        above_p, above_q, next_ratio = (
+            np.take_along_axis(each, order, axis=1) for each in (p, q, ratio)
+        )
+        above_p, above_q = above_p.cumsum(axis=1), above_q.cumsum(axis=1)
+        next_ratio = np.column_stack((next_ratio[:, 1:], np.zeros(len(p))))
+        # the first place at which all that lies above the next ratio takes as much
+        place = (above_p - next_ratio * above_q >= delta0).argmax(axis=1)[:, None]
+        at_p, at_q = (np.take_along_axis(each, place, axis=1) for each in (above_p, above_q))
+        c = np.nan_to_num((at_p - delta0) / at_q, nan=1e150).clip(1e-150, 1e150)
+    return np.minimum(p, c * q)
 
 
 def beyond_gaussian(

@@ -349,7 +349,8 @@ def _pairs(
         _, distinct, law_of = np.unique(
             np.log(laws).round(12), axis=0, return_index=True, return_inverse=True
         )
-    first, second = distinct[np.unique(np.column_stack((law_of[first], law_of[second])), axis=0)].T
+    pairs = np.unique(law_of[first] * len(distinct) + law_of[second])
+    first, second = distinct[np.stack(np.divmod(pairs, len(distinct)))]
     return first, second, laws
 
 

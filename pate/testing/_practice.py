@@ -100,8 +100,8 @@ def laws_of_neighbors(
     starts, stops = np.nonzero(
         np.linalg.matrix_power(near + np.eye(len(laws), dtype=np.int64), teachers)
     )
-    ends = np.unique(np.stack([law_of[starts], law_of[stops]], axis=1), axis=0)
-    first, second = ends[ends[:, 0] != ends[:, 1]].T
+    ends = np.unique(law_of[starts] * len(distinct) + law_of[stops])
+    first, second = np.divmod(ends[ends // len(distinct) != ends % len(distinct)], len(distinct))
     delta0 = aggregator.event(made_for, relation).for_group_size(teachers).cost(ORDERS).delta0
     return distinct[first], distinct[second], outcomes, delta0
 
