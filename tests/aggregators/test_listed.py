@@ -17,6 +17,7 @@ from pate.testing import AggregatorContract
 from pate.testing._laws import ORDERS
 from pate.testing._practice import Grid, Law
 from tests.aggregators.oracles import answered, counts
+from tests.aggregators.test_of_mechanism import Bound
 from tests.mechanisms import oracles
 from tests.mechanisms.test_top_stable import law_of_sizes
 
@@ -58,7 +59,7 @@ class _Listing(AggregatorContract):
         assert not self.make(Relation.REPLACE_RECORD).proposals(outlook)
 
 
-class TestLimitedDomainTopK(_Listing):
+class TestLimitedDomainTopK(Bound, _Listing):
     k = 2
     scale, delta = 0.7, 0.02
     loose_because = "the threshold ends most lists early, and the pair that is the worst of a round is not of the next"

@@ -31,6 +31,27 @@ def window(relation: Relation) -> int:
     return 1 if relation is Relation.ADD_REMOVE_TEACHER else 2
 
 
+class Bound:
+    """A contract without the laws and costs that `PAIRS` and the mechanism's contract prove.
+
+    Inherit it first. An aggregator with tiers of price does not: their prices, outcome by outcome,
+    are in the contract of aggregators alone.
+    """
+
+    test_release_follows_the_law_on_all_ballots: Any = None
+    test_one_query_at_a_time_follows_the_law: Any = None
+    test_queries_of_a_batch_are_independent: Any = None
+    test_a_fifth_less_noise_is_caught: Any = None
+    test_divergence_between_all_neighbors_is_within_the_curve: Any = None
+    test_two_teachers_of_one_unit_are_within_its_curve: Any = None
+    test_curve_is_tight_unless_explained: Any = None
+    test_an_event_of_twice_the_noise_is_refuted: Any = None
+    test_realised_cost_is_at_most_what_is_reserved: Any = None
+    test_what_happens_is_part_of_what_is_reserved: Any = None
+    test_realised_costs_hold_between_all_neighbors: Any = None
+    test_realised_gaussians_cover_all_neighbors: Any = None
+
+
 PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
     "canonical": (
         Canonical(k=2, scale_canonical=3.0, gamma=0.7, noise_law="exponential", loss="published"),
@@ -74,6 +95,16 @@ PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
         StableTopK(**STABLE, noise_law="logistic", test_law="laplace", kbar=4),
         lambda r: m.StableTopKMechanism(
             **STABLE, **FACTS, shift=window(r), noise="logistic", test_noise="laplace", kbar=4
+        ),
+    ),
+    "stable with preferences": (
+        StableTopK(**STABLE, regularizer=(-2, 0, 1, 0, 0, 3), allow_empty=False),
+        lambda r: m.StableTopKMechanism(
+            **STABLE,
+            **FACTS,
+            shift=window(r),
+            regularizer=(-2.0, 0.0, 1.0, 0.0, 0.0, 3.0),
+            allow_empty=False,
         ),
     ),
     "fixed": (
@@ -128,7 +159,8 @@ def test_a_call_of_the_mechanism_draws_what_is_answered(name: str) -> None:
 def test_noise_and_failures_have_names_of_their_own() -> None:
     """So that none is carried over silently where the class in a configuration changes."""
     names = [
-        set(type(plain).names) & set(Partial(type(plain)).missing) for plain, _ in PAIRS.values()
+        set(kind.names) & set(Partial(kind).missing)
+        for kind in {type(plain) for plain, _ in PAIRS.values()}
     ]
     tagged = [name for each in names for name in each if name not in ("k", "kbar", "rank_penalty")]
     assert len(tagged) == len(set(tagged)) > 15

@@ -15,9 +15,10 @@ from pate.mechanisms import exceeds
 from pate.testing import AggregatorContract
 from pate.testing._practice import Grid, Law
 from tests.aggregators.oracles import answered, counts, passing, unanswered
+from tests.aggregators.test_of_mechanism import Bound
 
 
-class TestStableMajority(AggregatorContract):
+class TestStableMajority(Bound, AggregatorContract):
     # so improbable a failure that the mass it may hide does not make the curve look loose
     sigma, delta = 0.6, 1e-4
     grid: Grid = (

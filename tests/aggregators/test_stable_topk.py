@@ -18,6 +18,7 @@ from pate.testing import AggregatorContract
 from pate.testing._laws import ORDERS, renyi_divergence
 from pate.testing._practice import Grid, Law
 from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
+from tests.aggregators.test_of_mechanism import Bound
 from tests.mechanisms import oracles
 
 
@@ -159,7 +160,7 @@ def test_a_doubled_majority_is_no_gap_that_moves_by_one(scale: float) -> None:
     assert (worst <= priced.rdp).all() and (worst > 1.5 * cheap.rdp).any()
 
 
-class TestStableTopKPreferring(TestStableTopK):
+class TestStableTopKPreferring(Bound, TestStableTopK):
     """Two labels at most, of which one is preferred to none and none to two."""
 
     num_labels = 3
@@ -201,7 +202,7 @@ class TestStableTopKPreferring(TestStableTopK):
         )
 
 
-class TestStableTopKByLaplace(TestStableTopK):
+class TestStableTopKByLaplace(Bound, TestStableTopK):
     scale, sigma, delta = 2.0, 1.2, 0.01
 
     def make(self, relation: Relation) -> Aggregator:

@@ -14,6 +14,7 @@ from pate.mechanisms._canonical import CanonicalLoss
 from pate.testing import AggregatorContract
 from pate.testing._practice import Grid, Law
 from tests.aggregators.oracles import counts, sets_law
+from tests.aggregators.test_of_mechanism import Bound
 from tests.mechanisms import oracles
 
 GRID = (
@@ -58,7 +59,7 @@ class TestCanonical(_TopK):
         return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}, {"loss": "paper"}]
 
 
-class TestPeelingOne(_TopK):
+class TestPeelingOne(Bound, _TopK):
     k = 1
 
     def make(self, relation: Relation) -> Aggregator:
