@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ PUBLIC_FRACTION = 0.2
 """The share of public records that is proposed, and used for guesses, without a column of roles."""
 
 _MOST_LEVELS = 50
+_HASHED = 256  # columns of words of a text
 _MOST_LISTED = 200
 _TIMES = 3.0  # that a name in a list occurs, on average
 _WORDS = 20  # letters of a text, on average
@@ -115,8 +117,7 @@ def _candidates(table: Columns, special: str, names: Sequence[str]) -> Iterator[
         fits = {
             "id": full and different == len(values),
             "file": full and all(re.search(r"\.\w{2,4}$", value) for value in values),
-            "text": sum(map(len, values)) >= _WORDS * len(values)
-            and any(" " in value for value in values),
+            "text": _is_text(values),
             "split": set(values) <= _ROLES.keys(),
             "group": full and different < len(values) and not set(values) <= LABELS.keys(),
         }
@@ -126,6 +127,10 @@ def _candidates(table: Columns, special: str, names: Sequence[str]) -> Iterator[
 
 _BY_VALUES = ("file", "text", "split")
 """Special columns that their values tell, whatever their name is."""
+
+
+def _is_text(values: Sequence[str]) -> bool:
+    return sum(map(len, values)) >= _WORDS * len(values) and any(" " in v for v in values)
 
 
 def _public_rows(table: Columns, names: Mapping[str, str], identity: str) -> list[int]:
@@ -188,19 +193,23 @@ def _guess_features(
     guess: Guess, table: Columns, rest: Sequence[str], public: Sequence[int]
 ) -> None:
     levels: dict[str, int] = {}
+    texts: dict[str, int] = {}
     others: dict[str, int] = {}
     for name in rest:
         values = [table.values[name][row] for row in public if not is_gap(table.values[name][row])]
         if any(as_number(value) is None for value in values):
             different = len(set(values))
             few = different <= min(_MOST_LEVELS, max(10, len(values) / 2))
-            (levels if few else others)[name] = different
+            kind = levels if few else texts if _is_text(values) and find_spec("sklearn") else others
+            kind[name] = _HASHED if kind is texts else different
     if levels:
         counts = ", ".join(f"{name} {count}" for name, count in levels.items())
         reason = (
             f"Guessed: the columns of few words, and their levels among public records: {counts}"
         )
         guess.add("categories", dict.fromkeys(levels, "public"), reason)
+    if texts:
+        guess.add("texts", texts, "Guessed: the columns of sentences, each as hashed words")
     if others:
         left = ", ".join(others)
         chosen = [name for name in rest if name not in others]

@@ -10,11 +10,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pate._validation import BoolArray, Faults, Float32Array, IntArray, require, require_distinct
+from pate._validation import (
+    BoolArray,
+    Faults,
+    Float32Array,
+    IntArray,
+    require,
+    require_count,
+    require_distinct,
+)
 from pate.data._checks import UnknownLabels
 from pate.data._label_table import Columns, TableReading, as_cell, read_label_table
 from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data._table import Table, TableSource, require_fractions
+from pate.data._text_table import hashed
 
 GAPS = frozenset(("", "na", "n/a", "<na>", "nan", "null", "none", "?"))
 """Texts, in lower case, in place of a value that is missing."""
@@ -29,7 +38,7 @@ class NumberTable(TableSource):
     id, given once and kept for good. ``split`` gives its role (``private``, ``public``, ``test``,
     or 0, 1, 2), ``group`` or ``identity`` the person or group of the record; both may be missing.
     The columns that ``labels`` names are 0 or 1, or -1 and 1; all others are features: finite
-    numbers, or categories. The encoding of features is a function of these arguments and of public
+    numbers, categories or texts. The encoding of features is a function of these arguments and of public
     records, and leaves with the student.
 
     Args:
@@ -43,6 +52,8 @@ class NumberTable(TableSource):
         fill: the number in place of a missing one (empty, or ``NA``, ``nan``, ``null``, ``?``), for
             each column that may have gaps, or ``public`` for the median of the public records, in
             all columns. None (the default) refuses gaps.
+        texts: the number of hashed columns, at least 2, of each column of texts: counts of its
+            words as in `TextTable`, without a vocabulary. A missing text has no words.
         public_fraction: share of public records, if there is no ``split`` and a hash of the group,
             or else of the id, is to decide. There is no default: public records are seen by
             anybody.
@@ -66,6 +77,7 @@ class NumberTable(TableSource):
         columns: list[str] | None = None,
         categories: dict[str, list[str | int] | Literal["public"]] | None = None,
         fill: dict[str, float] | Literal["public"] | None = None,
+        texts: dict[str, int] | None = None,
         public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
@@ -86,7 +98,10 @@ class NumberTable(TableSource):
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns
-        self._categories, self._fill = categories or {}, fill or {}
+        self._categories, self._fill, self._texts = categories or {}, fill or {}, texts or {}
+        require_count(2, **{f"texts[{name}]": number for name, number in self._texts.items()})
+        both = sorted(set(self._texts) & set(self._categories))
+        require(not both, "columns that are texts or categories", both=both)
         self._reading = TableReading(
             labels=labels,
             fractions=(public_fraction, test_fraction),
@@ -111,12 +126,13 @@ class NumberTable(TableSource):
             else self._columns
         )
         require(names, f"a column of numbers in {self.path}")
-        for what in ("categories", "fill"):
+        for what in ("categories", "fill", "texts"):
             given = getattr(self, f"_{what}")
             unknown = [] if given == "public" else sorted(set(given) - set(names))
             require(not unknown, f"`{what}` of features in {self.path}", unknown=unknown)
         encoding = replace(
             fit_encoding(columns, names, self._categories, self._fill, public),
+            texts=self._texts,
             identity=self._reading.names.get("id", "id"),
         )
         return NumberColumns(encode_table(encoding, columns), encoding)
@@ -134,6 +150,7 @@ class ColumnEncoding:
         names: the columns.
         levels: the levels of each column of categories, each a column of 0 and 1.
         fills: the numbers in place of missing ones.
+        texts: the numbers of hashed columns of columns of texts.
         identity: the column of the ids.
     """
 
@@ -141,6 +158,7 @@ class ColumnEncoding:
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fills: Mapping[str, float] = field(default_factory=dict)
     identity: str = "id"
+    texts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -151,7 +169,7 @@ class ColumnEncoding:
             for heading in (
                 [f"{name}={level}" for level in self.levels[name]]
                 if name in self.levels
-                else [name]
+                else [f"{name}#{place}" for place in range(self.texts.get(name, 0))] or [name]
             )
         )
 
@@ -238,6 +256,9 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
         known = {level: place for place, level in enumerate(encoding.levels[name])}
         codes = np.array([known.get(_level(text), -1) for text in texts], dtype=np.int64)
         return (codes[:, None] == np.arange(len(known))).astype(np.float32)
+    if name in encoding.texts:
+        words = ["" if is_gap(text) else text for text in texts]
+        return hashed(words, encoding.texts[name]).toarray()
     fill = encoding.fills.get(name)
     numbers = [fill if is_gap(text) else as_number(text) for text in texts]
     wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]
@@ -247,7 +268,7 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
     elif wrong and as_number(wrong[0].replace(",", ".")) is not None:
         hint = " (decimals need a point)"
     elif wrong and _is_word(wrong[0]):
-        hint = " (words need `categories`)"
+        hint = " (words need `categories` or `texts`)"
     fits = [number is not None for number in numbers]
     table.require(name, fits, f"a finite number{hint}")
     return np.array(numbers, dtype=np.float32)[:, None]

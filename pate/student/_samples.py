@@ -67,7 +67,8 @@ class InputFormat:
         names = tuple(content.get("columns", ()))
         levels = {name: tuple(each) for name, each in content.get("levels", {}).items()}
         identity = content.get("identity", "id")
-        columns = ColumnEncoding(names, levels, content.get("fills", {}), identity)
+        fills, texts = content.get("fills", {}), content.get("texts", {})
+        columns = ColumnEncoding(names, levels, fills, identity, texts)
         return cls(content["kind"], tuple(content["shape"]), columns if names else None)
 
     def to_dict(self) -> Json:
@@ -89,6 +90,7 @@ class InputFormat:
             levels = {name: list(each) for name, each in self.columns.levels.items()}
             columns = {"columns": list(self.columns.names), "levels": levels}
             columns |= {"fills": dict(self.columns.fills), "identity": self.columns.identity}
+            columns |= {"texts": dict(self.columns.texts)} if self.columns.texts else {}
         numbers = {
             "kind": self.kind,
             "shape": list(self.shape),

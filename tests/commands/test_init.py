@@ -170,13 +170,13 @@ def test_a_file_of_numbers_is_enough(tmp_path: Path) -> None:
     assert answers.read_text() == "id,diabetes,gout\n0,0,1\n1,1,0\n"
 
 
-PATIENTS = """patient_no,age,sex,city,bmi,note,diabetes,gout
+PATIENTS = """patient_no,age,sex,city,bmi,room,note,diabetes,gout
 {rows}
 """
 
 
 def write_patients(path: Path, num: int = 5956, *, split: bool = False) -> None:
-    """Write a table as it comes: ids by another name, words, gaps, a column of notes."""
+    """Write a table as it comes: ids by another name, words, gaps, notes, a column of no use."""
     generator = np.random.default_rng(0)
     rows = []
     for i in range(num):
@@ -185,7 +185,8 @@ def write_patients(path: Path, num: int = 5956, *, split: bool = False) -> None:
         row = [f"p{i}x", "" if gap else age, "fm"[i % 2], city, "NA" if gap else i % 20 + 18]
         labels = [int(age > 55), int(city == "Rome")]
         roles = [[*Role][i % 3].value] if split else []
-        rows.append(",".join(map(str, [*row, f"seen by doctor {i * 17}", *labels, *roles])))
+        said = [f"ward {i * 17}", f'"seen by doctor {i * 17}, {["a cough", "well"][i % 2]}"']
+        rows.append(",".join(map(str, [*row, *said, *labels, *roles])))
     text = PATIENTS.format(rows="\n".join(rows))
     path.write_text(text.replace("gout\n", "gout,part\n", 1) if split else text)
 
@@ -200,7 +201,7 @@ def test_a_table_is_read_for_its_recipe(
     public = "of YOUR records would be published: name a column `split`, or say so"
     assert re.search(rf"1,\d\d\d private, \d\d\d {public}: --public_fraction 0\.2\.", said)
     assert "2 labels: diabetes, gout." in said
-    assert "Left out, because of too many different words: note." in said
+    assert "Left out, because of too many different words: room." in said
     assert "epsilon 2 lets whoever sees all that is published guess right 88.1% of the time" in said
     assert re.search(
         r"delta 1e-06 suits them, well below 1/1,\d\d\d, .* up to 1e-05 is usual", said
@@ -210,12 +211,13 @@ def test_a_table_is_read_for_its_recipe(
         "path": str(tmp_path / "my.csv"),
         "names": {"id": "patient_no"},
         "labels": ["diabetes", "gout"],
-        "columns": ["age", "sex", "city", "bmi"],
+        "columns": ["age", "sex", "city", "bmi", "note"],
         "categories": {"sex": "public", "city": "public"},
+        "texts": {"note": 256},
         "fill": "public",
         "features": "AutoFeatures",
     }
-    assert text.count("# Guessed: ") == 4 and max(map(len, text.splitlines())) <= 100
+    assert text.count("# Guessed: ") == 5 and max(map(len, text.splitlines())) <= 100
     # nothing is published until somebody says so
     assert cli.main(["run", "my"]) == 2
     assert "Expected split in" in capsys.readouterr().err and not Path("runs").exists()
@@ -301,7 +303,10 @@ def test_faults_are_said_before_torch_is_imported(words: str, tmp_path: Path) ->
     command = [sys.executable, "-c", script, *words.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert "Expected a finite number (words need `categories`) in column `age`" in done.stderr
+    assert (
+        "Expected a finite number (words need `categories` or `texts`) in column `age`"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(

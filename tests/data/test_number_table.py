@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from pate import cli
 from pate._data_file import describe_data, read_data
 from pate.data import NumberTable, PublicScaling, Role
 from pate.data._number_table import NumberColumns
+from pate.data._text_table import hashed
+from pate.student._samples import InputFormat
 from pate.testing import SourceContract
 
 LINES = (
@@ -71,7 +74,7 @@ def test_columns_that_are_no_labels_are_features(table: Path) -> None:
         (
             "131.5",
             "high",
-            r"^Expected a finite number \(words need `categories`\) in column `pressure` of .*mine.csv,"
+            r"^Expected a finite number \(words need `categories` or `texts`\) in column `pressure` of .*mine.csv,"
             r" got line=2, value='high'$",
         ),
         (
@@ -196,6 +199,28 @@ def test_a_configuration_holds_levels(raw: Path, tmp_path: Path) -> None:
     assert describe_data(source)["init_args"]["categories"] == {"city": "public", "stage": [1, 2]}
 
 
+def test_texts_are_hashed_words_next_to_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        'id,age,note,gout,split\na,1,so late,0,private\nb,2,NA,1,public\nc,3,"late, so",1,test\n'
+    )
+    source = NumberTable(path, labels=["gout"], texts={"note": 8})
+    rows = np.concatenate([source.load(role).features[:] for role in Role])
+    assert rows[:, 0].tolist() == [1, 2, 3] and not rows[1, 1:].any()
+    (words,) = hashed(["so late"], 8).toarray()
+    assert (rows[[0, 2], 1:] == words).all()
+    features = source.load(Role.PUBLIC).features
+    taken = InputFormat.of(features)
+    assert isinstance(features, NumberColumns) and taken.shape == (9,)
+    assert features.encoding.headings == ("age", *(f"note#{place}" for place in range(8)))
+    again = InputFormat.from_dict(json.loads(json.dumps(taken.to_dict())))
+    assert again.encoded({"age": [3], "note": ["late so"]})[0].tolist() == rows[2].tolist()
+    with pytest.raises(ValueError, match=r"integer texts\[note\] >= 2, got texts\[note\]=1"):
+        NumberTable(path, labels=["gout"], texts={"note": 1})
+    with pytest.raises(ValueError, match="columns that are texts or categories"):
+        NumberTable(path, labels=["gout"], texts={"note": 8}, categories={"note": "public"})
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -228,11 +253,11 @@ def test_all_faults_of_a_file_are_said_at_once(
         f"Expected a column `split` of {path}, got column='spit'",
         "Expected names of labels among age, weight, city, gout (mine.csv), got unknown=['asthma']",
         f"Expected private, public or test in column `split` of {path}, got line=3, value='train'",
-        f"Expected a finite number (words need `categories`) in column `age` of {path}, got"
+        f"Expected a finite number (words need `categories` or `texts`) in column `age` of {path}, got"
         " line=2, value='x', further_lines=1",
         f"Expected a finite number (gaps need `fill`) in column `weight` of {path}, got line=3,"
         " value='', further_lines=1",
-        f"Expected a finite number (words need `categories`) in column `city` of {path}, got"
+        f"Expected a finite number (words need `categories` or `texts`) in column `city` of {path}, got"
         " line=2, value='Bern', further_lines=2",
     ]
     path.write_text("name,age\na1,1,2\nb,1\n")
