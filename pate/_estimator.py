@@ -52,6 +52,7 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import (
+        check_array,
         check_is_fitted,
         check_random_state,
         column_or_1d,
@@ -177,9 +178,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         known: BoolArray | bool = True
         answers = Y
         if self.unknown_labels is not None:
-            right, known = known_truth(
-                check_labels(np.asarray(Y), source="Y", unknown=self.unknown_labels, hint="")
-            )
+            # gaps of a data frame are NaN then
+            table = check_array(Y, dtype=np.float64, ensure_all_finite="allow-nan")
+            table = check_labels(table, source="Y", unknown=self.unknown_labels, hint="")
+            right, known = known_truth(table)
             answers = right.astype(np.uint8)
         records, targets = (
             _dense(values)
@@ -362,11 +364,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     features=np.flatnonzero(outside)[:5].tolist(),
                 )
             return public
-        if bounds is None:
-            raise ValueError(
-                "Expected X_public, samples that anybody may see, or bounds between which to draw"
-                " them"
-            )
+        bounds = require_given(
+            bounds, "X_public, samples that anybody may see, or bounds between which to draw them"
+        )
         return np.asarray(random.uniform(*bounds, size=(_DRAWN, self.n_features_in_)))
 
     def _checked_bounds(self) -> tuple[FloatArray, FloatArray] | None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +265,18 @@ def test_sparse_samples_have_the_answers_of_dense_ones(
     assert Path("sparse.csv").read_text() == Path("dense.csv").read_text()
     student = pate.load_student(model)
     assert np.array_equal(student.predict(csr_array(X)), student.predict(X))
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_a_data_frame_is_encoded_as_its_file(package: str, tmp_path: Path) -> None:
+    levels = {"city": ("Bern", "Rome")}
+    encoding = ColumnEncoding(("age", "city", "note"), levels, {"age": 40.5}, texts={"note": 4})
+    columns = {"note": ["so late", None], "age": [1.5, None], "city": ["Rome", "Oslo"]}
+    (tmp_path / "new.csv").write_text("age,city,note\n1.5,Rome,so late\n,Oslo,\n")
+    frame = import_module(package).DataFrame(columns)
+    found = np.asarray(InputFormat("features", (7,), encoding).encoded(frame))
+    assert found.tolist() == np.asarray(_read_table(tmp_path / "new.csv", encoding)[0]).tolist()
+    assert found[:, :3].tolist() == [[1.5, 0, 1], [40.5, 0, 0]] and found[0, 3:].any()
 
 
 def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:
