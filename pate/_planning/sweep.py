@@ -141,6 +141,11 @@ class Trial:
         """The mean accuracy of the student."""
         return float(np.mean(self.accuracies))
 
+    @property
+    def macro_f1(self) -> float:
+        """The mean macro-F1 of the student."""
+        return float(np.mean(self.macro_f1s))
+
     def figures(self, by: str) -> FloatArray:
         """Return ``accuracy`` or ``macro_f1`` of the student on each simulated task."""
         return np.array(self.accuracies if by == "accuracy" else self.macro_f1s)

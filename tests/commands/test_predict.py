@@ -3,7 +3,6 @@
 import csv
 import json
 import shutil
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -273,7 +272,7 @@ def test_a_data_frame_is_encoded_as_its_file(package: str, tmp_path: Path) -> No
     encoding = ColumnEncoding(("age", "city", "note"), levels, {"age": 40.5}, texts={"note": 4})
     columns = {"note": ["so late", None], "age": [1.5, None], "city": ["Rome", "Oslo"]}
     (tmp_path / "new.csv").write_text("age,city,note\n1.5,Rome,so late\n,Oslo,\n")
-    frame = import_module(package).DataFrame(columns)
+    frame = pytest.importorskip(package).DataFrame(columns)
     found = np.asarray(InputFormat("features", (7,), encoding).encoded(frame))
     assert found.tolist() == np.asarray(_read_table(tmp_path / "new.csv", encoding)[0]).tolist()
     assert found[:, :3].tolist() == [[1.5, 0, 1], [40.5, 0, 0]] and found[0, 3:].any()
