@@ -239,6 +239,7 @@ def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Jso
     """Return the settings of an import; settings that are not named stay as they were."""
     recorded = {"unit": "record", "data": None} | dict(run.inputs_of(VOTES_IMPORT).settings)
     unit = recorded["unit"] if votes.unit is None else votes.unit
+    require(data is None or not data.budgets, "no `budgets` of data whose votes are imported")
     described = recorded["data"] if data is None else describe_data(data)
     return {"unit": unit, "data": described, "ledger": ledger_setting(run)}
 

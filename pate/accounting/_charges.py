@@ -307,6 +307,10 @@ class Totals:
             if lost or (remaining == 0 and terms.has_infinite):
                 self._sums = None
 
+    def charges(self) -> list[Charge]:
+        """Return the charges, each kind of events once."""
+        return [(parse_events(events), count) for events, count in self._counts.items()]
+
     def values(self) -> FloatArray:
         """Return the sum, ``[2, K + 3 + W]``."""
         return self._current_sums().values()

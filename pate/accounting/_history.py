@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,7 +43,7 @@ from pate.accounting._filters import (
     refuse,
 )
 from pate.accounting._log import LedgerHead
-from pate.accounting._personal import PersonalTotals
+from pate.accounting._personal import PersonalEvent, require_kept
 
 # of a release, in a statement
 _LISTED = (
@@ -179,7 +178,7 @@ class History:
         self._names: list[str] = []  # of the events of each release
         self._settled_by: dict[int, int] = {}  # the row that settled each release
         self._totals = Totals(DEFAULT_ORDERS)
-        self._personal = PersonalTotals()
+        self._personal = False  # whether a release names personal budgets
 
     @property
     def head(self) -> LedgerHead:
@@ -272,7 +271,6 @@ class History:
         else:
             self._fold_state(body)
         for change in changes:
-            self._personal.add(self._totals, *change)
             self._totals.add(*change)
         self._digests.append(digest)
         return changes
@@ -302,10 +300,11 @@ class History:
         fields["max_teachers_per_unit"] = self._require_covered_by_budget(
             body.get("max_teachers_per_unit", 1)
         )
-        self._require_personal(name, body["count"], fields["max_teachers_per_unit"])
         entry = LedgerEntry(
             release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields
         )
+        self._require_kept(name, entry.events, entry.count, entry.max_teachers_per_unit)
+        self._personal |= _names_budgets(name)
         self.entries.append(entry)
         self._names.append(name)
         return [(name, entry.count)]
@@ -319,6 +318,8 @@ class History:
             for _, count in paid:
                 require_charged_count(0, count)
             charges = tuple((parse_events(name), count) for name, count in paid)
+            whole = not _names_budgets(self._names[entry.release - 1])
+            require(whole, "a release of personal budgets settled for what it reserved")
             reserved = (self._names[entry.release - 1], entry.count)
             self._require_within(reserved, paid, entry.release)
             changes = [(reserved[0], -reserved[1]), *(charge for charge in paid if charge[1])]
@@ -380,9 +381,10 @@ class History:
             require(teachers <= most, needed, max_teachers_per_unit=teachers)
         return teachers
 
-    def _require_personal(self, events: str, count: int, teachers: int) -> None:
-        reach = (entry.max_teachers_per_unit for entry in self.entries)
-        self._personal.require_within(self._totals, events, count, chain([teachers], reach))
+    def _require_kept(self, name: str, events: Events, count: int, teachers: int) -> None:
+        if self._personal or _names_budgets(name):
+            reach = [entry.max_teachers_per_unit for entry in self.entries]
+            require_kept([*self._totals.charges(), (events, count)], max([teachers, *reach]))
 
     def reservation(
         self,
@@ -440,7 +442,7 @@ class History:
                 query = events[relation].for_group_size(totals.teachers).cost(bounds.orders)
                 remainder = describe_remainder(bounds, spent, query, count)
                 refuse(current, bounds, total, remainder=remainder)
-        self._require_personal(name, count, teachers)
+        self._require_kept(name, events, count, teachers)
         stated_delta = current.delta if delta is None and current is not None else delta
         row: dict[str, Any] = {
             "kind": "reserve",
@@ -450,6 +452,10 @@ class History:
         }
         row["max_teachers_per_unit"] = teachers
         return [*rows, row]
+
+
+def _names_budgets(events: str) -> bool:
+    return f'"{PersonalEvent.__name__}"' in events
 
 
 def orders_of_sums(bounds: PrivacyFilter) -> FloatArray:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 from pate._validation import require, require_in_open_unit_interval, require_positive
@@ -19,16 +19,11 @@ from pate.accounting._base import CompositeEvent, Event
 from pate.accounting._charges import (
     Budget,
     Charge,
-    Totals,
     account,
-    as_cost,
     cost_of_charges,
     for_budget,
-    name_of,
-    parse_events,
-    plain_events,
 )
-from pate.accounting._cost import DEFAULT_ORDERS, Cost, NeighboringRelation, largest_mu
+from pate.accounting._cost import NeighboringRelation, largest_mu
 from pate.accounting._events import GaussianEvent
 from pate.accounting._filters import GaussianFilter, refuse
 from pate.accounting._formatting import format_epsilon, format_exact
@@ -116,69 +111,30 @@ def named_budgets(events: Iterable[Event]) -> list[Personal]:
     return sorted(found)
 
 
-class PersonalTotals:
-    """The sum of all releases of a ledger for a record of each personal budget that they name.
-
-    A release that does not name a budget counts in full for its records.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[Personal, Totals] = {}
-
-    def require_within(
-        self, whole: Totals, events: str, count: int, teachers: Iterable[int]
-    ) -> None:
-        """Raise ``ValueError`` unless ``count`` times ``events`` keep all budgets.
-
-        Args:
-            whole: the sum of the releases before.
-            events: the events of one query, as JSON text.
-            count: the number of queries.
-            teachers: the number of teachers that a unit reaches, of each release.
-        """
-        if not (concerned := self._with(whole, events)):
-            return
-        one, most = "max_teachers_per_unit = 1 in a ledger of personal budgets", max(teachers)
-        require(most == 1, one, max_teachers_per_unit=most)
-        for personal, totals in concerned.items():
-            values = totals.values_after(_for(events, personal), count)
-            require_kept(personal, {each: as_cost(values, each) for each in NeighboringRelation})
-
-    def add(self, whole: Totals, events: str, count: int) -> None:
-        """Add ``count`` times ``events`` to all sums; ``whole`` is the sum before."""
-        self._of = self._with(whole, events)
-        for personal, totals in self._of.items():
-            totals.add(_for(events, personal), count)
-
-    def _with(self, whole: Totals, events: str) -> dict[Personal, Totals]:
-        new = [personal for personal in _named(events) if personal not in self._of]
-        return self._of | {each: whole.on_orders(DEFAULT_ORDERS, 1) for each in new}
-
-
-def require_kept(personal: Personal, totals: Mapping[NeighboringRelation, Cost]) -> None:
-    """Raise ``ValueError`` unless the total costs to a record keep its budget under all relations.
+def require_kept(charges: Sequence[Charge], teachers: int) -> None:
+    """Raise ``ValueError`` unless all charges of a ledger keep the personal budgets they name.
 
     Sums of ``mu^2`` are a fully adaptive filter (Koskela, Tobaben & Honkela (2023)); its bound
-    follows from the budget alone. Stability tests are not admitted.
+    follows from the budget alone. A release that does not name a budget counts in full. Stability
+    tests are not admitted.
+
+    Args:
+        charges: the charges.
+        teachers: the number of teachers that a unit of any release reaches.
     """
-    bounds = GaussianFilter(max_mu_squared=largest_mu(*personal) ** 2, max_delta0=0.0)
-    for relation, total in totals.items():
+    for personal, relation in product(_named_in(charges), NeighboringRelation):
+        one = "max_teachers_per_unit = 1 in a ledger of personal budgets"
+        require(teachers == 1, one, max_teachers_per_unit=teachers)
+        budget = Budget(
+            max_epsilon=personal.epsilon,
+            delta=personal.delta,
+            neighboring_relation=relation,
+            max_delta0=0.0,
+        )
+        bounds = GaussianFilter(max_mu_squared=largest_mu(*personal) ** 2, max_delta0=0.0)
+        total = cost_of_charges(for_budget(charges, *personal), relation, bounds.orders)
         if not bounds.admits(total):
-            budget = Budget(
-                max_epsilon=personal.epsilon,
-                delta=personal.delta,
-                neighboring_relation=relation,
-                max_delta0=0.0,
-            )
             refuse(budget, bounds, total, when="with all earlier releases, for its records")
-
-
-def require_personal(charges: Sequence[Charge]) -> None:
-    """Raise ``ValueError`` unless charges keep all personal budgets that they name."""
-    for personal in _named_in(charges):
-        own = for_budget(charges, *personal)
-        totals = {each: cost_of_charges(own, each, DEFAULT_ORDERS) for each in NeighboringRelation}
-        require_kept(personal, totals)
 
 
 def personal_figures(charges: Sequence[Charge]) -> list[dict[str, Any]]:
@@ -223,16 +179,3 @@ def describe_personal(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f" reserved epsilon = {reserved} at delta = {format_exact(figure['delta'])}, and none"
             " is made beyond the budget."
         )
-
-
-@lru_cache(maxsize=4096)  # few events are distinct in a ledger
-def _named(events: str) -> list[Personal]:
-    return named_budgets(parse_events(events).values())
-
-
-@lru_cache(maxsize=4096)
-def _for(events: str, personal: Personal) -> str:
-    """Return the text of events as they are for a record of a budget."""
-    parsed = parse_events(events)
-    own = {relation: event.for_budget(*personal) for relation, event in parsed.items()}
-    return events if own == dict(parsed) else name_of(plain_events(own))

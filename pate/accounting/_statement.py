@@ -30,7 +30,7 @@ from pate.accounting._filters import filter_from_dict, require_filter_of_first
 from pate.accounting._history import LedgerEntry, LedgerSnapshot
 from pate.accounting._ledger import read_ledger
 from pate.accounting._log import LedgerHead
-from pate.accounting._personal import personal_figures, require_personal
+from pate.accounting._personal import personal_figures, require_kept
 from pate.accounting._statement_words import AUDIT, CONVERSION, WORDS, describe
 
 REACHED = (1, 2, 3)
@@ -355,7 +355,7 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
                 within,
                 f"at most what release {entry.release} reserved under {relation.value}",
             )
-    require_personal(book.charges())
+    require_kept(book.charges(1), book.max_teachers_per_unit)
     if budget is not None and bounds is not None:
         bounds.require_follows(budget)
         if after:

@@ -136,7 +136,8 @@ class ScoreVotes(Aggregator):
 
         Raises ``ValueError`` if they have personal budgets, by which only `PersonalVotes` weigh.
         """
-        require(voters.budgets is None, "PersonalVotes of records that have budgets")
+        name = type(self).__name__
+        require(voters.budgets is None, "PersonalVotes of records with budgets", aggregator=name)
         return voters
 
     def aggregate(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pate._validation import BoolArray, Faults, require, require_distinct, require_known
+from pate._validation import BoolArray, Faults, FloatArray, require, require_distinct, require_known
 from pate.data._checks import BY_FIELD, UnknownLabels, check_labels, select_labels
 from pate.data._records import Features, Role
 from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
@@ -114,7 +114,8 @@ def read_label_table(
     Raises:
         ValueError: if the file is not such a table, with a line for each fault.
     """
-    required = tuple(dict.fromkeys((identity, *content, *([_BUDGET] if reading.budgets else []))))
+    consent = (_BUDGET,) if reading.budgets else ()
+    required = tuple(dict.fromkeys((identity, *content, *consent)))
     known = (*required, "split", *_GROUPS)
     require_known("`names` of columns", reading.names, known)
     table, faults = read_columns(path, required, reading.names), Faults()
@@ -132,6 +133,12 @@ def read_label_table(
             not set(_GROUPS) <= unnamed.keys(),
             f"one column among {', '.join(_GROUPS)} in {path}",
             columns=_GROUPS,
+        )
+    with faults.gather():
+        require(
+            _BUDGET not in unnamed.keys() - {*required},
+            f"`budgets`, the list of personal budgets in column `{_BUDGET}` of {path} (a label or a"
+            " feature of this name is listed as one)",
         )
     group = next((name for name in _GROUPS if name in head), None)
     special = (*required, "split", group, *misspelt)
@@ -162,19 +169,12 @@ def read_label_table(
         else:
             keys = ids if groups is None else groups
             split[:] = split_by_hash(keys, *reading.fractions, source=str(path))
-    budgets = np.full(len(ids), np.nan) if reading.budgets else None
-    if budgets is not None:
-        private = split == SPLIT_OF_ROLE[Role.PRIVATE]
-        with faults.gather():
-            budgets[private] = _budgets(table, private, reading.budgets)
-    used = {
-        "split",
-        group,
-        *([_BUDGET] if reading.budgets else []),
-        *misspelt,
-        *chosen,
-        *(wanted or ()),
-    }
+    budgets = None
+    with faults.gather():
+        if consent:
+            private = split == SPLIT_OF_ROLE[Role.PRIVATE]
+            budgets = _budgets(table, private, reading.budgets)
+    used = {"split", group, *consent, *misspelt, *chosen, *(wanted or ())}
     rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
     made: list[Features] = []
     with faults.gather():
@@ -192,16 +192,13 @@ def read_label_table(
     )
 
 
-def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> list[float]:
-    """Return the personal budgets of private records, each of which is declared."""
-    texts = table.values[_BUDGET]
-    values = [
-        _number(text) if mine else declared[0]
-        for text, mine in zip(texts, private.tolist(), strict=True)
-    ]
+def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> FloatArray:
+    """Return the personal budgets ``[N]``, each of which is declared; of others the first one."""
+    values = np.array([_number(text) for text in table.values[_BUDGET]])
+    values[~private] = declared[0]
     listed = ", ".join(map("{:g}".format, declared))
-    table.require(_BUDGET, [value in declared for value in values], f"a budget among {listed}")
-    return [value for value, mine in zip(values, private.tolist(), strict=True) if mine]
+    table.require(_BUDGET, np.isin(values, declared).tolist(), f"a budget among {listed}")
+    return values
 
 
 def _number(text: str) -> float:

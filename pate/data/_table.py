@@ -40,8 +40,7 @@ class Table:
         ids: ``[N]``.
         split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
         groups: the group of each, ``[N]``; None if the table has none.
-        budgets: the personal budget of each, ``[N]``, NaN where a record is not private; None if
-            none are declared.
+        budgets: the personal budget of each private record, ``[N]``; None if none are declared.
     """
 
     features: Features

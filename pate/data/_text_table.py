@@ -49,8 +49,8 @@ class TextTable(TableSource):
         unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
             unknown, too. None if all must be known.
         budgets: the personal budgets of private records in a column ``budget``, ascending epsilons
-            such as ``[0.5, 1, 2]``, known without a look at the records. None if a column of this
-            name has no such meaning.
+            such as ``[0.5, 1, 2]``, known without a look at the records. None if there is no such
+            column.
     """
 
     def __init__(

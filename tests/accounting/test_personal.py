@@ -26,7 +26,7 @@ from pate.accounting._personal import (
     named_budgets,
     personal_figures,
     personal_weights,
-    require_personal,
+    require_kept,
 )
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
@@ -176,7 +176,29 @@ def test_what_has_no_mu_is_refused(tmp_path: Path) -> None:
         reserve(wide, personal(0.05))
 
 
+def test_no_settlement_counts_more_for_a_budget_than_its_reservation(tmp_path: Path) -> None:
+    """Less in all, but with weight 1 for all: such a settlement is refused."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    release = reserve(ledger, personal(0.3))
+    with pytest.raises(ValueError, match="settled for what it reserved"):
+        ledger.settle(release, realised=[(whole(0.2), 1)])
+    ledger.settle(release)
+    assert read_ledger(ledger.path).entries[0].settled
+
+
+def test_other_releases_may_be_settled_for_less(tmp_path: Path) -> None:
+    """Their charges, and not their reservations, count for each budget."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    least = largest_mu(0.5, DELTA)
+    reserve(ledger, personal(0.5 * least))
+    ledger.settle(reserve(ledger, whole(0.9 * least)), realised=[(whole(0.1 * least), 2)])
+    reserve(ledger, whole(0.9 * least))
+    with pytest.raises(BudgetExceededError, match="for its records"):
+        reserve(ledger, whole(0.5 * least))
+    assert len(verify_ledger(ledger.path).entries) == 3
+
+
 def test_a_statement_on_releases_beyond_a_budget_is_refused() -> None:
     with pytest.raises(BudgetExceededError, match=r"epsilon <= 0.5"):
-        require_personal([(personal(0.3), 1), (personal(0.4), 1)])
-    require_personal([(personal(0.3), 1), (personal(0.2), 1)])
+        require_kept([(personal(0.3), 1), (personal(0.4), 1)], 1)
+    require_kept([(personal(0.3), 1), (personal(0.2), 1)], 1)

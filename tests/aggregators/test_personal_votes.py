@@ -231,7 +231,11 @@ def test_who_weighs_and_who_does_not() -> None:
         groups=np.arange(20),
     )
     for votes, asked, message in (
-        (ScoreVotes(multiplier_scores=2.0), voters, "PersonalVotes of records that have budgets"),
+        (
+            ScoreVotes(multiplier_scores=2.0),
+            voters,
+            "PersonalVotes of records with budgets, got aggregator='ScoreVotes'",
+        ),
         (VOTES, replace(voters, budgets=None), "records with personal budgets"),
         (VOTES, groups, "records with personal budgets"),
         (VOTES, replace(voters, budgets=np.full(20, 0.7)), "records of declared budgets"),

@@ -90,9 +90,13 @@ def test_an_array_of_budgets_is_not_ignored(tmp_path: Path) -> None:
         arrays(tmp_path, BUDGETS, None).records(Role.PRIVATE)
 
 
-def test_a_column_without_a_declaration_is_a_column_like_others(tmp_path: Path) -> None:
+def test_a_column_without_a_declaration_is_refused_unless_it_is_named(tmp_path: Path) -> None:
     values = [str(number) for number in range(9)]
-    assert numbers(tmp_path, values, None).records(Role.PRIVATE).features.shape == (3, 2)
+    for make in (numbers, texts):
+        with pytest.raises(ValueError, match=r"`budgets`, the list of .* in column `budget`"):
+            make(tmp_path, values, None).records(Role.PRIVATE)
+    named = numbers(tmp_path, values, None, columns=["age", "budget"])
+    assert named.records(Role.PRIVATE).features.shape == (3, 2)
     assert numbers(tmp_path, BUDGETS, [0.5, 1, 2]).records(Role.PRIVATE).features.shape == (3, 1)
 
 
