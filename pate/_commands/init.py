@@ -63,7 +63,7 @@ def main(args: Sequence[str]) -> None:
     parsed = _parser().parse_args(list(args))
     folder, data, fraction = parsed.folder, parsed.data, parsed.public_fraction
     kind = parsed.kind or _kind_of(data)
-    guess = Guess() if data is None else _read(kind, data, fraction)
+    guess = Guess() if data is None else _read(kind, data, fraction, parsed.budgets)
     files = recipe_files(folder, kind, data, guess)
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
@@ -97,7 +97,9 @@ def _kind_of(data: Path | None) -> str:
     return "folder"
 
 
-def _read(kind: str, data: Path, fraction: float | None) -> Guess:
+def _read(
+    kind: str, data: Path, fraction: float | None, budgets: list[float] | None = None
+) -> Guess:
     """Return the guesses about data, after reading them.
 
     Raises ``ValueError`` with a line for each fault of theirs.
@@ -117,6 +119,10 @@ def _read(kind: str, data: Path, fraction: float | None) -> Guess:
             guess.add("table", tables[0].name, "Guessed: the CSV file in the folder")
     if fraction is not None:
         guess.add("public_fraction", fraction, "From --public_fraction")
+    if budgets is not None:
+        weighed = ("npz", "csv", "text")
+        require(kind in weighed, f"--budgets of data among {', '.join(weighed)}", kind=kind)
+        guess.add("budgets", budgets, "From --budgets")
     if content is not None and not guess.settings.get("labels"):
         return guess
     content = yaml.safe_load(_data_file(kind, data, guess))["data"]
@@ -266,5 +272,10 @@ def _parser() -> CommandParser:
         type=float,
         help="the share of your records to publish, chosen by a hash, if no column `split` says"
         " which",
+    )
+    parser.add_argument(
+        "--budgets",
+        type=list[float],
+        help="the personal budgets, such as [0.5,1,2], in a column `budget`: a public list",
     )
     return parser

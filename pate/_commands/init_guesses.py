@@ -12,7 +12,7 @@ import numpy as np
 
 from pate._validation import Faults, require
 from pate.data import Role
-from pate.data._label_table import LABELS, Columns, as_list, read_columns
+from pate.data._label_table import BUDGET, LABELS, Columns, as_list, read_columns
 from pate.data._number_table import as_number, is_gap
 from pate.data._table import SPLIT_OF_ROLE, split_by_hash
 
@@ -88,7 +88,7 @@ def guess_table(path: Path, content: str) -> Guess:
         guess.add("names", names, "Guessed: the columns that the file calls otherwise")
     faults.refuse()
     guess.hashed = names.get("split", "split") not in table.values
-    taken = {*names.values(), identity, content, "split", "group", "identity"}
+    taken = {*names.values(), identity, content, "split", "group", "identity", BUDGET}
     rest = [name for name in table.names if name not in taken]
     public = _public_rows(table, names, identity)
     _guess_labels(guess, table, rest, public)

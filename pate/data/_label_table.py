@@ -17,7 +17,7 @@ from pate.data._records import Features, Role
 from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
 
 _GROUPS = ("group", "identity")
-_BUDGET = "budget"
+BUDGET = "budget"
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
@@ -114,7 +114,7 @@ def read_label_table(
     Raises:
         ValueError: if the file is not such a table, with a line for each fault.
     """
-    consent = (_BUDGET,) if reading.budgets else ()
+    consent = (BUDGET,) if reading.budgets else ()
     required = tuple(dict.fromkeys((identity, *content, *consent)))
     known = (*required, "split", *_GROUPS)
     require_known("`names` of columns", reading.names, known)
@@ -136,8 +136,8 @@ def read_label_table(
         )
     with faults.gather():
         require(
-            _BUDGET not in unnamed.keys() - {*required},
-            f"`budgets`, the list of personal budgets in column `{_BUDGET}` of {path} (a label or a"
+            BUDGET not in unnamed.keys() - {*required},
+            f"`budgets`, the list of personal budgets in column `{BUDGET}` of {path} (a label or a"
             " feature of this name is listed as one)",
         )
     group = next((name for name in _GROUPS if name in head), None)
@@ -194,10 +194,10 @@ def read_label_table(
 
 def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> FloatArray:
     """Return the personal budgets ``[N]``, each of which is declared; of others the first one."""
-    values = np.array([_number(text) for text in table.values[_BUDGET]])
+    values = np.array([_number(text) for text in table.values[BUDGET]])
     values[~private] = declared[0]
     listed = ", ".join(map("{:g}".format, declared))
-    table.require(_BUDGET, np.isin(values, declared).tolist(), f"a budget among {listed}")
+    table.require(BUDGET, np.isin(values, declared).tolist(), f"a budget among {listed}")
     return values
 
 

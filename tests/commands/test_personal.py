@@ -148,3 +148,18 @@ def test_score_votes_without_weights_are_refused_for_records_with_budgets(table:
     )
     with pytest.raises(ValueError, match=r"the budgets .* of the records"):
         pate.Pipeline("mine", overwrite=True).label(pate.LabelSettings(other, delta=1e-6))
+
+
+def test_init_takes_the_list_and_never_reads_it_off_the_records(
+    table: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", "mine", "--data", "table.csv"]) == 2
+    assert "`budgets`, the list of personal budgets in column `budget`" in capsys.readouterr().err
+    assert cli.main(["init", "mine", "--data", "table.csv", "--budgets", "[0.5,1,2]"]) == 0
+    described = Path("mine/data.yaml").read_text()
+    assert "    # From --budgets.\n    budgets: [0.5, 1.0, 2.0]\n" in described
+    assert "- budget" not in described
+    assert cli.main(["run", "mine", "--dry_run"]) == 0
+    assert "by PersonalVotes with" in capsys.readouterr().out
+    words = ["init", "other", "--kind", "folder", "--data", ".", "--budgets", "[1,2]"]
+    assert cli.main(words) == 2
