@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pate._closed_form_plan import ClosedFormPlan, Plan, require_by_record
 from pate._data_file import load_data, load_ledger, read_data, require_data_config
 from pate._files import locked, read_json
-from pate._planning.completion import resolve_settings
-from pate._planning.halves import sample_settings
+from pate._planning.completion import resolve_settings, sample_settings
 from pate._registry import find
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels

@@ -23,7 +23,7 @@ HIGHER = {
     "read_network_fit": "pate._commands.student_network:read_network_fit",
     "SiloSum": "pate._stages.silos:SiloSum",
     "label_silos": "pate._stages.silos:label_silos",
-    "prove": "pate._audit.proof:prove",
+    "prove": "pate._audit.whole:prove",
 }
 """The place of each of them, as ``module:name``."""
 

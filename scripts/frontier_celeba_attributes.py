@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from pate._commands.frontier import compare
+from pate._commands.planning import compare
 from pate._planning.comparison import Comparison, Point
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -25,7 +25,7 @@ ZONES = {
         _linear _votes _runs _networks data _data_file _votes.store _votes.named _votes.loading
         aggregators _closed_form_plan teachers._jobs student._metrics student._targets
         student._predictor student._samples student._carried student._predictions
-        _planning.proposals _planning.tables _release _planning.completion _planning.halves
+        _planning.proposals _planning.tables _release _planning.completion
         _planning.unanswered _stages _pipeline _estimator testing._practice
         testing._aggregators testing._batches testing._sources _commands cli __main__""",
     "networks": """
@@ -35,7 +35,7 @@ ZONES = {
         _stages.student_rehearsal _commands.export _commands.student_network""",
     "lab": """
         data.faces accounting._autodp _planning _silos _stages.silos _reporting _audit
-        _commands.account _commands.audit _commands.faces _commands.frontier _commands.plan
+        _commands.audit _commands.faces _commands.planning
         _commands.report _commands.silo""",
 }
 """Rooms from the bottom to the top: each imports only what comes before it.

@@ -1,42 +1,52 @@
-"""The audit of a whole run with canaries: its published files are tested against its statement.
+"""The audit of a whole run, and its proof before anything is spent.
 
-NOT PRIVATE.
+An audit tests the published files of a run with canaries against its statement. NOT PRIVATE.
+
+A run that proves itself tests law and isolation on made-up records. Private records are neither
+read nor imitated: those of the copy are public samples with random labels. So the outcome is
+public, and costs nothing.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pate._audit.altered import MadeUp
 from pate._audit.bounds import Bounds, TradeOff, detectable_leak, hits_at, trade_off_of
 from pate._audit.canaries import CanaryRecords
 from pate._audit.exact import Exact
-from pate._audit.isolation import has_ballots, isolation_tests, vote_isolation_tests
-from pate._audit.releases import law_tests, moments_tests
-from pate._audit.tables import VERDICTS, Trial, Verdict, text_of, verdict_of
+from pate._audit.isolation import has_ballots, isolation_tests, shortened, vote_isolation_tests
+from pate._audit.releases import law_tests, moments_tests, without_budget
+from pate._audit.tables import VERDICTS, Trial, Verdict, scratch, text_of, verdict_of
 from pate._audit.turned import CanaryMoments, CanaryTeachers, CanaryVotes
+from pate._closed_form_plan import FIRST, ClosedFormPlan, Plan
 from pate._data_file import load_data, load_ledger
-from pate._files import make_once
+from pate._files import make_once, write_text
 from pate._pipeline import Pipeline
-from pate._planning.halves import sample_settings
+from pate._planning.completion import sample_settings
 from pate._release.label_settings import LabelSettings, queries_on
+from pate._release.public_samples import SampleSettings
 from pate._release.query_choice import chosen_rows
 from pate._runs import LABEL, TEACHERS_FIT, Run, read_key
 from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields
 from pate._stages.beginning import load_plan
+from pate._stages.student_stage import StudentPlan
 from pate._validation import FloatArray, IntArray, StrArray, require
-from pate._votes import Ballots, MaskedTotal, Moments as MomentVotes
+from pate._votes import Ballots, MaskedTotal, Moments as MomentVotes, Voting
 from pate._votes.loading import load_votes
 from pate._votes.store import finished_votes
 from pate._votes.voters import RecordVoters
 from pate.accounting import NeighboringRelation, read_ledger
 from pate.accounting._charges import account, for_group_size
 from pate.accounting._statement_words import AUDITED
-from pate.data import DrawnPublic, Role
+from pate.data import DataSource, DrawnPublic, Role
 from pate.data._partition import assign_teachers
 from pate.mechanisms import NotStatedError, private_generator
 
@@ -312,3 +322,57 @@ def _of_probes(values: FloatArray, ids: StrArray, probes: StrArray) -> FloatArra
     place = dict(zip(ids.tolist(), range(len(ids)), strict=True))
     rows = np.array([place.get(name, -1) for name in probes.tolist()])
     return np.asarray(np.where(rows[:, None] >= 0, values[rows], values.mean(axis=0)))
+
+
+PROOF = "proof.txt"
+"""The file of the tables, in the folder of a run."""
+
+
+def prove(
+    root: Path,
+    data: DataSource,
+    plan: Plan,
+    settings: LabelSettings,
+    *,
+    voting: Voting | None = None,
+    first: LabelSettings | None = None,
+    samples: SampleSettings | None = None,
+) -> Verdict:
+    """Test law and isolation on a copy of a run with made-up records; return the verdict.
+
+    Args:
+        root: the run's folder, in which a file with both tables is left.
+        data: the records, of which only the public and test records are read; with public samples
+            that are yet to be drawn, its rehearsal.
+        plan: how teachers are made. Networks train for a few steps.
+        settings: the settings of the release, complete.
+        voting: the form of the teachers' votes.
+        first: the settings of the release that teachers start from, if it is the run's own.
+        samples: the settings of public samples that are drawn.
+    """
+    with scratch(Run(root), "proof") as folder, redirect_stdout(StringIO()):
+        if isinstance(data, DrawnPublic):
+            public = data.load(Role.PUBLIC)
+            np.savez(folder / "drawn.npz", X=public.features[:], ids=public.ids)
+            data = DrawnPublic(data._source, samples=folder / "drawn.npz", bounds=data._bounds)
+        made_up = MadeUp(data, grouped=plan.unit == "group")
+        copy, ledger = folder / "run", folder / "ledger.sqlite"
+        if first is not None:
+            start = Pipeline(copy / FIRST, made_up, ledger=ledger)
+            start.fit_teachers(ClosedFormPlan(unit=plan.unit))
+            start.vote()
+            start.label(without_budget(first))
+            start.fit_student(StudentPlan())
+        pipeline = Pipeline(copy, made_up, ledger=ledger)
+        pipeline.fit_teachers(shortened(plan))
+        pipeline.vote(votes=voting)
+        pipeline.label(without_budget(settings))
+        run = Run(copy, ledger=ledger)
+        tables = {"law": law_tests(run), "isolation": isolation_tests(run, made_up)}
+        if samples is not None:
+            columns = made_up.load(Role.PUBLIC).features.shape[1]
+            tables["law"] += moments_tests(samples, columns)
+    verdict = verdict_of([test for tests in tables.values() for test in tests])
+    texts = [text_of(name, tests) for name, tests in tables.items()]
+    write_text(root / PROOF, "\n\n".join([*texts, VERDICTS[verdict]]) + "\n")
+    return verdict

@@ -1,1 +1,1 @@
-"""The commands, one module each: they parse arguments, call typed functions and print results."""
+"""The commands: they parse arguments, call typed functions and print results."""

@@ -18,8 +18,12 @@ from pate._data_file import load_ledger, read_data
 from pate._files import Json, lock_run, require_place
 from pate._networks import is_linear
 from pate._pipeline import Pipeline
-from pate._planning.completion import resolve_settings
-from pate._planning.halves import first_settings, sample_settings, teachers_for
+from pate._planning.completion import (
+    first_settings,
+    resolve_settings,
+    sample_settings,
+    teachers_for,
+)
 from pate._planning.unanswered import describe_gap
 from pate._registry import find
 from pate._release.foresight import is_paid, require_possible

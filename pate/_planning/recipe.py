@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from pate._files import Json, write_text
-from pate._planning.halves import teachers_that_start
+from pate._planning.completion import teachers_that_start
 from pate._planning.plots import log2_axis, save_figure
 from pate._planning.sweep import SweepResult, Trial
 from pate._planning.tables import write_csv

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pate import VoteShape
-from pate._commands.account import account
+from pate._commands.planning import account
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.accounting._formatting import format_epsilon
 from pate.aggregators import StableTopK

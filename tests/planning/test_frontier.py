@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._commands.frontier import compare
+from pate._commands.planning import compare
 from pate._planning.comparison import (
     Comparison,
     Frontier,

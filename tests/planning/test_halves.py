@@ -3,8 +3,12 @@
 import pytest
 
 from pate import LabelSettings, Partial, VoteShape
-from pate._planning.completion import resolve_settings
-from pate._planning.halves import first_settings, teachers_for, teachers_that_start
+from pate._planning.completion import (
+    first_settings,
+    resolve_settings,
+    teachers_for,
+    teachers_that_start,
+)
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.aggregators import Moments, NoisyVotes, ScoreVotes
 

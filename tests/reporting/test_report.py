@@ -201,7 +201,7 @@ def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: C
 
 @pytest.mark.slow
 def test_frontiers_are_shown(copied: Path) -> None:
-    from pate._commands.frontier import main
+    from pate._commands.planning import frontier_main
 
     noisy = "--aggregators=[{class_path: NoisyVotes, init_args: {sigma_votes: 1}}]"
     small = [
@@ -211,8 +211,8 @@ def test_frontiers_are_shown(copied: Path) -> None:
         noisy,
     ]
     simulated = [f"--simulate.{name}" for name in ("num_labels=3", "num_teachers=20")]
-    main([*small, *simulated, f"--output={copied}/public/frontier"])
-    main([*small, f"--run={copied}"])
+    frontier_main([*small, *simulated, f"--output={copied}/public/frontier"])
+    frontier_main([*small, f"--run={copied}"])
     page = read(copied, "--private")
     assert "nothing private was touched" in page.sections["frontier"]
     assert "PRIVATE: computed from private votes" in page.sections["frontier-of-votes"]
