@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pate._closed_form_plan import ClosedFormPlan, Plan, require_by_record
 from pate._data_file import load_data, load_ledger, read_data, require_data_config
@@ -31,6 +31,11 @@ from pate._runs import (
     Run,
     first_stage,
 )
+from pate._stages.beginning import load_plan
+from pate._stages.closed_form import fit_closed_form, seal_closed_form
+from pate._stages.forgetting import forget
+from pate._stages.references import make_references
+from pate._stages.student_stage import StudentPlan, fit_student, test_student
 from pate._stages.votes_import import (
     VotesFrom,
     import_votes,
@@ -39,17 +44,13 @@ from pate._stages.votes_import import (
     votes_from,
 )
 from pate._validation import require, require_given
-from pate._votes import NoisyTotal
+from pate._votes import NoisyTotal, Voting
 from pate._votes.named import NamedVotes
 from pate._votes.store import finished_votes
 from pate.data import DataSource, DrawnPublic
 from pate.data._records import Unit
+from pate.student._carried import ExportedStudent, load_student
 from pate.teachers._jobs import CurveFormat, Execution
-
-if TYPE_CHECKING:
-    from pate._stages.student_stage import StudentPlan
-    from pate._votes import Voting
-    from pate.student._carried import ExportedStudent
 
 
 class AwaitedTotal(NoisyTotal, Protocol):
@@ -134,8 +135,6 @@ class Pipeline:
         ):
             run = open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
             if isinstance(plan, ClosedFormPlan):
-                from pate._stages.closed_form import fit_closed_form
-
                 fit_closed_form(run, data, plan, dry_run=dry_run)
             else:
                 train = find("fit_teachers")
@@ -161,8 +160,6 @@ class Pipeline:
         Raises:
             ValueError: in one line, if there are no teachers, or the data have changed.
         """
-        from pate._stages.beginning import load_plan
-
         chosen_execution = execution or Execution()
         with self._opened(shared=chosen_execution.shared) as run, _own_threads():
             run.require_finished(TEACHERS_FIT)
@@ -173,8 +170,6 @@ class Pipeline:
                     "no workers for teachers in closed form, who cast no votes",
                     execution=chosen_execution,
                 )
-                from pate._stages.closed_form import seal_closed_form
-
                 seal_closed_form(run, data, plan, votes=votes, absent=absent)
             else:
                 vote = find("vote_teachers")
@@ -199,8 +194,6 @@ class Pipeline:
             ValueError: in one line, if the data hold only some of the units, or are not the data of
                 the teachers.
         """
-        from pate._stages.forgetting import forget
-
         with self._opened() as run, _own_threads():
             require(
                 first_stage(run) is TEACHERS_FIT,
@@ -272,8 +265,6 @@ class Pipeline:
             ValueError: in one line, if there are no labels, or the student was begun with another
                 plan.
         """
-        from pate._stages.student_stage import fit_student
-
         with self._opened() as run:
             fit_student(run, plan)
 
@@ -288,8 +279,6 @@ class Pipeline:
         Raises:
             ValueError: in one line, if there is no student.
         """
-        from pate._stages.student_stage import test_student
-
         with self._opened() as run:
             return test_student(run)
 
@@ -302,8 +291,6 @@ class Pipeline:
         Raises:
             ValueError: in one line, if there is no student, or it could not be exported.
         """
-        from pate.student._carried import load_student
-
         return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device, trust=True)
 
     def references(self) -> dict[str, Any]:
@@ -318,9 +305,6 @@ class Pipeline:
         Raises:
             ValueError: in one line, if a stage is not finished.
         """
-        from pate._stages.beginning import load_plan
-        from pate._stages.references import make_references
-
         with self._opened() as run, _own_threads():
             require(
                 first_stage(run) is TEACHERS_FIT,

@@ -58,11 +58,13 @@ class Faults:
         self.lines: list[str] = []
 
     @contextmanager
-    def gather(self) -> Iterator[None]:
-        """Keep the ``ValueError`` of the block instead of raising it."""
+    def gather(
+        self, errors: type[Exception] | tuple[type[Exception], ...] = ValueError
+    ) -> Iterator[None]:
+        """Keep ``errors`` of the block instead of raising them."""
         try:
             yield
-        except ValueError as error:
+        except errors as error:
             self.lines += error.args if isinstance(error, InputError) else [str(error)]
 
     def refuse(self) -> None:

@@ -39,7 +39,13 @@ from pate._settings import decode_fields
 from pate._validation import FloatArray
 from pate._votes import MaskedTotal
 from pate._votes.store import finished_votes
-from pate.accounting import Ledger, NeighboringRelation, gaussian_epsilon, read_ledger
+from pate.accounting import (
+    Ledger,
+    NeighboringRelation,
+    Statement,
+    gaussian_epsilon,
+    read_ledger,
+)
 from pate.accounting._charges import Charge, account
 from pate.aggregators import Aggregator, PersonalVotes
 from pate.mechanisms import NoisyMoments, NotStatedError, private_generator
@@ -310,8 +316,6 @@ def _price(subject: str, tried: str, paid: float, due: float) -> Trial:
 
 def publication_epsilon(run: Run) -> float:
     """Return the epsilon of single records that the statement of a run gives."""
-    from pate.accounting import Statement
-
     statement = Statement.read(run.root / LABEL.outputs[1])
     epsilon = statement["guarantees"]["replace_record"]["epsilon"]
     return math.inf if epsilon is None else float(epsilon)

@@ -3,15 +3,16 @@
 import json
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import yaml
 
 from pate._commands.init_guesses import PUBLIC_FRACTION, Guess, guess_table
-from pate._commands.suggestions import CommandParser
+from pate._commands.parsing import run_command
 from pate._files import remove_drafts, write_text
 from pate._release.promise import suited_delta
 from pate._settings import decode
@@ -58,13 +59,37 @@ _KINDS = {
 _TABLES = (".csv", ".parquet")
 
 
-def main(args: Sequence[str]) -> None:
-    """Run `pate init`."""
-    parsed = _parser().parse_args(list(args))
-    folder, data, fraction = parsed.folder, parsed.data, parsed.public_fraction
-    kind = parsed.kind or _kind_of(data)
-    guess = Guess() if data is None else _read(kind, data, fraction, parsed.budgets)
-    files = recipe_files(folder, kind, data, guess)
+def init(
+    folder: Path,
+    *,
+    kind: str | None = None,
+    data: Path | None = None,
+    public_fraction: float | None = None,
+    budgets: list[float] | None = None,
+) -> None:
+    """Write a recipe for data of your own.
+
+    It has data.yaml, teachers.yaml, label.yaml and student.yaml, with comments that explain each
+    choice. `pate run` runs it.
+
+    The data are read: data.yaml holds guesses about their columns, all faults of a file are listed,
+    and the records of each role counted.
+
+    The recipe has epsilon 2 and delta 1e-6: whoever sees all that is published guesses right 88.1%
+    of the time at most whether any one record is there. delta suits up to 100,000 private records;
+    write a tenth of one over their number, or less.
+
+    Args:
+        folder: the recipe's folder, new or empty.
+        kind: the kind of data, unless their names tell it.
+        data: the place of the data, which are read for the settings of data.yaml.
+        public_fraction: the share of your records to publish, chosen by a hash, if no column
+            `split` says which.
+        budgets: the personal budgets, such as [0.5,1,2], in a column `budget`: a public list.
+    """
+    named = kind or _kind_of(data)
+    guess = Guess() if data is None else _read(named, data, public_fraction, budgets)
+    files = recipe_files(folder, named, data, guess)
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
         # drafts that a killed command left
@@ -244,38 +269,15 @@ def _quoted(text: str) -> str:
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
-def _parser() -> CommandParser:
-    kinds = ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items())
-    parser = CommandParser(
-        prog="pate init",
-        description="Write a recipe for data of your own: data.yaml, teachers.yaml, label.yaml and"
-        " student.yaml, with comments that explain each choice. `pate run` runs it.\n\nThe data are"
-        " read: data.yaml holds guesses about their columns, all faults of a file are listed, and"
-        " the records of each role counted.\n\nThe recipe has epsilon 2 and delta 1e-6: whoever"
-        " sees"
-        " all that is published guesses right 88.1% of the time at most whether any one record is"
-        " there. delta suits up to 100,000 private records; write a tenth of one over their number,"
-        " or less.",
-        print_config=None,
-    )
-    parser.add_argument("folder", type=Path, help="the recipe's folder, new or empty")
-    parser.add_argument(
-        "--kind", choices=list(_KINDS), help=f"the kind of data, unless their names tell: {kinds}"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="the place of the data, which are read for the settings of data.yaml",
-    )
-    parser.add_argument(
-        "--public_fraction",
-        type=float,
-        help="the share of your records to publish, chosen by a hash, if no column `split` says"
-        " which",
-    )
-    parser.add_argument(
-        "--budgets",
-        type=list[float],
-        help="the personal budgets, such as [0.5,1,2], in a column `budget`: a public list",
-    )
-    return parser
+main = partial(
+    run_command,
+    "init",
+    init,
+    special={
+        "--kind": {
+            "choices": list(_KINDS),
+            "help": "the kind of data, unless their names tell: "
+            + ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items()),
+        }
+    },
+)

@@ -71,7 +71,7 @@ def run_command(
     parser = _parser(name, function, {*groups, *others}, *groups.values())
     for parameter in get_signature_parameters(function):
         if option := others.get(parameter.name):
-            parser.add_argument(option, help=parameter.doc, **special[option])
+            parser.add_argument(option, **{"help": parameter.doc, **special[option]})
     options = parser.instantiate(parser.parse_args(list(args)))
     arguments = {key: value for key, value in options.items() if key != "config"}
     for name, cls in groups.items():

@@ -3,7 +3,6 @@
 import shlex
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from pate._runs import (
     first_stage,
 )
 from pate._runs.released import require_student, unexpected_public_files
-from pate._validation import require
+from pate._validation import Faults, require
 from pate.accounting._ledger import verify_ledger
 
 _FIRST_SETTINGS = {
@@ -61,7 +60,7 @@ def check_run(root: Path) -> RunCheck:
     Raises:
         ValueError: if ``root`` is not the folder of a run.
     """
-    run, problems = Run(root), list[str]()
+    run, faults = Run(root), Faults()
     begun = run.data_config.is_file() or (root / first_stage(run).state).is_file()
     require(begun, "the folder of a run, with its data.yaml", path=str(root))
     if not run.private.is_dir():  # all other faults would follow from that
@@ -70,23 +69,23 @@ def check_run(root: Path) -> RunCheck:
     if fit is not None and fit.forgotten and (fit.again or not fit.finished):
         ended = f"an end of `pate forget` of {root}, which the same call reaches"
         return RunCheck((), (f"Expected {ended}",), None)
-    with _noting(problems):
+    with faults.gather((OSError, ValueError)):
         require_data_config(run)
         run = replace(run, ledger=load_ledger(root))
         require_ledger(run)
         if run.ledger_path.exists():
             verify_ledger(run.ledger_path)
     for stage in _stages(run):
-        with _noting(problems):
+        with faults.gather((OSError, ValueError)):
             _require_intact(run, stage)
-    with _noting(problems):
+    with faults.gather((OSError, ValueError)):
         later = require_stated(run)
-    with _noting(problems):
+    with faults.gather((OSError, ValueError)):
         _require_closed(run.private)
-    with _noting(problems):
-        problems.extend((*_unreadable(run.private), *unexpected_public_files(run)))
-    if problems:
-        return RunCheck((), tuple(problems), None)
+    with faults.gather((OSError, ValueError)):
+        faults.lines.extend((*_unreadable(run.private), *unexpected_public_files(run)))
+    if faults.lines:
+        return RunCheck((), tuple(faults.lines), None)
     finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
     place, notes = shlex.quote(str(root)), []
     if later:
@@ -101,14 +100,6 @@ def check_run(root: Path) -> RunCheck:
         again = f"pate label --config {shlex.quote(str(run.root / LABEL.config))} --run {place}"
         return RunCheck(finished, (), again, tuple(notes))
     return RunCheck(finished, (), _next_command(run))
-
-
-@contextmanager
-def _noting(problems: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        problems.append(str(error))
 
 
 def _stages(run: Run) -> tuple[Stage, ...]:

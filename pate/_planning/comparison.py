@@ -204,10 +204,6 @@ class Comparison:
         require_in_open_unit_interval(delta=self.delta, cutoff=self.cutoff)
         require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
         require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
-        object.__setattr__(self, "epsilons", tuple(self.epsilons))
-        object.__setattr__(
-            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
-        )
 
     @property
     def figures(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ ridge regression in closed form that is fitted to a learning curve.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Self, TypeVar
@@ -93,8 +93,16 @@ class TaskFacts:
             "`unit` group with records_per_group above 1",
             records_per_group=self.records_per_group,
         )
-        if self.curve is not None:
-            _require_curve(self.curve)
+        if self.curve is None:
+            return
+        require(self.curve, "a curve with at least one point (records: accuracy)", curve=self.curve)
+        for records, accuracy in self.curve.items():
+            require_count(1, **{"curve: records": records})
+            require(
+                0.5 < accuracy < 1,
+                f"an accuracy between 0.5 and 1 at {records} records",
+                accuracy=accuracy,
+            )
 
     @property
     def densities(self) -> FloatArray:
@@ -142,17 +150,6 @@ class TaskFacts:
         )
         doublings = range(int(np.log2(min(most, _LARGEST) / _SMALLEST) + 1e-9) + 1)
         return tuple(_SMALLEST * 2**i for i in doublings)
-
-
-def _require_curve(curve: Mapping[int, float]) -> None:
-    require(curve, "a curve with at least one point (records: accuracy)", curve=curve)
-    for records, accuracy in curve.items():
-        require_count(1, **{"curve: records": records})
-        require(
-            0.5 < accuracy < 1,
-            f"an accuracy between 0.5 and 1 at {records} records",
-            accuracy=accuracy,
-        )
 
 
 _TYPICAL = (0.8, 1.5, 1.0)  # signal, noise and ridge without a curve

@@ -74,9 +74,6 @@ class Sweep:
         if self.num_queries is not None:
             require_count(2, num_queries=self.num_queries)
         object.__setattr__(self, "epsilons", tuple(sorted(self.epsilons)))
-        object.__setattr__(
-            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
-        )
 
     def queries(self, facts: TaskFacts) -> int:
         """Return the number of queries.
