@@ -61,6 +61,11 @@ def resolve_settings(
     )
     aggregator = settings.aggregator
     if budgets:
+        most, epsilon = max(budgets), settings.target_epsilon
+        beyond = epsilon is not None and epsilon > most
+        require(
+            not beyond, f"target_epsilon <= {most:g}, the largest budget", target_epsilon=epsilon
+        )
         aggregator = by_budgets(aggregator, budgets, settings.delta)
         settings = replace(settings, aggregator=aggregator)
     if isinstance(aggregator, Aggregator):

@@ -113,7 +113,12 @@ def test_several_releases_share_each_budget(table: list[str]) -> None:
         ("--teachers.start_from first --label.aggregator NoisyVotes", "records have personal"),
         ("--teachers.fit steps", "where records have personal budgets"),
         ("--label.aggregator Rounds", "ScoreVotes of records that have personal budgets"),
-        ("--label.target_epsilon 3", r"epsilon <= 0.5 .* for its records"),
+        ("--label.target_epsilon 3", "target_epsilon <= 2, the largest budget"),
+        (
+            "--label.target_epsilon null --label.aggregator ScoreVotes"
+            " --label.aggregator.multiplier_scores 9",
+            "for its records",
+        ),
         ("--label.max_teachers_per_unit 2", "max_teachers_per_unit = 1 in a ledger of"),
         ("--label.target_epsilon 2 --label.max_epsilon 1", "target_epsilon <= 1"),
         ("--data.init_args.budgets [0.5,1]", "a budget among 0.5, 1 in column `budget`"),
