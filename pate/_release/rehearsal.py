@@ -92,7 +92,7 @@ def _synthetic_votes(
 ) -> Votes:
     """Return synthetic votes that an aggregator takes, with the public side of ``like``."""
     counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
-    budgets = aggregator.budgets if isinstance(aggregator, PersonalVotes) else ()
+    budgets = aggregator.budgets if isinstance(aggregator, PersonalVotes) else (1.0,)
     known: dict[str, Any] = {
         name: np.resize(array, (len(counts), array.shape[1]))
         for name, array in (("predictions", predictions), ("features", features))
@@ -109,7 +109,7 @@ def _synthetic_votes(
             coordinates=np.resize(samples, (len(counts), samples.shape[1])),
             labels=(2 * counts > shape.num_teachers).astype(np.uint8),
             unknown_labels=like.voters.unknown_labels,
-            budgets=np.resize(budgets, len(counts)) if budgets else None,
+            budgets=None if like.voters.budgets is None else np.resize(budgets, len(counts)),
         )
         moments = Moments(voters=voters, **known)
         if serves(Moments, needs):

@@ -138,6 +138,7 @@ def require_served(
             mechanism needs, or more silos are copies of each other than a unit may reach teachers.
     """
     silos = votes.silos
+    require(data is None or not data.budgets, "no `budgets` of data whose votes are imported")
     _require_no_copies(silos, settings.max_teachers_per_unit)
     num_samples = len(silos.ids)
     aggregator = resolve_settings(settings, silos.shape, num_samples, silos.kind).mechanism
@@ -239,7 +240,6 @@ def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Jso
     """Return the settings of an import; settings that are not named stay as they were."""
     recorded = {"unit": "record", "data": None} | dict(run.inputs_of(VOTES_IMPORT).settings)
     unit = recorded["unit"] if votes.unit is None else votes.unit
-    require(data is None or not data.budgets, "no `budgets` of data whose votes are imported")
     described = recorded["data"] if data is None else describe_data(data)
     return {"unit": unit, "data": described, "ledger": ledger_setting(run)}
 

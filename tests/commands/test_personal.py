@@ -13,7 +13,7 @@ from pate import cli
 from pate._commands.run_check import check_run
 from pate.accounting import PersonalEvent, Statement, read_ledger
 from pate.accounting._personal import personal_figures, personal_weights
-from pate.data import NumberTable
+from pate.data import NumberTable, Role
 
 BUDGETS = (0.5, 1.0, 2.0)
 LABEL = ("--label.target_epsilon=2", "--label.delta=1e-6")
@@ -111,7 +111,7 @@ def test_several_releases_share_each_budget(table: list[str]) -> None:
         ("--teachers.num_teachers 20", "where records have personal budgets"),
         ("--teachers.unit group", "where records have personal budgets"),
         ("--teachers.start_from first --label.aggregator NoisyVotes", "records have personal"),
-        ("--teachers.fit steps", "where records have personal budgets"),
+        pytest.param("--teachers.fit steps", "where records have personal", marks=pytest.mark.slow),
         ("--label.aggregator Rounds", "ScoreVotes of records that have personal budgets"),
         ("--label.target_epsilon 3", "target_epsilon <= 2, the largest budget"),
         (
@@ -168,3 +168,40 @@ def test_init_takes_the_list_and_never_reads_it_off_the_records(
     assert "by PersonalVotes with" in capsys.readouterr().out
     words = ["init", "other", "--kind", "folder", "--data", ".", "--budgets", "[1,2]"]
     assert cli.main(words) == 2
+
+
+def test_imported_votes_know_no_budgets(table: list[str]) -> None:
+    source = NumberTable(Path("table.csv"), labels=["gout", "asthma"], budgets=list(BUDGETS))
+    ids = source.load(Role.PUBLIC).ids
+    ballots = np.ones((len(ids), 20, 2), dtype=np.uint8)
+    votes = pate.NamedVotes(ids=ids, label_names=("gout", "asthma"), ballots=ballots)
+    settings = pate.LabelSettings(pate.NoisyVotes(sigma_votes=5.0), delta=1e-6)
+    with pytest.raises(ValueError, match="no `budgets` of data whose votes are imported"):
+        pate.label(votes, settings, run="mine", data=Path("recipe/data.yaml"))
+    assert not Path("mine").exists()
+
+
+def test_weights_of_records_without_budgets_are_refused_before_they_are_paid_for(
+    table: list[str],
+) -> None:
+    data = NumberTable(
+        Path("table.csv"), labels=["gout", "asthma"], columns=["x", "y", "z"], budgets=[0.5, 1, 2]
+    )
+    text = Path("table.csv").read_text().replace("budget", "note", 1)
+    Path("plain.csv").write_text(text)
+    plain = NumberTable(Path("plain.csv"), labels=["gout", "asthma"], columns=["x", "y", "z"])
+    votes = pate.aggregators.PersonalVotes(multiplier_scores=200.0, budgets=(1.0, 2.0), delta=1e-6)
+    rounds = pate.Rounds(rounds=(votes, votes))
+    for name, source, asked in (
+        ("one", plain, votes),
+        ("two", plain, rounds),
+        ("three", data, rounds),
+        ("four", data, votes),
+    ):
+        pipeline = pate.Pipeline(name, source)
+        pipeline.fit_teachers(pate.ClosedFormPlan())
+        pipeline.vote()
+        with pytest.raises(ValueError, match="budgets"):
+            pipeline.label(pate.LabelSettings(asked, delta=1e-6))
+    for ledger in Path().glob("*.ledger.sqlite"):
+        assert not read_ledger(ledger).entries
