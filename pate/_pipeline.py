@@ -99,11 +99,11 @@ class Pipeline:
         Raises:
             ValueError: in one line, if they cannot be drawn or paid for; nothing is spent then.
         """
-        require(isinstance(self.data, DrawnPublic), "data whose public samples are drawn")
-        assert isinstance(self.data, DrawnPublic)
+        data: Any = self.data
+        require(isinstance(data, DrawnPublic), "data whose public samples are drawn")
         with locked(self.folder):
-            run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
-            draw_public_samples(run, self.data, sample_settings(settings, unit))
+            run = open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
+            draw_public_samples(run, data, sample_settings(settings, unit))
 
     def fit_teachers(
         self,

@@ -124,7 +124,6 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         plan = replace(plan, num_teachers=number)
         overrides["teachers"].append(f"--num_teachers={number}")
     settings, shape = _label_settings(plan, known, voting, asked, earlier)
-    assert settings.num_queries is not None, "settings are complete"
     for folder in (root, run.ledger_path.parent):
         require_place(folder)
     before = Run(root / FIRST, parsed.overwrite, run.ledger_path)

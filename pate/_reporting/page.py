@@ -8,6 +8,7 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from io import BytesIO
 from typing import ClassVar, Literal
 
@@ -290,7 +291,7 @@ def _axis(
         return round(begin + (value - low) / (high - low) * (end - begin), 2)
 
     slack = 1e-9 * (high - low)
-    digits = max(0, -math.floor(math.log10(step) + 1e-9)) + (0 if _is_round(step) else 1)
+    digits = max(0, -int(Decimal(f"{step:.3g}").normalize().as_tuple().exponent))
     ticks = tuple(
         Tick(place(value), f"{value:,.{digits}f}")
         for value in values.tolist()
@@ -303,12 +304,6 @@ def _step(rough: float) -> float:
     """Return the smallest round step that is no smaller than ``rough``."""
     power = 10.0 ** math.floor(math.log10(rough))
     return next(step * power for step in _STEPS if step * power >= rough * (1 - 1e-9))
-
-
-def _is_round(step: float) -> bool:
-    """Whether a step has one digit that is not 0."""
-    leading = step / 10.0 ** math.floor(math.log10(step) + 1e-9)
-    return abs(leading - round(leading)) < 1e-6
 
 
 _SIDE = 128  # pixels of the longer side of a picture, at most

@@ -44,13 +44,12 @@ class PythonFile(DataSource):
     def source(self) -> DataSource:
         """The source that is made of the settings."""
         require(self.path.is_file(), "a file of Python", path=str(self.path))
-        make = getattr(_module(self.path), self.name, None)
+        make: Any = getattr(_module(self.path), self.name, None)
         require(
             callable(make),
             f"a subclass of pate.data.DataSource in {self.path}, or a function",
             name=self.name,
         )
-        assert callable(make)
         with expecting(f"settings of {self.name} in {self.path}", TypeError):
             signature(make).bind(**self._settings)
         source = make(**self._settings)
@@ -59,7 +58,6 @@ class PythonFile(DataSource):
             f"a pate.data.DataSource from {self.name} in {self.path}",
             type=type(source).__name__,
         )
-        assert isinstance(source, DataSource)
         return source
 
     @property

@@ -14,8 +14,8 @@ class StageBar(ProgressBar):
 
     def __init__(self) -> None:
         super().__init__()
-        self._bar: Any = None
         self._shown = True
+        self._bar = stage_bar(0, "student", unit="step", shown=False)  # until one begins
 
     def disable(self) -> None:
         """Show nothing from now on, as Lightning asks of all processes but one."""
@@ -31,22 +31,19 @@ class StageBar(ProgressBar):
 
     def on_train_batch_end(self, trainer: Trainer, *rest: Any) -> None:
         """Advance by the steps of a batch."""
-        if self._bar is not None:
-            self._bar.update(trainer.global_step - self._bar.n)
+        self._bar.update(trainer.global_step - self._bar.n)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Name the epoch, and the loss on held-out samples if there are any."""
-        if self._bar is not None:
-            loss = trainer.callback_metrics.get("val_loss")
-            epoch = f"epoch {trainer.current_epoch + 1}"
-            text = epoch if loss is None else f"{epoch}, val_loss {loss:.4f}"
-            self._bar.set_postfix_str(text, refresh=False)
+        loss = trainer.callback_metrics.get("val_loss")
+        epoch = f"epoch {trainer.current_epoch + 1}"
+        text = epoch if loss is None else f"{epoch}, val_loss {loss:.4f}"
+        self._bar.set_postfix_str(text, refresh=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """End the bar, which is full where training stopped early, too."""
-        if self._bar is not None:
-            self._bar.total = self._bar.n
-        self._end()
+        self._bar.total = self._bar.n
+        self._bar.close()
 
     # validation during training has no bar of its own
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -57,12 +54,12 @@ class StageBar(ProgressBar):
     def on_validation_batch_end(self, trainer: Trainer, *rest: Any) -> None:
         """Advance by a batch, unless training has the bar."""
         if trainer.state.fn == "validate":
-            self._step()
+            self._bar.update()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """End the bar, unless it is the bar of training."""
         if trainer.state.fn == "validate":
-            self._end()
+            self._bar.close()
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin a bar."""
@@ -73,19 +70,14 @@ class StageBar(ProgressBar):
         self._begin("student predict", sum(trainer.num_predict_batches))
 
     def _begin(self, name: str, total: float, *, initial: int = 0) -> None:
-        if self._shown:
-            self._bar = stage_bar(
-                int(total) if math.isfinite(total) else None, name, unit="step", initial=initial
-            )
+        number = int(total) if math.isfinite(total) else None
+        self._bar = stage_bar(number, name, unit="step", initial=initial, shown=self._shown)
 
     def _step(self, *rest: Any, **more: Any) -> None:
-        if self._bar is not None:
-            self._bar.update()
+        self._bar.update()
 
     def _end(self, *rest: Any, **more: Any) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        self._bar.close()
 
     on_test_batch_end = on_predict_batch_end = _step
     on_test_end = on_predict_end = on_exception = _end

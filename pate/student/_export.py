@@ -89,7 +89,6 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
                 output_names=list(_OUTPUTS),
                 verbose=False,
             )
-        assert converted is not None
         converted.model.metadata_props[METADATA] = metadata
         content.write(converted.model_proto.SerializeToString())
     with output_errors(output), atomic_write(output) as file:
