@@ -108,7 +108,9 @@ class Directions:
         significant = values > max(1e-9 * float(values.max(initial=0.0)), rounding)
         spread, basis = np.sqrt(values[significant][::-1]), vectors[:, significant][:, ::-1]
         if wide:
-            return cls(centre, basis, spread, inner.T @ basis / spread)
+            right = inner.T @ basis
+            right /= spread  # in place: of wide features it is as large as they are
+            return cls(centre, basis, spread, right)
         return cls(centre, inner @ basis / spread, spread, basis)
 
 

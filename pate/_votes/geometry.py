@@ -68,16 +68,24 @@ class Geometry:
         require(parts.size, "public features that differ", directions=0)
         bits = _feature_bits(public.shape[1])
         step = power_above(_SPARE * float(np.abs(public).max())) / (1 << bits)
-        axes = np.rint(block_diag(*right) * (1 << bits))
         centre = np.rint(np.concatenate([space.centre for space in spaces]) / step)
-        exact = _projected(public, centre, axes, step)
+        # of wide features each copy takes as much memory as all else
+        axes = right[0] if len(right) == 1 else block_diag(*right)
+        del spaces, right
+        axes *= 1 << bits
+        np.rint(axes, out=axes)
+        exact = np.concatenate(
+            [
+                _projected(public[rows], centre, axes, step)
+                for rows in blocks(len(public), sum(axes.shape))
+            ]
+        )
         unit = power_above(_SPARE * float(np.abs(exact).max())) / (1 << COORDINATE_BITS)
         samples = _quantize(exact, unit)
         variances = (samples.astype(np.float64) ** 2).mean(axis=0) * unit**2
         held = variances > 0
-        return cls(
-            centre, axes[:, held], step, unit, variances[held], samples[:, held], parts[held]
-        )
+        axes = axes if held.all() else axes[:, held]
+        return cls(centre, axes, step, unit, variances[held], samples[:, held], parts[held])
 
     @property
     def num_directions(self) -> int:

@@ -3,6 +3,7 @@ clip."""
 
 import itertools
 import math
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -462,6 +463,17 @@ def test_the_4096_widest_directions_are_kept(monkeypatch: pytest.MonkeyPatch) ->
     wide = Directions(np.zeros(1), np.ones((2, 4100)), np.ones(4100), np.ones((1, 4100)))
     monkeypatch.setattr(Directions, "of", lambda _: wide)
     assert Geometry.of(np.array([[1.0], [2.0]])).num_directions == 4096
+
+
+def test_directions_of_wide_features_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are as large as the features, and so is a copy of these without their mean."""
+    monkeypatch.setattr(pate._votes.geometry, "_ENTRIES", 1 << 16)
+    features = np.random.default_rng(0).integers(0, 2, size=(100, 10000)).astype(np.float64)
+    tracemalloc.start()
+    geometry = Geometry.of(features)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert geometry.axes.shape == (10000, 99) and peak < 2.6 * features.nbytes
 
 
 def test_directions_that_vanish_on_the_grid_are_left_out() -> None:
