@@ -11,8 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from pate._validation import require, require_in_open_unit_interval, require_positive
 from pate.accounting._base import CompositeEvent, Event
@@ -20,10 +23,9 @@ from pate.accounting._charges import (
     Budget,
     Charge,
     account,
-    cost_of_charges,
     for_budget,
 )
-from pate.accounting._cost import NeighboringRelation, largest_mu
+from pate.accounting._cost import Cost, NeighboringRelation, largest_mu
 from pate.accounting._events import GaussianEvent
 from pate.accounting._filters import GaussianFilter, refuse
 from pate.accounting._formatting import format_epsilon, format_exact
@@ -100,15 +102,13 @@ class PersonalEvent(CompositeEvent):
         return replace(self, event=self.event.for_group_size(teachers))
 
 
-def named_budgets(events: Iterable[Event]) -> list[Personal]:
-    """Return the personal budgets that events name, ascending."""
-    found: set[Personal] = set()
-    for event in events:
-        if isinstance(event, PersonalEvent):
-            found |= {Personal(budget, event.delta) for budget in event.budgets}
-        elif isinstance(event, CompositeEvent):
-            found |= {*named_budgets(part for part, _ in event.parts())}
-    return sorted(found)
+@lru_cache(maxsize=4096)
+def named_budgets(event: Event) -> frozenset[Personal]:
+    """Return the personal budgets that an event names."""
+    if isinstance(event, PersonalEvent):
+        return frozenset(Personal(budget, event.delta) for budget in event.budgets)
+    parts = event.parts() if isinstance(event, CompositeEvent) else ()
+    return frozenset(personal for part, _ in parts for personal in named_budgets(part))
 
 
 def require_kept(charges: Sequence[Charge], teachers: int) -> None:
@@ -132,9 +132,17 @@ def require_kept(charges: Sequence[Charge], teachers: int) -> None:
             max_delta0=0.0,
         )
         bounds = GaussianFilter(max_mu_squared=largest_mu(*personal) ** 2, max_delta0=0.0)
-        total = cost_of_charges(for_budget(charges, *personal), relation, bounds.orders)
+        own = [(_cost(events[relation], personal), count) for events, count in charges]
+        survival = math.fsum(cost.log_survival * count for cost, count in own)
+        mu_squared = math.fsum(cost.mu_squared * count for cost, count in own)
+        total = Cost(np.zeros(1), survival, mu_squared)
         if not bounds.admits(total):
             refuse(budget, bounds, total, when="with all earlier releases, for its records")
+
+
+@lru_cache(maxsize=4096)  # few events are distinct in a ledger
+def _cost(event: Event, personal: Personal) -> Cost:
+    return event.for_budget(*personal).cost()
 
 
 def personal_figures(charges: Sequence[Charge]) -> list[dict[str, Any]]:
@@ -155,8 +163,8 @@ def personal_figures(charges: Sequence[Charge]) -> list[dict[str, Any]]:
 
 
 def _named_in(charges: Sequence[Charge]) -> list[Personal]:
-    distinct = {id(events): events for events, _ in charges}
-    return named_budgets(event for events in distinct.values() for event in events.values())
+    named = (named_budgets(event) for events, _ in charges for event in events.values())
+    return sorted(frozenset[Personal]().union(*named))
 
 
 def describe_personal(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -75,7 +75,7 @@ def test_an_event_costs_each_budget_its_part() -> None:
     event = personal(0.3)[REPLACE]
     nested = ComposedEvent(events=(RepeatedEvent(event=event, count=4), plain(0.2)))
     assert event.cost().mu_squared == pytest.approx(0.09)
-    assert named_budgets([nested]) == [(budget, DELTA) for budget in BUDGETS]
+    assert named_budgets(nested) == {(budget, DELTA) for budget in BUDGETS}
     for budget, weight in zip(BUDGETS, WEIGHTS, strict=True):
         own = nested.for_budget(budget, DELTA)
         assert own.cost().mu_squared == pytest.approx(4 * (0.3 * weight) ** 2 + 0.04)
