@@ -1,7 +1,8 @@
 """The command `pate run`: all stages of a recipe in order, except those that are finished."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, get_args
@@ -369,22 +370,29 @@ def _parser() -> CommandParser:
 
 
 def _in_a_part(option: str) -> str | None:
-    """Return the override that an option without the name of its stage lacks, if any."""
-    part = _part_with(option.removeprefix("--"))
-    return None if part is None else f"--{part}.{option.removeprefix('--')} in place of {option}"
+    """Return the override that an option without the name of its stage stands for, if any."""
+    meant = _part_with(option.removeprefix("--"), cutoff=0.8)
+    return None if meant is None else f"--{meant} in place of {option}"
 
 
-def _part_with(setting: str) -> str | None:
-    """Return the part of a recipe that has a setting."""
-    for part, names in (
-        ("label", {field.name for field in fields(LabelSettings)}),
-        ("student", {"model", "trainer", "optimize", "seed_everything"}),
-        ("teachers", {"fit", *(field.name for field in fields(ClosedFormPlan))}),
-    ):
-        if setting in names:
-            return part
-    trained = {field.name for field in fields(find("TeacherPlan"))}
-    return "teachers" if setting in trained else None
+def _part_with(setting: str, *, cutoff: float = 1.0) -> str | None:
+    """Return the setting of a recipe that a word is as close to as ``cutoff``, and its part."""
+    for parts in _parts_of_settings():
+        if close := get_close_matches(setting, parts, n=1, cutoff=cutoff):
+            return f"{parts[close[0]]}.{close[0]}"
+    return None
+
+
+def _parts_of_settings() -> Iterator[dict[str, str]]:
+    """Yield the parts of a recipe by their settings, and then of those that torch is loaded for."""
+    # "optimizer" is close to "optimize"
+    closed_form = [*(field.name for field in fields(ClosedFormPlan)), "fit", "optimizer"]
+    yield {
+        **dict.fromkeys(closed_form, "teachers"),
+        **dict.fromkeys(("model", "trainer", "optimize", "seed_everything"), "student"),
+        **{field.name: "label" for field in fields(LabelSettings)},
+    }
+    yield {field.name: "teachers" for field in fields(find("TeacherPlan"))}
 
 
 def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
@@ -405,7 +413,7 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
             continue
         if part not in overrides or not setting:
             home = _part_with(part)
-            meant = f"; did you mean --{home}.{name.removeprefix('--')}?" if home else ""
+            meant = f"; did you mean --{home}{dot}{setting}?" if home else ""
             raise ValueError(
                 "Expected overrides such as --label.num_queries 100, of"
                 f" {', '.join(_PARTS)}, got override={word!r}{meant}"
