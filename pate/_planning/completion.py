@@ -21,7 +21,7 @@ from pate.accounting._charges import Budget, Charge
 from pate.accounting._filters import affordable
 from pate.aggregators import Aggregator, Outlook, Partial, Rounds, ScoreVotes, SiloVotes
 from pate.aggregators._base import AnyAggregator
-from pate.aggregators._personal_votes import by_budgets
+from pate.aggregators._personal_votes import PersonalVotes, by_budgets
 from pate.data._records import Unit
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
@@ -60,6 +60,8 @@ def resolve_settings(
         max_teachers_per_unit=reach,
     )
     aggregator = settings.aggregator
+    weighs = PersonalVotes in (type(aggregator), getattr(aggregator, "cls", None))
+    require(budgets or not weighs, "records with personal budgets for PersonalVotes")
     if budgets:
         most, epsilon = max(budgets), settings.target_epsilon
         beyond = epsilon is not None and epsilon > most

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pate import VoteShape
+from pate._release.rehearsal import rehearse
 from pate._validation import FloatArray
 from pate.accounting import NeighboringRelation, PersonalEvent, Target
 from pate.accounting._cost import largest_mu
@@ -242,6 +243,16 @@ def test_who_weighs_and_who_does_not() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             votes.aggregate(Moments(voters=asked, features=PUBLIC), generator=generator)
+    # before anything is spent, too
+    for votes, asked in (
+        (VOTES, replace(voters, budgets=None)),
+        (ScoreVotes(multiplier_scores=2.0), voters),
+    ):
+        with pytest.raises(ValueError, match=r"with personal budgets|records with budgets"):
+            rehearse(
+                votes, VoteShape(1000, NUM_LABELS), like=Moments(voters=asked, features=PUBLIC)
+            )
+    rehearse(VOTES, VoteShape(1000, NUM_LABELS), like=Moments(voters=voters, features=PUBLIC))
     assert generator.bit_generator.state == before
 
 

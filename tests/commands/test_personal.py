@@ -205,3 +205,18 @@ def test_weights_of_records_without_budgets_are_refused_before_they_are_paid_for
             pipeline.label(pate.LabelSettings(asked, delta=1e-6))
     for ledger in Path().glob("*.ledger.sqlite"):
         assert not read_ledger(ledger).entries
+
+
+def test_weights_of_records_without_budgets_are_refused_before_any_work(
+    table: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file, old, new in (
+        ("table.csv", "budget", "note"),
+        ("recipe/data.yaml", "budgets: [0.5, 1, 2]", "columns: [x, y, z]"),
+    ):
+        Path(file).write_text(Path(file).read_text().replace(old, new, 1))
+    before = set(Path().rglob("*"))
+    weighing = "--label.aggregator PersonalVotes --label.aggregator.budgets [1,2]"
+    assert cli.main([*table, *LABEL, *weighing.split()]) == 2
+    assert "records with personal budgets for PersonalVotes" in capsys.readouterr().err
+    assert set(Path().rglob("*")) == before
