@@ -1,6 +1,5 @@
 """Networks by the names of factories, of which none is given a shape for weights."""
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,6 +83,13 @@ def test_what_makes_no_network_is_refused() -> None:
             pate.models.Factory(SHAPE, 5, name)
 
 
+class OfPictures(torch.nn.Conv2d):
+    """A network of pictures, whatever the records are."""
+
+    def __init__(self, input_shape: tuple[int, ...], num_labels: int) -> None:
+        super().__init__(3, num_labels, 1)
+
+
 def test_a_student_of_a_factory() -> None:
     student = Student(vision.resnet18, input_shape=SHAPE, label_names=("a", "b"))
     assert student(torch.rand(2, *SHAPE)).shape == (2, 2)
@@ -106,12 +112,23 @@ def test_a_factory_without_a_type_is_refused(
     assert "test_networks.unannotated" in capsys.readouterr().err
 
 
-def test_a_module_that_takes_other_arguments_is_refused_in_one_line(
-    copied: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("network", "line"),
+    [
+        (
+            "torch.nn.Linear",
+            "Expected a network of (input_shape, num_labels) = ((6,), 4), got TypeError: ",
+        ),
+        (
+            "tests.test_networks.OfPictures",
+            "Expected a network of records of shape [6], as the map of the data makes them, got"
+            " OfPictures: ",
+        ),
+    ],
+)
+def test_a_network_of_other_arguments_or_records_is_refused_in_one_line(
+    network: str, line: str, copied: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    line = "Expected a network of (input_shape, num_labels) = ((6,), 4), got TypeError: "
-    with pytest.raises(ValueError, match=re.escape(line)):
-        make_network(torch.nn.Linear, (6,), 4)
     new = tmp_path / "new"
     words = [
         "teachers",
@@ -119,7 +136,7 @@ def test_a_module_that_takes_other_arguments_is_refused_in_one_line(
         "--config",
         str(copied / "private/teachers_fit.yaml"),
         "--network",
-        "torch.nn.Linear",
+        network,
     ]
     assert cli.main([*words, "--ledger", str(tmp_path / "new.sqlite"), "--run", str(new)]) == 2
     error = capsys.readouterr().err

@@ -49,7 +49,7 @@ from pate.teachers._chunk import make_networks
 from pate.teachers._devices import available_bytes, root_device
 from pate.teachers._jobs import CHUNK_SIZE, CurveFormat
 from pate.teachers._plan import draw_batches
-from pate.teachers._sizing import choose_size, describe_training, disk_bytes
+from pate.teachers._sizing import choose_size, describe_training, disk_bytes, require_network
 from pate.teachers._training import (
     SavedChunk,
     chunk_file,
@@ -163,8 +163,7 @@ def fit_teachers(
     data.require_distinct()
     require_pictures(plan.augment, data.input_shape)
     private.units(plan.unit)  # raises if there are none
-    # raises if they cannot be made
-    make_networks(plan, data.input_shape, data.num_labels, teachers=range(1))
+    require_network(plan, data.input_shape, data.num_labels)
     if dry_run:
         sizes = PartitionedRecords.by_key(
             private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)

@@ -467,13 +467,13 @@ def test_the_4096_widest_directions_are_kept(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_directions_of_wide_features_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are as large as the features, and so is a copy of these without their mean."""
-    monkeypatch.setattr(pate._votes.geometry, "_ENTRIES", 1 << 16)
-    features = np.random.default_rng(0).integers(0, 2, size=(100, 10000)).astype(np.float64)
+    monkeypatch.setattr(pate._votes.geometry, "_ENTRIES", 1 << 17)
+    features = np.random.default_rng(0).integers(0, 2, size=(50, 5000)).astype(np.float64)
     tracemalloc.start()
     geometry = Geometry.of(features)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert geometry.axes.shape == (10000, 99) and peak < 2.6 * features.nbytes
+    assert geometry.axes.shape == (5000, 49) and peak < 2.6 * features.nbytes
 
 
 def test_directions_that_vanish_on_the_grid_are_left_out() -> None:
