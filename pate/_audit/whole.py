@@ -17,14 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from pate._audit.altered import MadeUp
 from pate._audit.bounds import Bounds, TradeOff, detectable_leak, hits_at, trade_off_of
 from pate._audit.canaries import CanaryRecords
-from pate._audit.exact import Exact
-from pate._audit.isolation import has_ballots, isolation_tests, shortened, vote_isolation_tests
+from pate._audit.isolation import (
+    MadeUp,
+    has_ballots,
+    isolation_tests,
+    shortened,
+    vote_isolation_tests,
+)
 from pate._audit.releases import law_tests, moments_tests, without_budget
 from pate._audit.tables import VERDICTS, Trial, Verdict, scratch, text_of, verdict_of
-from pate._audit.turned import CanaryMoments, CanaryTeachers, CanaryVotes
+from pate._audit.turned import CanaryMoments, CanaryTeachers, CanaryVotes, Exact
 from pate._closed_form_plan import FIRST, ClosedFormPlan, Plan
 from pate._data_file import load_data, load_ledger
 from pate._files import make_once, write_text

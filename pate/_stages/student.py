@@ -39,9 +39,8 @@ from pate._stages.student_stage import (
 from pate._validation import expecting, require, require_given
 from pate.student import Student, StudentData
 from pate.student._answers import weights_of_tensors
-from pate.student._bar import StageBar
+from pate.student._bar import Curves, StageBar
 from pate.student._carried import Trained
-from pate.student._curves import Curves
 from pate.student._metrics import DECISION_METRICS, Metric
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._audit.altered import Altered, MadeUp
+from pate._audit.isolation import Altered, MadeUp
 from pate.data import Arrays, DataSource, DrawnPublic, NumberTable, Records, Role, TextTable
 
 ROLES = [role.value for role in Role]
