@@ -3,6 +3,7 @@ goes on."""
 
 import errno
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -38,10 +39,11 @@ SIMULATED = (
 
 @dataclass(frozen=True)
 class Case:
-    """A command, and the stages of the run that it does again."""
+    """A command, the stages of the run that it does again, and its status in the end."""
 
     words: str
     again: tuple[Stage, ...] = ()
+    status: int = 0
 
 
 CASES = (
@@ -71,7 +73,11 @@ CASES = (
     ),
     Case("student fit --run run --config recipe/student.yaml", (STUDENT,)),
     Case("student fit --run run --config recipe/student.yaml --optimize macro_f1 --overwrite"),
-    Case("student validate --run run --model.network pate.models.MLP"),
+    Case(
+        "student fit --run run --model.network pate.models.MLP --trainer.max_epochs 1", (STUDENT,)
+    ),
+    # the run's student is linear and has no checkpoint
+    Case("student validate --run run --model.network pate.models.MLP", status=2),
     Case("student test --run run"),
     Case("student predict --run run"),
     Case("references --run run", (REFERENCES,)),
@@ -99,7 +105,8 @@ CASES = (
     ),
     Case("forget r0007 --run run"),
     Case("submit --jobs 1 --cluster local -- teachers vote --run run", (TEACHERS_VOTE,)),
-    Case("audit recipe --output audited --canaries 16"),
+    # so few canaries show nothing
+    Case("audit recipe --output audited --canaries 16", status=3),
     Case("faces --output faces --num 20"),
     Case("completion bash"),
 )
@@ -153,14 +160,14 @@ def survives(case: Case, fault: str, place: Path, capsys: pytest.CaptureFixture[
         Run(place / "run").clear(stage)
     with FAULTS[fault](place):
         code, error = run(case.words, capsys)
-    assert code in (0, 2), error
+    assert code in (case.status, 2), error
     if code == 2:
-        assert (
-            error.startswith("pate ") and ": Expected " in error and len(error.splitlines()) == 1
-        ), error
+        # where the machine is busy, a sweep says how far it is
+        lines = [line for line in error.splitlines() if not re.match(r"frontier: \d+ of ", line)]
+        assert len(lines) == 1 and re.match("pate .*: Expected ", lines[0]), error
         assert "amaged" not in error
     code_again, error = run(case.words, capsys)
-    assert code_again == 0, error
+    assert code_again == case.status, error
     assert not list(place.rglob(".*"))
     return code
 
