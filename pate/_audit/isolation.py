@@ -25,7 +25,8 @@ from pate._closed_form_plan import FIRST, ClosedFormPlan
 from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
 from pate._runs import LABEL, TEACHERS_VOTE, Run
-from pate._runs.run import KEY_FILE, read_key
+from pate._runs.released import sealing_key
+from pate._runs.run import KEY_FILE
 from pate._settings import decode_fields
 from pate._stages.beginning import load_plan
 from pate._stages.votes_import import import_votes, votes_from
@@ -181,9 +182,7 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
             # of records in closed form each has a row of its own
             by_record = isinstance(plan, ClosedFormPlan) and plan.start_from is None
             if not by_record:
-                key = read_key(run)
-                assert key is not None, "teachers were fitted"
-                unit = str(private.units(plan.unit)[row])
+                key, unit = sealing_key(run), str(private.units(plan.unit)[row])
                 owner = int(assign_teachers([unit], num_teachers=plan.num_teachers, key=key)[0])
             tests += _compared(before, after, change, owner, what)
             shutil.rmtree(after)

@@ -37,8 +37,8 @@ from pate._planning.completion import sample_settings
 from pate._release.label_settings import LabelSettings, queries_on
 from pate._release.public_samples import SampleSettings
 from pate._release.query_choice import chosen_rows
-from pate._runs import LABEL, TEACHERS_FIT, Run, read_key
-from pate._runs.released import ReleasedLabels
+from pate._runs import LABEL, TEACHERS_FIT, Run
+from pate._runs.released import ReleasedLabels, sealing_key
 from pate._settings import decode_fields
 from pate._stages.beginning import load_plan
 from pate._stages.student_stage import StudentPlan
@@ -275,9 +275,7 @@ def canary_votes(
     place = dict(zip(private.ids.tolist(), range(len(private)), strict=True))
     rows = np.array([[place[name] for name in copy] for copy in data.ids.tolist()])
     plan = run.inputs_of(TEACHERS_FIT).settings
-    units = private.groups if plan["unit"] == "group" else private.ids
-    key = read_key(run)
-    assert units is not None and key is not None, "teachers were fitted"
+    units, key = private.units(plan["unit"]), sealing_key(run)
     if isinstance(votes, MomentVotes) and isinstance(votes.voters, RecordVoters):
         return CanaryMoments(votes, data.canaries, rows)
     groups: Any = units

@@ -81,7 +81,9 @@ def check_run(root: Path) -> RunCheck:
     with faults.gather((OSError, ValueError)):
         later = require_stated(run)
     with faults.gather((OSError, ValueError)):
-        _require_closed(run.private)
+        mode = stat.S_IMODE(run.private.stat().st_mode)
+        closed = f"{run.private} of mode 0700: chmod 700 {shlex.quote(str(run.private))}"
+        require(not mode & 0o077, closed, mode=f"{mode:04o}")
     with faults.gather((OSError, ValueError)):
         faults.lines.extend((*_unreadable(run.private), *unexpected_public_files(run)))
     if faults.lines:
@@ -118,15 +120,6 @@ def _require_intact(run: Run, stage: Stage) -> None:
         require_student(run)
     elif run.is_finished(stage) or left:
         run.require_finished(stage)
-
-
-def _require_closed(private: Path) -> None:
-    mode = stat.S_IMODE(private.stat().st_mode)
-    require(
-        not mode & 0o077,
-        f"{private} of mode 0700: chmod 700 {shlex.quote(str(private))}",
-        mode=f"{mode:04o}",
-    )
 
 
 def _unreadable(private: Path) -> Iterator[str]:

@@ -12,7 +12,8 @@ from pate._data_file import load_data
 from pate._histogram import Histogram
 from pate._release.ledger_file import ledger_scope
 from pate._release.top_k import TopKSettings, release_top_k
-from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run
+from pate._runs.released import sealing_key
 from pate._stages.beginning import load_plan, require_same_data
 from pate._validation import BoolArray, IntArray, UInt8Array, require, require_distinct
 from pate.accounting import Statement, read_ledger
@@ -117,8 +118,11 @@ class Candidates:
 
     def ballots(self) -> BoolArray:
         """Return ``[T, K]``, the students that each teacher counts for; none without records."""
-        plan, key, private = load_plan(self.run), read_key(self.run), self._data.load(Role.PRIVATE)
-        assert key is not None, "the key of finished teachers"
+        plan, key, private = (
+            load_plan(self.run),
+            sealing_key(self.run),
+            self._data.load(Role.PRIVATE),
+        )
         units = private.units(plan.unit)
         if plan.num_teachers is None:
             teachers: IntArray = np.unique(units, return_inverse=True)[1].astype(np.int64)

@@ -27,7 +27,15 @@ from pate._files import (
 )
 from pate._progress import stage_bar
 from pate._release.starting import Start
-from pate._runs import KEY_BYTES, TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs, read_key
+from pate._runs import (
+    KEY_BYTES,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Run,
+    StageInputs,
+    read_key,
+)
+from pate._runs.released import sealing_key
 from pate._stages.beginning import begin_fit, origin_of, require_same_data
 from pate._validation import Float32Array, IntArray, require
 from pate._votes import Voting, unpack_ballots
@@ -214,9 +222,8 @@ def fit_teachers(
 
 def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
     """Delete the chunks of teachers of some units, and mark the others as made without them."""
-    folder, key = run.root / TEACHERS_FIT.outputs[0], read_key(run)
+    folder, key = run.root / TEACHERS_FIT.outputs[0], sealing_key(run)
     new = origin_of(run.inputs_of(TEACHERS_FIT))
-    assert key is not None, "the key of finished teachers"
     touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
     files = {
         chunk_file(folder, teachers): bool(touched & set(teachers)) for teachers in plan.chunks()

@@ -32,7 +32,11 @@ def one_ledger(place: Path) -> Path:
     ledgers += [
         path
         for path in others
-        if _have_common_file(_files_of(path, entries), _files_of(place, entries))
+        if any(
+            filecmp.cmp(one, other, shallow=False)
+            for one in _files_of(path, entries)
+            for other in _files_of(place, entries)
+        )
     ]
     one = (
         "one ledger of the same private data; move the others away, or name the one to pay"
@@ -98,7 +102,3 @@ def _beside_files(entries: list[os.DirEntry[str]]) -> list[Path]:
 def _files_of(ledger: Path, entries: list[os.DirEntry[str]]) -> list[Path]:
     stem = ledger.name.removesuffix(_BESIDE)
     return [path for entry in entries if (path := Path(entry)).stem == stem and entry.is_file()]
-
-
-def _have_common_file(some: list[Path], others: list[Path]) -> bool:
-    return any(filecmp.cmp(one, other, shallow=False) for one in some for other in others)
