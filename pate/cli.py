@@ -20,8 +20,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "teachers fit": ("teachers", "fit", "train the teachers on their partitions (PRIVATE)"),
     "teachers vote": ("teachers", "vote", "let the teachers vote on the public samples (PRIVATE)"),
     "forget": (
+        "teachers",
         "forget",
-        "main",
         "remake teachers and votes without some private records (PRIVATE)",
     ),
     "label": ("label", "main", "release labels through a private mechanism"),
@@ -39,7 +39,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "export": ("export", "main", "write an exported student for torch or ONNX Runtime"),
     "choose": ("choose", "main", "choose a student by the private records, and pay for the choice"),
-    "references": ("references", "main", "measure references for a student (PRIVATE)"),
+    "references": ("teachers", "references", "measure references for a student (PRIVATE)"),
     "report": ("report", "main", "write a page of HTML on a run"),
     "status": ("check", "status", "show the progress of each stage of a run, and its processes"),
     "submit": ("submit", "main", "train or vote together in several jobs of a cluster"),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 import yaml
 
 from pate._closed_form_plan import CLOSED_FORM, FIRST, ClosedFormPlan, require_by_record
-from pate._commands import label, references, student, teachers
+from pate._commands import label, student, teachers
 from pate._commands.parsing import Preset, named_before
 from pate._commands.recipes import find_recipe, unpack_recipe
 from pate._commands.suggestions import CommandParser
@@ -64,7 +64,7 @@ _VOTE = _Step("teachers vote", teachers.vote)
 _LABEL = _Step("label", label.release, ("label",))  # the statement is printed at the end
 _STUDENT = _Step("student fit", student.fit, ("student",))
 _TEST = _Step("student test", student.test, words=("--verbose=false",))
-_REFERENCES = _Step("references", references.main)
+_REFERENCES = _Step("references", teachers.references)
 
 
 def main(args: Sequence[str]) -> None:

@@ -1,11 +1,12 @@
-"""The commands `pate teachers fit` and `pate teachers vote`.
+"""The commands on teachers: `pate teachers fit` and `vote`, `pate forget` and `pate references`.
 
-A stage is imported only after its command line is parsed, because it imports Lightning, which takes
-seconds and is not needed for ``--help``.
+A stage of networks is found only after its command line is parsed, because it imports Lightning,
+which takes seconds and is not needed for ``--help``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
@@ -24,8 +25,11 @@ from pate._commands.parsing import (
     with_saved_data,
 )
 from pate._commands.suggestions import CommandParser
-from pate._pipeline import Pipeline
+from pate._data_file import load_data
+from pate._pipeline import Pipeline, open_run
 from pate._registry import find
+from pate._runs import LABEL
+from pate._stages.forgetting import residual_files
 from pate._votes import Voting
 from pate.teachers._jobs import CurveFormat, Execution
 
@@ -147,3 +151,66 @@ def _add_training(parser: ArgumentParser) -> None:
         help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``. The"
         " curves are PRIVATE, so that loggers which send them elsewhere are not offered.",
     )
+
+
+_FORGET = (
+    "Remake teachers and votes as in a run without some private records, bit for bit.\n\nOnly the"
+    " chunks of teachers that saw one of them are trained again; all teachers vote again. Call it"
+    " while the data still hold the records, so that the run can check that all others are the"
+    " same. Then take them out of the data and call it again, which checks that they are gone and"
+    " nothing else changed. Released labels and everything made of them stay: their guarantee"
+    " covers every record, including the forgotten ones."
+)
+
+
+def forget(args: Sequence[str]) -> None:
+    """Run `pate forget`."""
+    parser = new_parser("forget", _FORGET)
+    parser.add_argument(
+        "ids", nargs="+", help="ids of private records or, with `unit: group`, groups"
+    )
+    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    parser.add_class_arguments(Execution, as_group=False, skip={"shared"})
+    parsed = parser.parse_args(list(args))
+    forgotten = Pipeline(parsed.run).forget(parsed.ids, from_options(Execution, parsed))
+    print("\n".join(_what_is_left(parsed.run, len(set(parsed.ids)), forgotten)))
+
+
+def _what_is_left(root: Path, number: int, forgotten: bool) -> list[str]:
+    """Return the next step, the files that stay, and the files that only the owner can delete."""
+    run = open_run(root)
+    if forgotten:
+        lines = [
+            f"Forgotten: {number}. Teachers and votes of {root} equal those of a run without.",
+            "Next: take the same out of the data, which the run refuses until then, and call this"
+            " again to check that.",
+        ]
+    else:
+        lines = ["The data hold none of these, and all other records equal those of the teachers."]
+    if run.is_finished(LABEL):
+        lines.append(
+            "Released files stay: labels, statement and student. Their guarantee covers the"
+            " forgotten like everybody else. New labels by the present votes would be another"
+            " release, at a further cost."
+        )
+    lines += [
+        f"May hold forgotten records, and is yours to delete: {path}"
+        for path in residual_files(run, load_data(run))
+    ]
+    return [*lines, "Other runs on these data, copies and backups are not looked at."]
+
+
+_REFERENCES = (
+    "Evaluate, on the test set, a student of the true labels and the noiseless majority of the"
+    " teachers. PRIVATE.\n\nNeither is private: on data that you may see, they show the price of"
+    " privacy. The student of the true labels is trained like the private one, on all queried"
+    " samples."
+)
+
+
+def references(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+    """Run `pate references`."""
+    parser = new_parser("references", _REFERENCES)
+    add_run(parser)
+    parsed = parse(parser, args, preset)
+    Pipeline(parsed.run, overwrite=parsed.overwrite).references()
