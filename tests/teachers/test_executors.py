@@ -249,7 +249,8 @@ def train_on_ray(
 ) -> tuple[dict[str, bytes], set[str]]:
     """Return the files of six chunks by name, and the nodes on which they were begun."""
     places = folder.with_name(f"{folder.name}_places")
-    places.mkdir()
+    for made in (folder, places):  # the stage makes its folder before workers tell of their steps
+        made.mkdir()
     data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
     settings = plan(chunk_size=1)
     job = PlacedJob(
