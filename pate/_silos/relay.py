@@ -16,7 +16,8 @@ from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
-from typing import TypeVar
+from threading import BoundedSemaphore
+from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
@@ -31,6 +32,8 @@ POLL_SECONDS = 2.0
 _SECONDS = 60  # without a byte from the other side
 _MOST_BYTES = 2**28  # of an invitation; those of other files follow from it
 _MOST_LINE = 1000  # bytes of a refusal
+_MOST_CONNECTIONS = 256  # at a time
+_BLOCK = 2**16
 _READ = ("invitation", "keys", "shares", "survivors")
 """The kinds of files that silos take from a relay; masked vectors are for the server only."""
 _Result = TypeVar("_Result")
@@ -94,6 +97,7 @@ class Relay(ThreadingTCPServer):
                     f"Expected PEM files of a certificate and its key, got {certificate} ({error})"
                 ) from None
         self.exchange, self.say = Exchange(folder), say
+        self._free = BoundedSemaphore(_MOST_CONNECTIONS)
         try:
             super().__init__((host, port), _Answer)
         except (OSError, OverflowError) as error:
@@ -105,6 +109,20 @@ class Relay(ThreadingTCPServer):
             self.socket = context.wrap_socket(
                 self.socket, server_side=True, do_handshake_on_connect=False
             )
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread of its own, or close it if there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, and make room for another one."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Print no traceback for a connection that ends early, such as a scan of ports."""
@@ -122,6 +140,7 @@ class Relay(ThreadingTCPServer):
 class _Answer(BaseHTTPRequestHandler):
     server: Relay
     timeout = _SECONDS
+    unread = 0  # bytes of the request
 
     def do_GET(self) -> None:
         """Answer with the list of files, or with a file."""
@@ -141,22 +160,27 @@ class _Answer(BaseHTTPRequestHandler):
             status, content = HTTPStatus.NOT_FOUND, f"waiting for {error}".encode()
         except ValueError as error:
             status, content = HTTPStatus.CONFLICT, str(error).encode()
+        # who still sends does not read why the content is refused
+        while 0 < self.unread <= _MOST_BYTES and self.rfile.read(min(self.unread, _BLOCK)):
+            self.unread -= _BLOCK
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
 
     def _result(self, exchange: Exchange) -> tuple[HTTPStatus, bytes]:
-        terms, headers = exchange.invitation, self.headers
+        headers = self.headers
+        size = headers.get("Content-Length", "0")
+        self.unread = int(size) if size.isdecimal() else 0
+        terms = exchange.invitation
         name, path = unquote(headers.get("Silo", "")), unquote(self.path)
         digest = headers.get("Digest", "")
         text = _signed_text(terms.digest, name, self.command, path, digest)
         if not is_signed(text, headers.get("Signature", ""), terms.keys.get(name, "")):
             return HTTPStatus.FORBIDDEN, b"Expected a request that an invited silo signed"
-        size = headers.get("Content-Length", "0")
-        if not size.isdecimal() or int(size) > most_bytes(exchange):
+        if not size.isdecimal() or self.unread > most_bytes(exchange):
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"Expected a file of an exchange"
-        content = self.rfile.read(int(size))
+        content, self.unread = self.rfile.read(self.unread), 0
         if sha256(content) != digest:
             return HTTPStatus.BAD_REQUEST, b"Expected the signed content"
         if path == "/":

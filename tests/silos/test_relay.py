@@ -6,6 +6,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -215,6 +216,36 @@ def test_a_connection_that_ends_early_prints_nothing(
                 scan.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert advance(hospitals, "north", url) == "keys of south, west"
     assert capsys.readouterr().err == ""
+
+
+def test_a_large_file_is_refused_in_words(tmp_path: Path) -> None:
+    """Also where the relay need not read it to know: it would seem out of reach."""
+    hospitals = Hospitals(tmp_path)
+    large = bytes(most_bytes(hospitals.exchange) + 2**24)
+    with served(hospitals) as (url, _):
+        place = "/keys/north.json"
+        right = signed(hospitals, "north", "PUT", place, large)
+        for signature, status in ((right, 413), ("none", 403)):
+            code, said = request(url, "PUT", place, signature, "north", large)
+            assert code == status and said.startswith(b"Expected a ")
+
+
+def test_connections_beyond_a_number_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relays, "_MOST_CONNECTIONS", 2)
+    hospitals = Hospitals(tmp_path)
+    with served(hospitals) as (url, _):
+        host, port = url.removeprefix("http://").split(":")
+        idle = [socket.create_connection((host, int(port)), timeout=5) for _ in range(2)]
+        assert f"the relay at {url}" in advance(hospitals, "north", url)
+        for connection in idle:
+            connection.close()
+        for _ in range(500):
+            if (said := advance(hospitals, "north", url)) == "keys of south, west":
+                break
+            time.sleep(0.01)
+        assert said == "keys of south, west"
 
 
 def test_a_request_to_one_relay_is_none_to_another(tmp_path: Path) -> None:
