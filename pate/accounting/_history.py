@@ -383,8 +383,8 @@ class History:
 
     def _require_kept(self, name: str, events: Events, count: int, teachers: int) -> None:
         if self._personal or _names_budgets(name):
-            reach = [entry.max_teachers_per_unit for entry in self.entries]
-            require_kept([*self._totals.charges(), (events, count)], max([teachers, *reach]))
+            charges, reach = self._totals.charges(), self.snapshot().max_teachers_per_unit
+            require_kept([*charges, (events, count)], max(teachers, reach))
 
     def reservation(
         self,
@@ -442,16 +442,11 @@ class History:
                 query = events[relation].for_group_size(totals.teachers).cost(bounds.orders)
                 remainder = describe_remainder(bounds, spent, query, count)
                 refuse(current, bounds, total, remainder=remainder)
-        self._require_kept(name, events, count, teachers)
-        stated_delta = current.delta if delta is None and current is not None else delta
-        row: dict[str, Any] = {
-            "kind": "reserve",
-            "events": plain,
-            "count": count,
-            "delta": stated_delta,
-        }
-        row["max_teachers_per_unit"] = teachers
-        return [*rows, row]
+        reach = current.max_teachers_per_unit if current else teachers
+        self._require_kept(name, events, count, reach)
+        stated_delta = current.delta if delta is None and current else delta
+        row = {"events": plain, "count": count, "delta": stated_delta}
+        return [*rows, {"kind": "reserve"} | row | {"max_teachers_per_unit": teachers}]
 
 
 def _names_budgets(events: str) -> bool:

@@ -148,10 +148,13 @@ def _cost(event: Event, personal: Personal) -> Cost:
 def personal_figures(charges: Sequence[Charge]) -> list[dict[str, Any]]:
     """Return each personal budget that charges name, with what they cost its records.
 
-    The cost is that of a `Guarantee` at the delta of the budget, by relation.
+    ``named_after`` is the number of charges before the first that names it. The cost is that of a
+    `Guarantee` at the delta of the budget, by relation.
     """
+    named = [_named_in([charge]) for charge in charges]
     return [
         personal._asdict()
+        | {"named_after": next(i for i, each in enumerate(named) if personal in each)}
         | {
             relation.value: account(for_budget(charges, *personal), relation)
             .guarantee(delta=personal.delta)
@@ -186,4 +189,10 @@ def describe_personal(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"For a record of budget {format_exact(figure['epsilon'])} all releases so far"
             f" reserved epsilon = {reserved} at delta = {format_exact(figure['delta'])}, and none"
             " is made beyond the budget."
+            + (
+                f" It was first named after release {after}: the budget holds if neither that nor"
+                " its figure followed from what earlier releases showed."
+                if (after := figure["named_after"])
+                else ""
+            )
         )

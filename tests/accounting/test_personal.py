@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pate.accounting import (
+    Budget,
     ComposedEvent,
     Event,
     GaussianEvent,
@@ -174,6 +175,34 @@ def test_what_has_no_mu_is_refused(tmp_path: Path) -> None:
     wide = Ledger(ledger.path, max_teachers_per_unit=2)
     with pytest.raises(ValueError, match="max_teachers_per_unit = 1 in a ledger of personal"):
         reserve(wide, personal(0.05))
+    # a budget for such units covers all releases, so that no statement could be made of them
+    budget = Budget(
+        max_epsilon=2.0, delta=DELTA, neighboring_relation=REPLACE, max_teachers_per_unit=2
+    )
+    other = Ledger(tmp_path / "other.sqlite")
+    for paid in (False, True):
+        with pytest.raises(ValueError, match="max_teachers_per_unit = 1 in a ledger of personal"):
+            other.reserve(
+                personal(0.05), count=1, run="run", description="votes", seeded=False, delta=DELTA,
+                budget=None if paid else budget,
+            )  # fmt: skip
+        assert not paid or len(read_ledger(other.path).entries) == 1
+        if not paid:
+            other.reserve(
+                whole(0.05), count=1, run="run", description="votes", seeded=False, delta=DELTA,
+                budget=budget,
+            )  # fmt: skip
+
+
+def test_a_budget_that_is_named_after_other_releases_says_so(tmp_path: Path) -> None:
+    """Its own number may have followed from what they showed."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for events in (personal(0.05, (0.5, 2.0)), whole(0.01), personal(0.05)):
+        reserve(ledger, events)
+    figures = personal_figures(read_ledger(ledger.path).reserved())
+    assert [(row["epsilon"], row["named_after"]) for row in figures] == [(0.5, 0), (1, 2), (2, 0)]
+    told = ["first named after release 2" in line for line in describe_personal(figures)]
+    assert told == [False, False, True, False]
 
 
 def test_no_settlement_counts_more_for_a_budget_than_its_reservation(tmp_path: Path) -> None:
