@@ -338,24 +338,22 @@ def noise_of_scores(
     asked = aggregator.weighed(votes.voters) if voters is None else voters
     num_queries = 1 if votes is None else votes.num_queries
     multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
-    private, parts = asked.num_private is not None, asked.by_part()
-    left = 1 - COUNT_SHARE * private - KNOWN_SHARE * (asked.num_knowing is not None)
+    parts = asked.by_part()
     steps = list(released(aggregator, asked, num_queries, generator))
-    first, *later = aggregator.rounds
-    last, trials = steps[-1], len(steps) - len(later)
+    last, trials = steps[-1], len({step.part for step in steps})
     # by part: the part that is found best comes last, as the noise of these rounds decides
     steps[:trials] = sorted(steps[:trials], key=lambda step: step.part)
-    shares, cost = [first] * trials + later, 0.0
+    cost = 0.0
     medians: list[Outcomes] = []
     sums: dict[str, list[FloatArray]] = {}
-    for share, step in zip(shares, steps, strict=True):
+    for step in steps:
         total, sigma, clip = step.moments
         exact = plain_sum(parts[step.part], step.question, clip)
         number = sum(map(len, sums.values()))
         name = f"sums of part {number + 1}" if trials > 1 and number < trials else "sums of rounds"
         sums.setdefault(name, []).append((total - exact) / sigma)
-        budget = left * share / math.fsum(shares) / multiplier**2
-        moved = (2 * clip / sigma) ** 2
+        budget = step.noise_multiplier**-2
+        moved = (step.question.reach * clip / sigma) ** 2
         cost += max(budget, moved)
         if moved < budget * (1 - 1e-9):
             medians.append(_median(parts[step.part], step, budget - moved))

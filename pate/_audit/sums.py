@@ -11,7 +11,7 @@ from pate._votes import Ballots
 from pate._votes.voters import GroupedVoters, MomentQuery, RecordVoters, Voters
 from pate.aggregators import Aggregator, ClippedVotes, PersonalVotes, ScoreVotes, TauVoting
 from pate.aggregators._clipped_votes import clipped_sums
-from pate.aggregators._score_votes import Learner
+from pate.aggregators._learner import Learner
 
 
 def is_scores(aggregator: Aggregator) -> TypeGuard[ScoreVotes]:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from pate._validation import (
     MOST_VOTERS,
     UNKNOWN,
+    BoolArray,
     FloatArray,
     IntArray,
     UInt8Array,
@@ -52,11 +53,12 @@ class MomentQuery:
     Attributes:
         geometry: the public directions.
         shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance;
-            their sum is 1.
+            their sum is 1, or 0 for a question about levels.
         constant: the entry of every basis that is the same for all samples, in (0, 1].
         levels: ``[C]``, the answers of the student to a sample at the center.
         slopes: ``[R, C]``, the changes of these answers per unit of the features. Answers are
             clipped to [0, 1].
+        asked: ``[C]``, whether a ballot has the label; None for all of them.
     """
 
     geometry: Geometry
@@ -64,6 +66,7 @@ class MomentQuery:
     constant: float
     levels: FloatArray
     slopes: FloatArray
+    asked: BoolArray | None = None
 
     def __post_init__(self) -> None:
         require(0 < self.constant <= 1, "0 < constant <= 1", constant=self.constant)
@@ -90,7 +93,24 @@ class MomentQuery:
     @property
     def largest_norm(self) -> float:
         """The norm that no ballot exceeds by more than rounding."""
-        return math.sqrt((_MAX_FEATURE_NORM**2 + self.constant**2) * self.num_labels)
+        along = _MAX_FEATURE_NORM**2 * bool(self.shares.any())
+        levels = np.zeros(1) if self.slopes.any() else self.levels
+        residuals = np.maximum(levels, 1 - levels) * self.held
+        return math.sqrt((along + self.constant**2) * float((residuals**2).sum()))
+
+    @property
+    def held(self) -> BoolArray:
+        """``[C]``, the labels that a ballot has."""
+        return np.ones(self.num_labels, dtype=np.bool_) if self.asked is None else self.asked
+
+    @property
+    def reach(self) -> float:
+        """The largest distance of two ballots with norms up to 1.
+
+        It is ``sqrt(2)`` if no entry of a ballot is negative: labels, and the student's answer 0.
+        """
+        signed = self.shares.any() or self.levels.any() or self.slopes.any()
+        return 2.0 if signed else math.sqrt(2)
 
     def predictions(self, coordinates: Int32Array) -> FloatArray:
         """Return the student's answers ``[N, C]`` in [0, 1] for coordinates ``[N, R]``."""
@@ -110,7 +130,8 @@ class MomentQuery:
 
     def residuals(self, coordinates: Int32Array, labels: FloatArray) -> FloatArray:
         """Return labels ``[N, C]`` in [0, 1] minus the student's answers, in steps of ``2^-16``."""
-        return np.asarray(np.rint((labels - self.predictions(coordinates)) * (1 << _RESIDUAL)))
+        differences = np.rint((labels - self.predictions(coordinates)) * (1 << _RESIDUAL))
+        return np.asarray(differences * self.held)
 
     def products(
         self, coordinates: Int32Array, labels: UInt8Array
@@ -231,10 +252,16 @@ class RecordVoters(Voters):
         return np.asarray(self._weights @ (self.labels != UNKNOWN))
 
     def least_norm(self, question: MomentQuery) -> float:
-        """Return half the median norm of public samples, if each had an unexpected label."""
+        """Return half the median norm of public samples, if each had an unexpected label.
+
+        To a question about levels, no less than the least norm of records.
+        """
         predictions = question.predictions(self.geometry.samples)
         spread = np.sqrt(np.maximum((predictions * (1 - predictions)).sum(axis=1), 1e-6))
         spread = np.where(predictions.any(axis=1), spread, 1.0)
+        if not question.shares.any():
+            least = np.minimum(predictions, 1 - predictions)
+            spread = np.maximum(spread, 2 * np.sqrt((least**2).sum(axis=1)))
         basis = np.sqrt((question.basis(self.geometry.samples) ** 2).sum(axis=1)) / (1 << _BASIS)
         return float(np.median(basis * spread)) / 2
 
@@ -399,7 +426,9 @@ class ScoreVoters(GroupedVoters):
         ):
             scores = np.asarray(part).swapaxes(0, 1)
             differences = (scores - 1.0) / SCORE_STEPS - predictions[:, None]
-            residuals = np.where(scores, np.rint(differences * (1 << _RESIDUAL)), 0)
+            residuals = np.where(
+                (scores > 0) & question.held, np.rint(differences * (1 << _RESIDUAL)), 0
+            )
             # one product for all teachers is faster than one for each
             products = basis @ residuals.reshape(len(samples), -1)
             yield from ((total, len(samples)) for total in np.split(products, len(part), axis=1))

@@ -4,11 +4,13 @@ release."""
 import math
 from collections.abc import Hashable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.spatial.distance import cdist
 from scipy.special import expit
 from scipy.stats import kstest, multivariate_normal, norm
 
@@ -33,10 +35,11 @@ from pate.aggregators import (
     ScoreVoters,
     ScoreVotes,
     Voters,
+    _learner as learning,
     _score_votes as score_votes,
 )
+from pate.aggregators._learner import Learner
 from pate.aggregators._score_votes import (
-    Learner,
     noisy_count,
     noisy_knowing,
     noisy_sum,
@@ -227,9 +230,12 @@ def test_rounds_cost_what_their_queries_cost(
     assert sum(m**-2 for m in multipliers) == pytest.approx(
         queries / event.noise_multiplier**2, rel=1e-12
     )
-    # the first for the numbers of voters, and of those that know each label
+    # the first for the numbers of voters, and of those that know each label; then four levels, with
+    # an error of 0.07 where the noise is 3 of 200 voters; no share below 1/20 is spent
     counted = [0.02, 0.02] if unknown else [0.02]
-    shares = [*counted, *((1 - sum(counted)) * share for share in rounds)]
+    levels = 4 * (0.015 / 0.07) ** 2 if queries == 1 else 0.0
+    asked = [levels / 3] * 3 * (levels > 0) + [(1 - levels) * share for share in rounds]
+    shares = [*counted, *((1 - sum(counted)) * share for share in asked)]
     assert [m**-2 for m in multipliers] == pytest.approx([queries / 9 * share for share in shares])
     # models that left scores are as many as was agreed upon
     multipliers.clear()
@@ -239,6 +245,60 @@ def test_rounds_cost_what_their_queries_cost(
         queries / event.noise_multiplier**2, rel=1e-12
     )
     assert len(multipliers) == len(rounds) and counts[-len(rounds) :] == [9] * len(rounds)
+
+
+@pytest.mark.parametrize("centered", [False, True])
+def test_sums_of_levels_move_by_the_reach_of_their_question(centered: bool) -> None:
+    """Between all pairs of records: labels, or differences from one half, of the labels asked."""
+    asked = np.array([True, True, False, True])
+    question = replace(
+        first_question(),
+        shares=np.zeros(GEOMETRY.num_directions),
+        levels=0.5 * asked * centered,
+        asked=asked,
+    )
+    labels = np.array(list(product((0, 1, UNKNOWN), repeat=NUM_LABELS)), dtype=np.uint8)
+    voters = voters_of(len(labels), np.random.default_rng(0))
+    sums = [
+        replace(voters, coordinates=voters.coordinates[i : i + 1], labels=labels[i : i + 1])
+        .clipped_sum(question, 0.8)
+        .ravel()
+        for i in range(len(labels))
+    ]
+    assert not np.any([total.reshape(-1, NUM_LABELS)[:, ~asked] for total in sums])
+    assert not np.any([total.reshape(-1, NUM_LABELS)[:-1] for total in sums])
+    moves = cdist(sums, sums) / 0.8
+    assert question.reach * (1 - 1e-4) < moves.max() <= question.reach
+    assert question.reach == (2 if centered else math.sqrt(2))
+    largest = replace(voters, labels=np.ones((len(labels), NUM_LABELS), dtype=np.uint8))
+    assert largest.norms(question) == pytest.approx(question.largest_norm)
+    assert question.largest_norm == pytest.approx(math.sqrt(3) / (1 + centered))
+    assert (voters.least_norm(question) == question.largest_norm) == centered
+
+
+def test_few_records_tell_the_labels_that_most_of_them_have() -> None:
+    """Their levels are asked first, of fewer and fewer labels; many records have no such rounds."""
+    generator, share = (
+        np.random.default_rng(0),
+        np.array([0.8, 0.1, 0.75, 0.2, 0.1, 0.3, 0.05, 0.1]),
+    )
+    voters = replace(
+        voters_of(600, generator),
+        num_labels=8,
+        labels=(generator.random((600, 8)) < share).astype(np.uint8),
+    )
+    right, asked = 0, []
+    for seed in range(20):
+        steps = list(released(make(18.0), voters, 1, np.random.default_rng(seed)))
+        asked.append([step.question.held.sum() for step in steps])
+        assert len(steps) == 7
+        assert not any(step.question.shares.any() for step in steps[:3])
+        _, decisions = steps[-1].learner.answers(PUBLIC)
+        right += bool((decisions == (share > 0.5)).all())
+    assert right >= 17
+    assert np.mean(asked, axis=0)[[0, 3]].tolist() == [8, 8] and np.mean(asked, axis=0)[2] < 5
+    many = replace(voters, num_voters=60_000)
+    assert len(list(released(make(18.0), many, 1, generator))) == 4
 
 
 def test_a_count_has_gaussian_noise_and_is_never_what_noise_alone_may_be() -> None:
@@ -327,17 +387,30 @@ def test_with_little_noise_it_learns_what_logistic_labels_say() -> None:
 @pytest.mark.parametrize("prior", [0.0, 1.0, 9.0])
 def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
     """Of 4,000 slopes with noise of variance 1; twice the gain in log-likelihood is n (p - log(1 +
-    p))."""
+    p)). Nearly all weight is on one of the variances."""
     drawn = np.random.default_rng(0).normal(size=(4000, 3)) * math.sqrt(prior + 1)
-    shrinkage, evidence = score_votes._shrinkage(drawn, np.ones(drawn.shape))
+    shrinkage, evidence = learning._shrinkage(drawn, np.ones(drawn.shape))
     # priors are a factor of 1.8 apart
     np.testing.assert_allclose(shrinkage, prior / (prior + 1), atol=0.07)
     np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
 
 
 def test_nothing_speaks_for_slopes_that_are_smaller_than_their_noise() -> None:
-    shrinkage, evidence = score_votes._shrinkage(np.full((50, 2), 1e-3), np.ones((50, 2)))
-    assert not shrinkage.any() and not evidence.any()
+    shrinkage, evidence = learning._shrinkage(np.full((50, 2), 1e-3), np.ones((50, 2)))
+    # no variance is more likely than 0, and those that are far smaller than the noise as likely
+    assert 0 < shrinkage.max() < 0.01 and not evidence.any()
+
+
+def plain_shrinkage(
+    estimates: FloatArray, noise: FloatArray, priors: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mean shrinkage over prior variances, by their likelihood in a label and, as one
+    label more, in the mean of all; and the losses ``[priors, C]``."""
+    losses = plain_losses(estimates, noise, priors.tolist())
+    likelihoods = np.exp(-(losses + losses.mean(axis=1, keepdims=True) - losses.min()) / 2)
+    likelihoods /= likelihoods.sum(axis=0)
+    each = priors[:, None, None] / (priors[:, None, None] + noise)
+    return np.einsum("gc,grc->rc", likelihoods, each), losses
 
 
 def plain_losses(estimates: FloatArray, noise: FloatArray, priors: list[float]) -> FloatArray:
@@ -427,9 +500,7 @@ def plain_posterior(
         noise / ratios**2,
     )
     priors = errors.min() * np.array([0, *(10 ** (k / 4) for k in range(-12, 29))])
-    losses = plain_losses(estimates, errors, priors.tolist())
-    prior = priors[np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)]
-    return prior / (prior + errors), estimates, errors
+    return plain_shrinkage(estimates, errors, priors)[0], estimates, errors
 
 
 def minus_log_density(
@@ -460,10 +531,13 @@ def test_rounds_converge_where_private_records_vary_more_than_public_samples(
     slopes = np.array([0.02, -0.02, 0.1, 0.1, -0.1, 0.2])[:, None] * generator.normal(size=(6, 4))
     labels = (generator.random((20_000, 4)) < 0.4 + features @ slopes).astype(np.uint8)
     voters = replace(
-        voters_of(2, generator), coordinates=GEOMETRY.coordinates(features), labels=labels
+        voters_of(2, generator),
+        num_voters=20_000,
+        coordinates=GEOMETRY.coordinates(features),
+        labels=labels,
     )
     if not mended:
-        monkeypatch.setattr(score_votes, "_RATIO_DEVIATION", 1e-6)
+        monkeypatch.setattr(learning, "_RATIO_DEVIATION", 1e-6)
     inner = voters.coordinates * GEOMETRY.unit
     best, _, _, _ = np.linalg.lstsq(np.column_stack((inner, np.ones(20_000))), labels, rcond=None)
     voting = ScoreVotes(multiplier_scores=0.01, rounds=(0.01, 0.04, 0.15, 0.8))
@@ -482,18 +556,18 @@ def test_one_round_says_nothing_of_ratios() -> None:
 
 
 def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
-    """Of slopes far above their noise, the most likely prior is the one nearest to their square."""
-    np.testing.assert_allclose(score_votes._RATIOS, [0, *(10 ** (k / 4) for k in range(-12, 29))])
+    """Shrinkage is a mean over them; evidence is of the most likely one."""
+    np.testing.assert_allclose(learning._RATIOS, [0, *(10 ** (k / 4) for k in range(-12, 29))])
     generator = np.random.default_rng(0)
     estimates, noise = (
         generator.normal(size=(30, 4)) * [0, 1, 3, 30],
         generator.uniform(1, 2, (30, 4)),
     )
-    priors = noise.min() * score_votes._RATIOS
-    losses = plain_losses(estimates, noise, priors.tolist())
+    priors = noise.min() * learning._RATIOS
+    expected, losses = plain_shrinkage(estimates, noise, priors)
     best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
-    shrinkage, evidence = score_votes._shrinkage(estimates, noise)
-    np.testing.assert_allclose(shrinkage, priors[best] / (priors[best] + noise))
+    shrinkage, evidence = learning._shrinkage(estimates, noise)
+    np.testing.assert_allclose(shrinkage, expected)
     np.testing.assert_allclose(evidence, losses[0] - losses[best, np.arange(4)], atol=1e-9)
 
 
@@ -501,7 +575,7 @@ def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyP
     """By three posterior deviations, and by the label's own evidence: labels on both sides of each
     bound."""
     monkeypatch.setattr(
-        score_votes,
+        learning,
         "labels_better_than_constant",
         lambda gains, squares: np.ones(len(gains), dtype=np.bool_),
     )
@@ -510,7 +584,7 @@ def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyP
     learner = Learner(GEOMETRY, num_labels, 1e4)
     logits = samples @ generator.normal(size=(samples.shape[1], num_labels))
     errors = generator.uniform(0.5, 1.5, (samples.shape[1], num_labels)) * 1e-4
-    learner._level_precision = 1e6
+    learner._level_precision = np.full(num_labels, 1e6)
     learner._levels = np.repeat([0.5 + 0.0009, 0.5 + 0.0011], 4)
     denied = learner._levels < 0.501
     differ = (logits > 0) == denied
@@ -546,9 +620,9 @@ def test_a_gain_of_three_deviations_is_enough_and_a_level_one_above_one_half_is_
     logits = np.zeros((20, 1))
     logits[:3] = 800.0
     for precision, departs in ((36.0, True), (35.9, False)):
-        learner._level_precision = precision
+        learner._level_precision = np.array([precision])
         assert [bool(each[0]) for each in learner._departing(samples, logits)] == [False, departs]
-    learner._level_precision = 4.0
+    learner._level_precision = np.array([4.0])
     for level, above in ((1.0, False), (1.001, True)):
         learner._levels = np.array([level])
         assert learner._departing(samples, logits)[0] == above
@@ -597,7 +671,7 @@ def test_a_mean_is_taken_as_it_is_however_noisy(monkeypatch: pytest.MonkeyPatch)
     learner.learn(learner.question(), mean, 2.0)
     np.testing.assert_allclose(learner.question().levels, [0.2, 0.5, 1 - 0.5 / 300])
     # a constant entry is not lost among many directions that are kept
-    monkeypatch.setattr(score_votes, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3)))
+    monkeypatch.setattr(learning, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3)))
     learner.learn(learner.question(), mean, 2.0)
     assert learner.question().constant == 0.05
 

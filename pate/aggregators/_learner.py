@@ -1,0 +1,260 @@
+"""The student of noisy moments: its posterior, and the questions that follow from it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.special import expit
+
+from pate._linear import labels_better_than_constant, match_logistic_moments
+from pate._validation import BoolArray, FloatArray
+from pate._votes.geometry import Geometry
+from pate._votes.voters import MomentQuery, Voters
+
+# of a slope's prior variance to the least noise
+_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
+_CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
+# prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
+_RATIO_DEVIATION = 0.5
+_LARGEST_VARIANCE = 0.25  # of a label
+_OPEN = 1.5  # standard deviations of a level around one half within which it is asked again
+# mean level from which on ballots are shorter if they begin at one half: then they have one norm,
+# no clip is sought, and the number of voters hardly matters
+_COMMON = 0.25
+# standard deviations: hardly ever worse than a constant, over many labels and releases
+_SIGNIFICANT = 3.0
+
+
+class Learner:
+    """The student of noisy moments; public, since it sees only released sums and public features.
+
+    Args:
+        geometry: the public directions.
+        num_labels: the number of labels.
+        num_independent: about the number of samples on which a mean over all voters rests, of each
+            label ``[C]`` or of all.
+    """
+
+    def __init__(
+        self, geometry: Geometry, num_labels: int, num_independent: float | FloatArray
+    ) -> None:
+        self._geometry, self._num_independent = geometry, num_independent
+        variances = geometry.variances
+        shape = (len(variances), num_labels)
+        ridge = (variances / (variances + variances.mean())) ** 2
+        self._ridge = self._shares = ridge / ridge.sum()
+        self._constant = _CONSTANT[1]
+        self._levels, self._slopes, self._errors = (
+            np.zeros(num_labels),
+            np.zeros(shape),
+            np.zeros(shape),
+        )
+        # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own
+        # answers [R, C], both in units of slopes
+        self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        self._ratios, self.variance_ratio = np.ones((len(variances), 1)), 1.0
+        self._level_weighted, self._level_precision = np.zeros((2, num_labels))
+        self._evidence = np.zeros(num_labels)
+
+    @classmethod
+    def of(cls, voters: Voters, divisor: float | FloatArray) -> Self:
+        """Return the student of means over about ``divisor`` voters, one number or ``[C]``.
+
+        Of models it learns the mean, whatever number of samples they rest on.
+        """
+        independent = math.inf if voters.num_private is None else divisor
+        return cls(voters.geometry, voters.num_labels, independent)
+
+    def question(self) -> MomentQuery:
+        """Return the question of the next round."""
+        return MomentQuery(
+            geometry=self._geometry,
+            shares=self._shares,
+            constant=self._constant,
+            levels=self._levels,
+            slopes=self._slopes,
+        )
+
+    def question_of_levels(self) -> MomentQuery:
+        """Return a question about levels: of labels that may lie on either side of one half."""
+        near = np.abs(self._levels - 0.5) < _OPEN * np.sqrt(self._level_errors)
+        near |= not near.any()
+        # before any was asked, as if a record had sqrt(C) labels
+        asked_before = self._level_precision.any()
+        common = self._levels[near].mean() if asked_before else len(near) ** -0.5
+        return MomentQuery(
+            geometry=self._geometry,
+            shares=np.zeros(len(self._shares)),
+            constant=1.0,
+            levels=0.5 * near * (common > _COMMON),
+            slopes=np.zeros_like(self._slopes),
+            asked=near,
+        )
+
+    def learn(self, question: MomentQuery, mean: FloatArray, deviation: float | FloatArray) -> None:
+        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation`` (``[C]``)."""
+        samples, variances = self._geometry.samples, self._geometry.variances
+        explained, weights = question.predictions(samples), question.weights
+        level_precision = question.held * (question.constant / deviation) ** 2
+        self._level_weighted += (
+            mean[-1] / question.constant + explained.mean(axis=0)
+        ) * level_precision
+        self._level_precision += level_precision
+        lowest, errors = 0.5 / len(samples), self._level_errors
+        levels = _shrunk_levels(self._level_weighted * errors, errors)
+        self._levels = levels.clip(lowest, 1 - lowest)
+        if not question.shares.any():
+            return
+        moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
+        scale = (weights * variances)[:, None]
+        self._rounds.append(
+            ((scale / deviation) ** 2, mean[:-1] / scale, moments / variances[:, None])
+        )
+        self._infer()
+
+    @property
+    def _level_errors(self) -> FloatArray:
+        """Variances ``[C]`` of the levels; infinite before any of them was asked."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(1 / self._level_precision)
+
+    @property
+    def columns(self) -> BoolArray:
+        """``[F]``, the features on which the answers depend."""
+        return np.asarray(self._geometry.axes.any(axis=1))
+
+    def prospect(self, growth: float) -> float:
+        """Return the variance of the answers over public samples that later rounds would explain.
+
+        It is expected of the posterior means, the sum over labels, once precision has grown by
+        ``growth`` times its value so far, given what has been released. More than a label can vary,
+        which noise alone may promise, counts as that much.
+        """
+        estimates, noise, drawn = self._estimated
+        likely = _likelihoods(estimates, noise)
+        later = (noise - drawn) / (1 + growth) + drawn
+        explained = np.empty_like(likely.weights)
+        for i, prior in enumerate(likely.priors):
+            shrinkage = prior / (prior + noise)
+            # the variance that the posterior loses is the variance that its mean gains
+            gained = shrinkage * noise - prior * later / (prior + later)
+            squares = (shrinkage * estimates) ** 2 + gained
+            explained[i] = np.minimum(self._geometry.variances @ squares, _LARGEST_VARIANCE)
+        return float((likely.weights * explained).sum())
+
+    def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
+        answers = self._geometry.linear(features) @ self._slopes + self._levels
+        samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
+        fitted = samples @ self._slopes
+        level, steepness = match_logistic_moments(self._levels, fitted)
+        above, departs = self._departing(samples, level + steepness * fitted)
+        return answers, np.where(departs, level + steepness * (answers - self._levels) > 0, above)
+
+    def _infer(self) -> None:
+        """Find the posterior of the slopes, and the next question."""
+        variances = self._geometry.variances[:, None]
+        drawn = self._levels * (1 - self._levels) / self._num_independent / variances
+        precisions, residuals, students = (
+            np.array(parts) for parts in zip(*self._rounds, strict=True)
+        )
+        precision = precisions.sum(axis=0)
+        residual = (precisions * residuals).sum(axis=0) / precision
+        student = (precisions * students).sum(axis=0) / precision
+        noise = 1 / precision + drawn
+
+        def posterior() -> tuple[FloatArray, FloatArray, FloatArray]:
+            estimates, errors = residual / self._ratios + student, noise / self._ratios**2
+            shrinkage, self._evidence = _shrinkage(estimates, errors)
+            return estimates * shrinkage, shrinkage * errors, shrinkage
+
+        shrinkage = posterior()[2]
+        # residuals are the moment of the labels, which has a normal prior with mean 0, minus the
+        # ratio times the student's moment: normal in the ratio
+        fixed = (1 - shrinkage) / noise
+        changes = precisions * (students - student)
+        known = fixed * student**2 + (changes * (students - student)).sum(axis=0)
+        found = fixed * residual * student + (changes * residuals).sum(axis=0)
+        prior = _RATIO_DEVIATION**-2
+        ratios = (prior - found.sum(axis=1)) / (prior + known.sum(axis=1))
+        self._ratios = np.maximum(ratios, 1)[:, None]
+        moved = (changes * (students - student)).sum(axis=(0, 2))
+        if moved.any():
+            self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
+        self._slopes, self._errors, shrinkage = posterior()
+        squared = self._ratios**2
+        self._estimated = residual / self._ratios + student, noise / squared, drawn / squared
+        # a direction's share follows its shrinkage, in addition to its share in the first round:
+        # the rest goes to the constant
+        wanted = shrinkage.mean(axis=1) + self._ridge
+        self._shares = wanted / wanted.sum()
+        self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
+
+    def _departing(self, samples: FloatArray, logits: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Return the constant answers to labels ``[C]``, and which labels their model may decide.
+
+        A decision of a model gains ``|2 p - 1|`` over the opposite one in expectation. The linear
+        answers say how uncertain the sum is, by the posterior of slopes and levels.
+        """
+        level_error = self._level_errors
+        # a label that most records have is denied as wrongly as others are given
+        above = np.asarray(self._levels - np.sqrt(level_error) > 0.5)
+        differ = (logits > 0) != above
+        gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
+        along = samples.T @ differ
+        squares = 4 * (
+            (along**2 * self._errors).sum(axis=0) + differ.sum(axis=0) ** 2 * level_error
+        )
+        enough = gains >= _SIGNIFICANT * np.sqrt(squares)
+        # a prior that is found by noise is sure of itself: the label's own evidence says more
+        evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
+        return above, labels_better_than_constant(gains, squares) & enough & evident & differ.any(
+            axis=0
+        )
+
+
+def _shrunk_levels(levels: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return levels ``[C]`` shrunk as `shrunk_means` are, each by its own variance."""
+    free, centre = len(levels) - 3, levels.mean()
+    if free < 1:
+        return levels
+    prior = max(float(((levels - centre) ** 2).sum()) / free - float(variances.mean()), 0.0)
+    return np.asarray(centre + prior / (prior + variances) * (levels - centre))
+
+
+def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the shrinkage of estimates ``[R, C]`` with ``noise`` variances, and evidence ``[C]``.
+
+    It is the mean over a Gaussian prior's variances, weighted by their likelihood. Evidence for
+    slopes is twice the largest gain in the label's own log-likelihood over slopes of 0.
+    """
+    likely = _likelihoods(estimates, noise)
+    parts = zip(likely.priors, likely.weights, strict=True)
+    shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
+    return np.asarray(shrinkage), likely.evidence
+
+
+class _Likelihoods(NamedTuple):
+    """How likely variances of the prior of slopes are, among ratios to the least noise."""
+
+    priors: FloatArray
+    """``[G]``"""
+    weights: FloatArray
+    """``[G, C]``, posterior probabilities; the mean log-likelihood of all labels counts as one
+    label more."""
+    evidence: FloatArray
+    """``[C]``"""
+
+
+def _likelihoods(estimates: FloatArray, noise: FloatArray) -> _Likelihoods:
+    squares, priors = estimates**2, _RATIOS * noise.min()
+    losses = np.array(
+        [(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors]
+    )
+    together = losses + losses.mean(axis=1, keepdims=True)
+    chosen = np.argmin(together, axis=0)
+    evidence = losses[0] - losses[chosen, np.arange(len(chosen))]
+    weights = np.exp((together.min(axis=0) - together) / 2)
+    return _Likelihoods(priors, weights / weights.sum(axis=0), evidence)
