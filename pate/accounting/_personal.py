@@ -180,14 +180,17 @@ def describe_personal(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             " it changes, too."
         )
     for figure in figures:
+        # releases that were settled for less may have reserved more than the filter charged
         reserved = " and ".join(
-            f"{format_epsilon(figure[relation.value]['epsilon'])} (mu ="
-            f" {figure[relation.value]['mu']:.6g}) under {relation.name}"
+            f"{format_epsilon(min(total['epsilon'], figure['epsilon']))}"
+            + (f" (mu = {total['mu']:.6g})" if "mu" in total else "")
+            + f" under {relation.name}"
             for relation in NeighboringRelation
+            for total in (figure[relation.value],)
         )
         yield (
             f"For a record of budget {format_exact(figure['epsilon'])} all releases so far"
-            f" reserved epsilon = {reserved} at delta = {format_exact(figure['delta'])}, and none"
+            f" have epsilon = {reserved} at delta = {format_exact(figure['delta'])}, and none"
             " is made beyond the budget."
             + (
                 f" It was first named after release {after}: the budget holds if neither that nor"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pate.accounting import (
+    BoundedRangeEvent,
     Budget,
     ComposedEvent,
     Event,
@@ -225,6 +226,37 @@ def test_other_releases_may_be_settled_for_less(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceededError, match="for its records"):
         reserve(ledger, whole(0.5 * least))
     assert len(verify_ledger(ledger.path).entries) == 3
+
+
+def test_releases_settled_for_less_never_show_more_than_the_budget(tmp_path: Path) -> None:
+    """Together they reserved more than the least budget; the filter, which charges less, holds."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    least = largest_mu(0.5, DELTA)
+    reserve(ledger, personal(0.5 * least))
+    for _ in range(2):
+        ledger.settle(reserve(ledger, whole(0.9 * least)), realised=[(whole(0.1 * least), 1)])
+    figures = personal_figures(read_ledger(ledger.path).reserved())
+    assert figures[0]["replace_record"]["epsilon"] > 0.5
+    assert "have epsilon = 0.500 (mu" in [*describe_personal(figures)][1]
+
+
+def test_a_choice_from_the_same_records_is_kept_and_told(tmp_path: Path) -> None:
+    """Its Gaussian bound counts for each budget; a sum with it is no Gaussian's."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    reserve(ledger, personal(0.05))
+    choice = {
+        relation: BoundedRangeEvent(neighboring_relation=relation, eta=0.1)
+        for relation in NeighboringRelation
+    }
+    reserve(ledger, choice)
+    book = verify_ledger(ledger.path)
+    figures = personal_figures(book.reserved())
+    for budget, figure in zip(BUDGETS, figures, strict=True):
+        assert all(figure[relation.value]["epsilon"] <= budget for relation in NeighboringRelation)
+    told = [" (mu" in line for line in describe_personal(figures)][1:]
+    assert told == ["mu" in figure["replace_record"] for figure in figures] and not all(told)
+    with pytest.raises(BudgetExceededError, match="for its records"):
+        reserve(ledger, choice, count=10_000)
 
 
 def test_a_statement_on_releases_beyond_a_budget_is_refused() -> None:

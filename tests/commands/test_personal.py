@@ -91,6 +91,22 @@ def test_a_second_release_goes_beyond_all_budgets(
 
 
 @pytest.mark.slow
+def test_a_choice_is_paid_by_each_budget_and_told(
+    table: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*table, "--label.target_epsilon=1", "--label.delta=1e-6"]) == 0
+    shutil.copytree("mine/public/student/model", "other")
+    choice = "choose mine/public/student/model other --run mine --output choice.csv --delta 1e-6"
+    assert cli.main([*choice.split(), "--target_epsilon=0.1"]) == 0
+    assert Path("choice.csv").exists()
+    capsys.readouterr()
+    assert cli.main(["ledger", "verify", "--ledger", "table.ledger.sqlite"]) == 0
+    assert "For a record of budget 0.5 all" in capsys.readouterr().out
+    assert cli.main([*choice.replace("choice", "more").split(), "--target_epsilon=1"]) == 2
+    assert "for its records" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_several_releases_share_each_budget(table: list[str]) -> None:
     """Half of the largest budget, and a fifth: what a record of each budget has spent adds up."""
     for name, epsilon in (("one", 1.0), ("two", 0.4)):
