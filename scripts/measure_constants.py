@@ -1,12 +1,12 @@
-"""Measure how often a release of score votes is less accurate than the best constant answer.
+"""Measure releases of score votes from few records against the best constant answer.
 
     export PATE_DATA=...    # the folder that holds multilabel/
     python -m scripts.measure_constants
-    python -m scripts.measure_constants yeast birds --epsilons 0.1 1 --seeds 40
+    python -m scripts.measure_constants emotions medical --epsilons 0.1 1 --seeds 40
 
 Each record is its own voter, noise has the target epsilon at delta 1e-6 under REPLACE_RECORD, and
 only the noise differs between seeds. The best constant answer is the majority of each label among
-the private records, without noise. Three of five folds are private, one is public and one is the
+the private records, without noise. The mAP is of the students' rankings. Three of five folds are private, one is public and one is the
 test set; `birds` has folds drawn with seed 0.
 """
 
@@ -27,6 +27,7 @@ from pate.accounting import NeighboringRelation
 from pate.aggregators import Geometry, RecordVoters, ScoreVotes
 from pate.data import ArrayFeatures
 from pate.data.features import PublicScaling
+from pate.student._metrics import average_precision
 
 TASKS = ("yeast", "cal500", "birds", "corel5k")
 EPSILONS = (0.1, 0.25, 0.5, 1.0)
@@ -42,16 +43,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--seeds", type=int, default=40)
     options = parser.parse_args(arguments)
-    print(f"| task | epsilon | constant | mean accuracy | least | more than {MOST} below |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print(
+        f"| task | epsilon | constant | mean accuracy | least | more than {MOST} below | mean mAP |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for name in options.tasks:
         arrays = arrays_of(Path(os.environ["PATE_DATA"]) / "multilabel" / "mulan" / f"{name}.npz")
         for epsilon in options.epsilons:
-            constant, *rest = accuracies(*arrays, epsilon=epsilon, seeds=options.seeds)
+            (constant, _), *pairs = figures(*arrays, epsilon=epsilon, seeds=options.seeds)
+            rest, precisions = zip(*pairs, strict=True)
             below = sum(accuracy < constant - MOST for accuracy in rest)
             print(
                 f"| {name} | {epsilon:g} | {constant:.4f} | {np.mean(rest):.4f} | {min(rest):.4f}"
-                f" | {below} of {len(rest)} |",
+                f" | {below} of {len(rest)} | {np.mean(precisions):.4f} |",
                 flush=True,
             )
 
@@ -64,15 +68,15 @@ def arrays_of(file: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     return arrays["x"].astype(np.float32), arrays["y"].astype(np.uint8), folds
 
 
-def accuracies(
+def figures(
     features: NDArray[Any],
     labels: NDArray[Any],
     folds: NDArray[Any],
     *,
     epsilon: float,
     seeds: int,
-) -> Iterator[float]:
-    """Yield the test accuracy of the constant answer, then of the student of each release."""
+) -> Iterator[tuple[float, float]]:
+    """Yield test accuracy and mAP of the constant answer, then of the student of each release."""
     private, public, test = folds < 3, folds == 3, folds == 4
     scaling = PublicScaling().fit(ArrayFeatures(features[public]))
     scaled = scaling.transform(ArrayFeatures(features)).astype(np.float64)
@@ -90,11 +94,17 @@ def accuracies(
     (proposal,) = ScoreVotes.proposals(outlook)
     voting = proposal.calibrated(outlook.target(epsilon=epsilon), votes.shape)
     assert voting is not None
-    yield float(((labels[private].mean(axis=0) > 0.5) == labels[test]).mean())
+    shares = np.broadcast_to(labels[private].mean(axis=0), labels[test].shape)
+    yield _scored(shares - 0.5, labels[test])
     for seed in range(seeds):
         release = voting.aggregate(votes, generator=np.random.default_rng(seed))
         student = student_of(release, scaled[public], votes.num_teachers)
-        yield float(((student.logits(scaled[test]) > 0) == labels[test]).mean())
+        yield _scored(student.logits(scaled[test]), labels[test])
+
+
+def _scored(logits: NDArray[Any], labels: NDArray[Any]) -> tuple[float, float]:
+    accuracy = float(((logits > 0) == labels).mean())
+    return accuracy, float(average_precision(logits, labels > 0).mean())
 
 
 if __name__ == "__main__":
