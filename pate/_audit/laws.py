@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pate._audit.normals import FACTORS, Gaussians, Outcomes
-from pate._audit.sums import guess_of, is_scores, plain_sum, sums_of, tau_sums, weights_of
+from pate._audit.sums import guess_of, is_scores, plain_sum, reach_of, sums_of, tau_sums, weights_of
 from pate._validation import FloatArray, IntArray
 from pate._votes import Ballots, Counts
 from pate._votes.voters import RecordVoters, Voters
@@ -38,6 +38,7 @@ from pate.aggregators._score_votes import (
     Round,
     clip_candidates,
     released,
+    share_of_levels,
 )
 from pate.mechanisms._law import NotStatedError
 
@@ -338,22 +339,30 @@ def noise_of_scores(
     asked = aggregator.weighed(votes.voters) if voters is None else voters
     num_queries = 1 if votes is None else votes.num_queries
     multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
-    parts = asked.by_part()
+    private, parts = asked.num_private is not None, asked.by_part()
+    left = 1 - COUNT_SHARE * private - KNOWN_SHARE * (asked.num_knowing is not None)
     steps = list(released(aggregator, asked, num_queries, generator))
+    first, *later = aggregator.rounds
     last, trials = steps[-1], len({step.part for step in steps})
+    # what rounds may cost follows from the event, whatever they cost
+    levels = len(steps) - trials - len(later)
+    of_levels = share_of_levels(asked.num_labels, last.num_voters, multiplier) * (levels > 0)
+    unit = (1 - of_levels) / math.fsum([first] * trials + later)
+    shares = [of_levels / max(1, levels)] * levels
+    shares += [unit * share for share in [first] * trials + later]
     # by part: the part that is found best comes last, as the noise of these rounds decides
     steps[:trials] = sorted(steps[:trials], key=lambda step: step.part)
     cost = 0.0
     medians: list[Outcomes] = []
     sums: dict[str, list[FloatArray]] = {}
-    for step in steps:
+    for share, step in zip(shares, steps, strict=True):
         total, sigma, clip = step.moments
         exact = plain_sum(parts[step.part], step.question, clip)
         number = sum(map(len, sums.values()))
         name = f"sums of part {number + 1}" if trials > 1 and number < trials else "sums of rounds"
         sums.setdefault(name, []).append((total - exact) / sigma)
-        budget = step.noise_multiplier**-2
-        moved = (step.question.reach * clip / sigma) ** 2
+        budget = left * share / multiplier**2
+        moved = (reach_of(step.question) * clip / sigma) ** 2
         cost += max(budget, moved)
         if moved < budget * (1 - 1e-9):
             medians.append(_median(parts[step.part], step, budget - moved))

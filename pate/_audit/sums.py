@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -49,12 +50,13 @@ def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] 
     Both are in clips. The clip is so small that it scales most ballots. None without clipped sums.
     """
     if is_scores(aggregator):
-        voters = aggregator.weighed(votes.voters)
-        question = Learner(voters.geometry, voters.num_labels, math.inf).question()
-        norms = voters.norms(question)
-        clip = float(np.median(norms[norms > 0])) / 4 if (norms > 0).any() else 1.0
-        sums = voters.clipped_sum(question, clip), plain_sum(voters, question, clip)
-        return float(np.abs(sums[0] - sums[1]).max()) / clip, 1e-3
+        voters, distances = aggregator.weighed(votes.voters), []
+        for question in _questions(voters):
+            norms = voters.norms(question)
+            clip = float(np.median(norms[norms > 0])) / 4 if (norms > 0).any() else 1.0
+            sums = voters.clipped_sum(question, clip), plain_sum(voters, question, clip)
+            distances.append(float(np.abs(sums[0] - sums[1]).max()) / clip)
+        return max(distances), 1e-3
     if type(aggregator) is ClippedVotes:
         nothing = np.zeros(votes.counts.shape, dtype=np.uint8)
         sizes = votes.ballots.sum(axis=(0, 2), dtype=np.int64)
@@ -74,9 +76,9 @@ def moves_of_budgets(aggregator: PersonalVotes, votes: Any) -> dict[float, float
     The record is removed. The clip is half of its norm, so that its ballot is scaled to it.
     """
     voters: Any = votes.voters
-    question = Learner(voters.geometry, voters.num_labels, math.inf).question()
-    norms, moves = voters.norms(question), {}
-    for budget in aggregator.budgets:
+    moves: dict[float, float] = {}
+    for question, budget in product(_questions(voters), aggregator.budgets):
+        norms = voters.norms(question)
         rows = np.flatnonzero((voters.budgets == budget) & (norms > 0))
         if not len(rows):
             continue
@@ -88,8 +90,26 @@ def moves_of_budgets(aggregator: PersonalVotes, votes: Any) -> dict[float, float
             *((each.clipped_sum(question, clip), each.num_private) for each in both), strict=True
         )
         moved = float(np.linalg.norm(sums[0] - sums[1])) / clip
-        moves[budget] = max(moved, abs(numbers[0] - numbers[1]))
+        moves[budget] = max(moves.get(budget, 0.0), moved, abs(numbers[0] - numbers[1]))
     return moves
+
+
+def reach_of(question: MomentQuery) -> float:
+    """Return the largest distance of two ballots with norms up to 1, by the signs of ballots.
+
+    They are those of public samples without labels: a residual is at least minus the answer.
+    """
+    samples = question.geometry.samples
+    unlabeled = np.zeros((len(samples), question.num_labels))
+    factors = question.basis(samples), question.residuals(samples, unlabeled)
+    return 2.0 if any((factor < 0).any() for factor in factors) else math.sqrt(2)
+
+
+def _questions(voters: Voters) -> list[MomentQuery]:
+    """Return the first questions: about moments, and about levels if few voters are private."""
+    learner = Learner(voters.geometry, voters.num_labels, math.inf)
+    levels = [] if voters.num_private is None else [learner.question_of_levels()]
+    return [learner.question(), *levels]
 
 
 def weights_of(voters: RecordVoters) -> FloatArray:

@@ -280,7 +280,7 @@ def _moves_of_rounds(
     voters = aggregator.weighed(turned(present))
     rounds, steps = list(released(aggregator, voters, world.num_queries, generator)), []
     with stage_bar(len(coins) * len(rounds), "leak", unit="divergence") as bar:
-        for _, part, question, _, _, moments, _ in rounds:
+        for _, part, question, _, _, moments in rounds:
             total, step = voters.by_part()[part].clipped_sum(question, moments.clip), []
             for coin in coins:  # one after another: each has a copy of all records
                 other = aggregator.weighed(turned(coin)).by_part()[part]

@@ -62,7 +62,7 @@ class ScoreVotes(Aggregator):
 
     Few records tell hardly more than the labels that most of them have. They spend up to four
     fifths of the budget on levels first, in three rounds: as much as an error of 0.07 takes, by the
-    numbers of voters and of labels (16 at most), and nothing where that is below a twentieth. A
+    noisy number of voters and that of labels (16 at most), and nothing below a twentieth. A
     ballot then holds a voter's labels, or their differences from one half where these are shorter.
     The second and third of these rounds ask only for labels whose level is within one and a half
     deviations of one half.
@@ -184,7 +184,9 @@ def released(
         multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
         divisor = noisy_knowing(knowing, count, multiplier, generator)
         left -= KNOWN_SHARE
-    parts, level_share = voters.by_part(), share_of_levels(voters, noise_multiplier)
+    parts, level_share = voters.by_part(), 0.0
+    if private is not None:
+        level_share = share_of_levels(voters.num_labels, count, noise_multiplier)
     if level_share or count < _ENOUGH * noise_multiplier * parts[0].geometry.num_directions:
         parts = parts[:1]
     learners = [Learner.of(part, divisor) for part in parts]
@@ -197,7 +199,7 @@ def released(
         multiplier = noise_multiplier / math.sqrt(left * share)
         moments = noisy_sum(parts[part], question, count, multiplier, generator, known_share)
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
-        return Round(learner, part, question, count, known_share, moments, multiplier)
+        return Round(learner, part, question, count, known_share, moments)
 
     for _ in range(_LEVEL_ROUNDS if level_share else 0):
         yield asked(0, level_share / _LEVEL_ROUNDS, learners[0].question_of_levels())
@@ -209,16 +211,15 @@ def released(
         yield asked(best, unit * share, learners[best].question())
 
 
-def share_of_levels(voters: Voters, noise_multiplier: float) -> float:
+def share_of_levels(num_labels: int, count: float, noise_multiplier: float) -> float:
     """Return the share of the budget for the levels of labels, before other rounds.
 
-    It follows from public numbers: few records hardly tell more than the labels that most of them
-    have.
+    It follows from the noisy number of voters: few hardly tell more than the labels that most of
+    them have. The nominal number says nothing, since it is the largest one for records.
     """
-    noise = noise_multiplier / voters.num_voters
-    labels = min(voters.num_labels, _MANY_LABELS)
-    share = min(labels * (noise / _LEVEL_ERROR) ** 2, _MOST_LEVELS)
-    return share if share > _LEAST_LEVELS and voters.num_private is not None else 0.0
+    labels = min(num_labels, _MANY_LABELS)
+    share = min(labels * (noise_multiplier / count / _LEVEL_ERROR) ** 2, _MOST_LEVELS)
+    return share if share > _LEAST_LEVELS else 0.0
 
 
 def _best_part(learners: Sequence[Learner], growth: float) -> int:
@@ -243,8 +244,6 @@ class Round(NamedTuple):
     known_share: float
     """About the share of their labels that voters know."""
     moments: NoisySum
-    noise_multiplier: float
-    """Of the comparisons and the sum together."""
 
 
 class NoisySum(NamedTuple):

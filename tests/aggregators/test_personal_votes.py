@@ -154,14 +154,17 @@ class Transcript:
         )
 
 
+@pytest.mark.parametrize(("num", "levels"), [(900, False), (200, True)])
 @pytest.mark.parametrize("place", range(3))
 def test_a_release_costs_each_budget_what_its_event_says(
-    place: int, monkeypatch: pytest.MonkeyPatch
+    place: int, num: int, levels: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All draws of whole releases, both parts of the features and all rounds: squared moves over
-    variances, against the Gaussian theorem."""
+    """All draws of whole releases, both parts of the features and all rounds, or levels first and
+    one part: squared moves over variances, against the Gaussian theorem."""
     votes = make(1 / largest_mu(2.0, DELTA))
-    voters, transcript = records(900), Transcript(monkeypatch)
+    voters, transcript = records(num), Transcript(monkeypatch)
+    steps = list(released(votes, voters, 1, seeded_generator(0)))
+    assert levels == (not steps[0].question.shares.any()) == (len(steps) == 7)
     own = votes.event(VoteShape(1000, NUM_LABELS)).for_budget(BUDGETS[place], DELTA)
     stated = own.cost().mu_squared
     assert stated <= largest_mu(BUDGETS[place], DELTA) ** 2

@@ -21,7 +21,7 @@ from pate._linear import (
     shrunk_means,
     student_of,
 )
-from pate._validation import BoolArray, FloatArray, UInt8Array
+from pate._validation import MOST_VOTERS, BoolArray, FloatArray, UInt8Array
 from pate._votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (
@@ -46,6 +46,7 @@ from pate.aggregators._score_votes import (
     released,
 )
 from pate.data import UNKNOWN
+from pate.mechanisms import seeded_generator
 from pate.testing import sampled_epsilon
 
 NUM_LABELS = 4
@@ -221,7 +222,8 @@ def test_rounds_cost_what_their_queries_cost(
     monkeypatch.setattr(score_votes, "noisy_knowing", count_knowing)
     generator = np.random.default_rng(0)
     voting = ScoreVotes(multiplier_scores=3.0, rounds=rounds)
-    records = replace(voters_of(200, generator), unknown_labels=unknown)
+    # of records, the nominal number is the largest one, which says nothing
+    records = replace(voters_of(200, generator), num_voters=MOST_VOTERS, unknown_labels=unknown)
     votes = Votes.from_voters(records, PUBLIC[:queries])
     release = voting.aggregate(votes, generator=generator)
     assert release.labels.shape == (queries, NUM_LABELS) and release.mask.all()
@@ -231,9 +233,9 @@ def test_rounds_cost_what_their_queries_cost(
         queries / event.noise_multiplier**2, rel=1e-12
     )
     # the first for the numbers of voters, and of those that know each label; then four levels, with
-    # an error of 0.07 where the noise is 3 of 200 voters; no share below 1/20 is spent
+    # an error of 0.07 where the noise is 3 of the noisy number; no share below 1/20 is spent
     counted = [0.02, 0.02] if unknown else [0.02]
-    levels = 4 * (0.015 / 0.07) ** 2 if queries == 1 else 0.0
+    levels = 4 * (3 / counts[0] / 0.07) ** 2 if queries == 1 else 0.0
     asked = [levels / 3] * 3 * (levels > 0) + [(1 - levels) * share for share in rounds]
     shares = [*counted, *((1 - sum(counted)) * share for share in asked)]
     assert [m**-2 for m in multipliers] == pytest.approx([queries / 9 * share for share in shares])
@@ -297,8 +299,12 @@ def test_few_records_tell_the_labels_that_most_of_them_have() -> None:
         right += bool((decisions == (share > 0.5)).all())
     assert right >= 17
     assert np.mean(asked, axis=0)[[0, 3]].tolist() == [8, 8] and np.mean(asked, axis=0)[2] < 5
-    many = replace(voters, num_voters=60_000)
-    assert len(list(released(make(18.0), many, 1, generator))) == 4
+    # their nominal number does not matter
+    largest = replace(voters, num_voters=MOST_VOTERS)
+    same = [list(released(make(18.0), each, 1, seeded_generator(0))) for each in (voters, largest)]
+    first, second = (np.stack([step.moments.total for step in steps]) for steps in same)
+    np.testing.assert_array_equal(first, second)
+    assert len(list(released(make(0.18), voters, 1, generator))) == 4
 
 
 def test_a_count_has_gaussian_noise_and_is_never_what_noise_alone_may_be() -> None:
