@@ -28,6 +28,7 @@ from pate.mechanisms import NoisyMoments, NotStatedError
 _NEAR = 0.7  # deviations from a tie: where the scale of the noise matters
 _TRIED = 768  # synthetic queries, of which some are chosen
 _CHOSEN = 40
+_FEW = 40  # voters for each unit of the noise multiplier
 _QUERIES = 12  # of synthetic ballots
 
 
@@ -66,7 +67,17 @@ def synthetic_releases(
         multiplier = aggregator.multiplier_scores / math.sqrt(votes.num_queries)
         # voters that are made up have no budgets
         one = ScoreVotes(multiplier_scores=multiplier, rounds=aggregator.rounds)
-        return {"": lambda generator: noise_of_scores(one, None, generator, tied)[1]}
+        made: dict[str, Callable[[np.random.Generator], Seen]] = {
+            "": lambda generator: noise_of_scores(one, None, generator, tied)[1]
+        }
+        if tied.private:
+            # so few that levels come first, whatever the noise in their number
+            few = replace(tied, present=math.ceil(_FEW * multiplier), larger=0)
+            subject = "sums of rounds"
+            made["levels first"] = lambda generator: {
+                subject: noise_of_scores(one, None, generator, few)[1][subject]
+            }
+        return made
     if type(aggregator) is ClippedVotes:
         tied_ballots = _tied_ballots(votes, aggregator)
         # fewer queries with the same noise

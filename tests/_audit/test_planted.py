@@ -75,8 +75,8 @@ class Mapped(Drawn):
 class Consenting(Drawn):
     """Records with personal budgets, so many that clips are sought at all epsilons."""
 
-    def __init__(self) -> None:
-        super().__init__(8000)
+    def __init__(self, size: int = 8000) -> None:
+        super().__init__(size)
         self._budgets = BUDGETS
 
     def load(self, role: Role) -> Records:
@@ -98,6 +98,16 @@ def table(
 def consenting(folder: Path, epsilon: float) -> Run:
     """A run of records with budgets; the largest is the target."""
     return table(folder, epsilon, Consenting)
+
+
+def few(folder: Path, epsilon: float) -> Run:
+    """A run of few records, whose levels are asked first at all epsilons."""
+    return table(folder, epsilon, lambda: Mapped(60))
+
+
+def few_consenting(folder: Path, epsilon: float) -> Run:
+    """A run of few records with budgets; the largest is the target."""
+    return table(folder, epsilon, lambda: Consenting(60))
 
 
 def imported(folder: Path, epsilon: float, aggregator: Any) -> Run:
@@ -234,6 +244,58 @@ def one_draw_for_all_queries(patch: Patch) -> None:
     patch.setattr(CanonicalMechanism, "_select", faulty)
 
 
+# rounds about levels
+
+
+def half_the_noise_of_levels(patch: Patch) -> None:
+    noisy_sum = score_votes.noisy_sum
+
+    def faulty(voters: Any, question: MomentQuery, *given: Any) -> Any:
+        moments = noisy_sum(voters, question, *given)
+        if question.shares.any():
+            return moments
+        exact = voters.clipped_sum(question, moments.clip)
+        return moments._replace(total=(moments.total + exact) / 2)
+
+    patch.setattr(score_votes, "noisy_sum", faulty)
+
+
+def levels_that_may_be_negative_at_the_price_of_others(patch: Patch) -> None:
+    patch.setattr(MomentQuery, "reach", 2**0.5)
+
+
+def no_clip_of_levels(patch: Patch) -> None:
+    exact = RecordVoters.clipped_sum
+
+    def faulty(voters: RecordVoters, question: MomentQuery, clip: float) -> FloatArray:
+        return exact(voters, question, clip if question.shares.any() else 100.0)
+
+    patch.setattr(RecordVoters, "clipped_sum", faulty)
+
+
+def levels_without_weights(patch: Patch) -> None:
+    exact = RecordVoters.clipped_sum
+
+    def faulty(voters: RecordVoters, question: MomentQuery, clip: float) -> FloatArray:
+        weights = voters.weights if question.shares.any() else 1.0
+        return exact(replace(voters, weights=weights), question, clip)
+
+    patch.setattr(RecordVoters, "clipped_sum", faulty)
+
+
+def another_round_about_levels(patch: Patch) -> None:
+    patch.setattr(score_votes, "_LEVEL_ROUNDS", 6)
+    noisy_sum = score_votes.noisy_sum
+
+    def faulty(
+        voters: Any, question: MomentQuery, count: float, multiplier: float, *given: Any
+    ) -> Any:
+        less = multiplier if question.shares.any() else multiplier / 2**0.5
+        return noisy_sum(voters, question, count, less, *given)
+
+    patch.setattr(score_votes, "noisy_sum", faulty)
+
+
 # weights of personal budgets
 
 
@@ -326,6 +388,11 @@ LAWS: dict[str, tuple[Plant, Made]] = {
     "a file of two releases": (mean_of_two_releases, table),
     "half of the queries in the ledger": (half_the_queries_in_the_ledger, table),
     "half of each event": (half_of_each_event, table),
+    "half the noise of levels": (half_the_noise_of_levels, few),
+    "levels that may be negative": (levels_that_may_be_negative_at_the_price_of_others, few),
+    "no clip of levels": (no_clip_of_levels, few),
+    "twice the rounds about levels": (another_round_about_levels, few),
+    "levels without weights": (levels_without_weights, few_consenting),
     "sums without weights": (with_weights_of("clipped_sum"), consenting),
     "a number of voters without weights": (with_weights_of("num_private"), consenting),
     "comparisons without weights": (comparisons_without_weights, consenting),
