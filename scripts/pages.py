@@ -1,7 +1,13 @@
-"""A hook of mkdocs: formulas become MathML for browsers, and notebooks become pages."""
+"""A hook of mkdocs: formulas become MathML for browsers, and notebooks become pages.
 
+A page of the API orders the names of a package by hand; the hook adds the exports that no page
+names.
+"""
+
+import ast
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from latex2mathml.converter import convert
@@ -9,6 +15,9 @@ from latex2mathml.converter import convert
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
 
 
 def mathml(tex: str) -> str:
@@ -53,8 +62,34 @@ def on_files(files: "Files", config: "MkDocsConfig") -> None:
             )
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Draw the formulas of a page, and lead to the pages of notebooks."""
+def reference(folder: Path) -> dict[str, str]:
+    """Return the pages of the API in a folder by their names, with the exports that none names."""
+    pages = {path.name: path.read_text() for path in folder.glob("*.md")}
+    named = set(re.findall(r"^::: .*\.(\w+)$", "\n".join(pages.values()), flags=re.MULTILINE))
+    return {name: page + _others(page, named) for name, page in pages.items()}
+
+
+def _others(page: str, named: set[str]) -> str:
+    """Return a section on the exports of a package, the title of its page, that are not named."""
+    package = page.split("\n", 1)[0].removeprefix("# ")
+    module = ROOT / package.replace(".", "/") / "__init__.py"
+    imports = [
+        node
+        for node in (ast.walk(ast.parse(module.read_text())) if module.exists() else ())
+        if isinstance(node, ast.ImportFrom) and node.module != package
+    ]
+    names = [str(alias.asname) for node in imports for alias in node.names if alias.asname]
+    others = [name for name in names if name[0] != "_" and name not in named]
+    return "".join(
+        ["\n## More\n" * bool(others), *(f"\n::: {package}.{name}\n" for name in others)]
+    )
+
+
+def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
+    """Complete a page of the API, draw formulas, and lead to the pages of notebooks."""
+    if page.file.src_uri.startswith("api/"):
+        path = Path(str(page.file.abs_src_path))
+        markdown = reference(path.parent)[path.name]
     drawn = re.sub(
         r"^```math\n(.*?)^```$",
         lambda match: f'<div class="formula">{mathml(match[1])}</div>',

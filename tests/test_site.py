@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pate._runs import Run, Stage, StageState, first_stage
-from scripts.pages import mathml
+from scripts.pages import mathml, reference
 from tests import test_door
 from tests.test_layers import PRIVATE_PATH
 
@@ -130,7 +130,7 @@ def test_a_console_shows_what_is_typed_by_a_prompt() -> None:
 @cache
 def documented() -> dict[str, Any]:
     """Return what the reference shows, by its path."""
-    pages = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
+    pages = "\n".join(reference(DOCS / "api").values())
     return {
         path: pydoc.locate(path)
         for path in re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE)
@@ -159,6 +159,18 @@ def test_what_is_exported_is_documented(package: str) -> None:
     shown, names = {id(value) for value in documented().values()}, exported(package)
     assert names
     assert [name for name, value in names.items() if id(value) not in shown] == []
+
+
+def test_a_new_export_is_shown_at_the_end_of_its_page(tmp_path: Path) -> None:
+    text = (DOCS / "api" / "models.md").read_text()
+    (page := tmp_path / "mechanisms.md").write_text(
+        "# pate.mechanisms\n\n::: pate.mechanisms.Law\n"
+    )
+    shown = reference(tmp_path)[page.name]
+    assert "\n## More\n" in shown and shown.count("::: pate.mechanisms.Law\n") == 1
+    assert "\n::: pate.mechanisms.NoisyMax\n" in shown
+    (tmp_path / "models.md").write_text(text)
+    assert reference(tmp_path)["models.md"] == text
 
 
 def test_the_reference_names_no_private_path() -> None:

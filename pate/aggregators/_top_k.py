@@ -7,24 +7,14 @@ from itertools import product
 import numpy as np
 from scipy.special import ndtr
 
+from pate import mechanisms
 from pate._validation import FloatArray
 from pate._votes import Counts
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.mechanisms import (
-    CanonicalMechanism,
-    JointMechanism,
-    Law,
-    LimitedDomain,
-    NoisyTopK,
-    NotStatedError,
-    PeeledCounts,
-    PermuteAndFlipPeeling,
-    TopStable,
-)
 
 
-class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
+class Canonical(MechanismAggregator[mechanisms.CanonicalMechanism], tag="canonical"):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
     Choose it if every sample has k labels and there are at most 25 in all, or k is most of them:
@@ -59,7 +49,7 @@ class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
     """
 
 
-class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
+class Peeling(MechanismAggregator[mechanisms.NoisyTopK], tag="peel"):
     """Release the k labels of the largest noisy counts.
 
     Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of
@@ -88,7 +78,7 @@ class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     """
 
 
-class Joint(MechanismAggregator[JointMechanism], tag="joint"):
+class Joint(MechanismAggregator[mechanisms.JointMechanism], tag="joint"):
     """Release a set of k labels by one choice among all sequences of k labels.
 
     Choose it to compare with the paper: `Canonical` makes a single choice too, on scores that move
@@ -116,7 +106,7 @@ class Joint(MechanismAggregator[JointMechanism], tag="joint"):
     """
 
 
-class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
+class PermuteAndFlip(MechanismAggregator[mechanisms.PermuteAndFlipPeeling], tag="flip"):
     """Release a set of k labels, one after another by permute-and-flip.
 
     Choose it for a few queries of which a single pure epsilon counts: at the same pure epsilon it
@@ -141,7 +131,7 @@ class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
     """
 
 
-class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
+class LimitedDomainTopK(MechanismAggregator[mechanisms.LimitedDomain], tag="domain"):
     """Release at most k of the kbar most voted labels, by peeling that ends at a noisy threshold.
 
     Choose it if the labels themselves are not public, such as words or places: labels of rank
@@ -172,7 +162,7 @@ class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
     """
 
 
-class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
+class TopStableTopK(MechanismAggregator[mechanisms.TopStable], tag="stable"):
     """Release the labels above the first gap that passes a noisy threshold, at most k of them.
 
     Choose it to compare with the papers: `FixedStableTopK` finds a gap at less cost.
@@ -200,7 +190,7 @@ class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
     """
 
 
-class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
+class PeeledVotes(MechanismAggregator[mechanisms.PeeledCounts], tag="chosen"):
     """Choose k labels by peeling, then count only their votes, with noise.
 
     Choose it if samples have up to k of many labels: a label is given if it is chosen and more than
@@ -245,10 +235,10 @@ class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
             return Release(labels, chosen, noisy, self.sigma_chosen)
         return Release(labels, np.ones_like(chosen))
 
-    def law(self, votes: Counts) -> Law:
+    def law(self, votes: Counts) -> mechanisms.Law:
         """Return the law of the sets of labels that are chosen, and given by their counts."""
         if self.soft:
-            raise NotStatedError("the law of PeeledVotes with noisy counts is not known")
+            raise mechanisms.NotStatedError("the law of PeeledVotes with noisy counts is not known")
         chosen = self.mechanism(votes.shape).choice.law(votes.counts)
         given = ndtr((votes.counts - votes.num_teachers / 2) / self.sigma_chosen)
         chances: dict[bytes, FloatArray] = {}
@@ -260,4 +250,4 @@ class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
                 part = chance * np.where(sides, given[:, items], 1 - given[:, items]).prod(axis=1)
                 chances[some.tobytes()] = chances.get(some.tobytes(), 0.0) + part
         sets = np.frombuffer(b"".join(chances), dtype=np.bool_).reshape(len(chances), -1)
-        return Law(np.column_stack([*chances.values()]), sets)
+        return mechanisms.Law(np.column_stack([*chances.values()]), sets)

@@ -125,6 +125,14 @@ PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
 }
 
 
+def is_its_mechanism(cls: type[Any]) -> bool:
+    """Whether an aggregator does nothing that its mechanism, which has a contract, does not do."""
+    return issubclass(cls, MechanismAggregator) and all(
+        getattr(cls, name) is getattr(MechanismAggregator, name)
+        for name in ("aggregate", "event", "law", "mechanism")
+    )
+
+
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("name", PAIRS)
 def test_an_aggregator_is_its_mechanism_on_votes(name: str, relation: Relation) -> None:

@@ -22,7 +22,6 @@ from pate.aggregators import (
     FixedStableTopK,
     InteractiveScreen,
     LimitedDomainTopK,
-    MechanismAggregator,
     NoisyVotes,
     Peeling,
     PersonalVotes,
@@ -33,7 +32,7 @@ from pate.aggregators import (
     TopStableTopK,
     registered,
 )
-from tests.aggregators.test_of_mechanism import PAIRS
+from tests.aggregators.test_of_mechanism import is_its_mechanism
 
 EXPORTED = list(vars(pate.aggregators).values())
 CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]
@@ -66,11 +65,8 @@ def test_a_docstring_says_when_to_choose_it_and_what_it_guarantees(cls: type[Agg
 @pytest.mark.parametrize("cls", CONCRETE)
 def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-    if issubclass(cls, MechanismAggregator) and cls.aggregate is MechanismAggregator.aggregate:
-        # which is its mechanism, as `test_of_mechanism` shows, and has the mechanism's contract
-        assert cls in {type(plain) for plain, _ in PAIRS.values()}
-    else:
-        assert f"return {cls.__name__}(" in tests
+    # one that is its mechanism has the mechanism's contract
+    assert is_its_mechanism(cls) or f"return {cls.__name__}(" in tests
 
 
 @pytest.mark.parametrize("seed", [0, None])
