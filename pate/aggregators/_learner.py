@@ -43,8 +43,9 @@ class Learner:
         self._geometry, self._num_independent = geometry, num_independent
         variances = geometry.variances
         shape = (len(variances), num_labels)
-        ridge = (variances / (variances + variances.mean())) ** 2
-        self._ridge = self._shares = ridge / ridge.sum()
+        # no direction that hardly varies changes the penalty
+        kept = variances / (variances + (variances**2).sum() / variances.sum())
+        self._shares, self._least = kept / kept.sum(), kept**2 / (kept**2).sum()
         self._constant = _CONSTANT[1]
         self._levels, self._slopes, self._errors = (
             np.zeros(num_labels),
@@ -186,9 +187,9 @@ class Learner:
         self._slopes, self._errors, shrinkage = posterior()
         squared = self._ratios**2
         self._estimated = residual / self._ratios + student, noise / squared, drawn / squared
-        # a direction's share follows its shrinkage, in addition to its share in the first round:
-        # the rest goes to the constant
-        wanted = shrinkage.mean(axis=1) + self._ridge
+        # a direction's share follows its shrinkage, in addition to one that favors wide
+        # directions: the rest goes to the constant
+        wanted = shrinkage.mean(axis=1) + self._least
         self._shares = wanted / wanted.sum()
         self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
 

@@ -56,9 +56,11 @@ class ScoreVotes(Aggregator):
     1/2, by which its estimates are divided. The release holds their mean, weighted by the precision
     with which rounds tell them (``variance_ratio``). The student is the posterior mean of all
     rounds under Gaussian priors, weighted by how likely their variances are for the label and,
-    counted as one label more, for all labels. The next round gives each direction the share of a
-    ballot's norm by which the posterior is not shrunk there; the first gives the share that ridge
-    regression with a penalty of the mean variance would leave.
+    counted as one label more, for all labels. The first round gives each direction the share of a
+    ballot's norm by which ridge regression would not shrink it, with a penalty of the mean variance
+    along directions, weighted by these variances, so that directions that hardly vary change
+    nothing. The next rounds give it the share by which the posterior is not shrunk there, and
+    another that is proportional to the square of the first.
 
     Few records tell hardly more than the labels that most of them have. They spend up to four
     fifths of the budget on levels first, in three rounds: as much as an error of 0.07 takes, by the

@@ -22,6 +22,7 @@ from pate._linear import (
     student_of,
 )
 from pate._validation import MOST_VOTERS, BoolArray, FloatArray, UInt8Array
+from pate._votes.geometry import Int32Array
 from pate._votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (
@@ -432,7 +433,7 @@ def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) ->
     generator, num, variances = np.random.default_rng(9), 5000, GEOMETRY.variances
     learner = Learner(GEOMETRY, num_labels, num)
     question = learner.question()
-    ridge = (variances / (variances + variances.mean())) ** 2
+    ridge = variances / (variances + np.average(variances, weights=variances))
     np.testing.assert_allclose(question.shares, ridge / ridge.sum())
     assert question.constant == 1 and not question.levels.any() and not question.slopes.any()
     coordinates = GEOMETRY.linear(PUBLIC)
@@ -484,7 +485,7 @@ def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) ->
         # samples are on a grid
         np.testing.assert_allclose(question.slopes, estimates * kept, rtol=1e-3, atol=1e-6)
         np.testing.assert_allclose(learner._errors, kept * errors, rtol=1e-2)
-        wanted = kept.mean(axis=1) + ridge / ridge.sum()
+        wanted = kept.mean(axis=1) + ridge**2 / (ridge**2).sum()
         np.testing.assert_allclose(question.shares, wanted / wanted.sum(), rtol=1e-3)
         assert (
             question.constant == pytest.approx(wanted.sum() ** -0.5, rel=1e-3)
@@ -559,6 +560,37 @@ def test_one_round_says_nothing_of_ratios() -> None:
     mean = np.random.default_rng(0).normal(size=(7, NUM_LABELS))
     learner.learn(learner.question(), mean, 0.01)
     assert (learner._ratios == 1).all()
+
+
+def test_a_thousand_directions_that_hardly_vary_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All rounds of a release, with the deviation of its noise but none of the draws."""
+    generator = np.random.default_rng(4)
+    voters = voters_of(2000, generator)
+
+    def narrow(coordinates: Int32Array) -> Int32Array:
+        signs = generator.choice(np.array([-50, 50], dtype=np.int32), (len(coordinates), 1000))
+        return np.hstack((coordinates, signs))
+
+    samples = narrow(GEOMETRY.samples)
+    wider = replace(
+        GEOMETRY,
+        axes=np.pad(GEOMETRY.axes, ((0, 0), (0, 1000))),
+        variances=(samples.astype(np.float64) ** 2).mean(axis=0) * GEOMETRY.unit**2,
+        samples=samples,
+        parts=np.zeros(1006, dtype=np.int64),
+    )
+    assert wider.variances[-1] < 1e-4 * wider.variances[5]
+    monkeypatch.setattr(score_votes, "add_gaussian", lambda values, sigma, generator: values)
+    both = [voters, replace(voters, geometry=wider, coordinates=narrow(voters.coordinates))]
+    (answers, decisions), (same, same_decisions) = (
+        list(released(make(10.0), each, 1, seeded_generator(0)))[-1].learner.answers(PUBLIC)
+        for each in both
+    )
+    assert answers.std(axis=0).max() > 0.1
+    np.testing.assert_allclose(same, answers, atol=2e-4)
+    np.testing.assert_array_equal(same_decisions, decisions)
 
 
 def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
