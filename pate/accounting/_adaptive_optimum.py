@@ -29,7 +29,7 @@ equal, which have no order; budgets never do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -38,7 +38,6 @@ from scipy.special import gammaln
 
 from pate._validation import (
     FloatArray,
-    IntArray,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -54,8 +53,7 @@ _POSITION_SLACK = 1e-9  # above the error of the position of a loss, in cells of
 _UNDERFLOW_SLACK = 1e-100  # above the loss by underflow and by outcomes rarer than Phi(-25)
 _BINOMIAL_SLACK = 1e-9  # above the relative error of a sum of binomial probabilities
 # The bound on so many equal rounds takes half a second; for more of them it gains little.
-_MAX_EQUAL_CHOICES = 128
-_MAX_EQUAL_PURE = 10_000
+_MOST_EQUAL: Mapping[type[Event], int] = {BoundedRangeEvent: 128, PureDPEvent: 10_000}
 
 
 class Profile(NamedTuple):
@@ -138,12 +136,12 @@ def adaptive_profile(
     require(-100 <= low <= -step, "low in [-100, -step]", low=low)
     require(step <= high <= 100, "high in [step, 100]", high=high)
     nodes = np.arange(np.floor(low / step), np.ceil(high / step) + 1)
+    value = _decreasing(np.maximum(0.0, -np.expm1(nodes * step)) * (1 + _ROUND_SLACK))
     # the recursion runs backwards in time
-    stencils = [_stencils(pairs, step) for pairs in reversed(rounds)]
-    value = _monotone(np.maximum(0.0, -np.expm1(nodes * step)) * (1 + _ROUND_SLACK))
+    moves = [_moves(pairs, step) for pairs in reversed(rounds)]
     for _ in range(count):
-        for taps, weights in stencils:
-            value = _backward(value, taps, weights)
+        for pairs in moves:
+            value = _before(value, pairs)
     return Profile(nodes * step, value)
 
 
@@ -159,15 +157,8 @@ def equal_rounds(events: Iterable[tuple[Event, int]]) -> tuple[int, Profile] | N
         for leaf, count in leaves(event, times):
             if isinstance(leaf, FailureEvent) or count == 0:
                 continue
-            most = (
-                _MAX_EQUAL_CHOICES
-                if isinstance(leaf, BoundedRangeEvent)
-                else _MAX_EQUAL_PURE
-                if isinstance(leaf, PureDPEvent)
-                else 0
-            )
             kind, total = kind or leaf, total + count
-            if leaf != kind or total > most:
+            if leaf != kind or total > _MOST_EQUAL.get(type(leaf), 0):
                 return None
     profile = None if kind is None else _equal_profile(kind, total)
     return None if profile is None else (total, profile)
@@ -207,8 +198,19 @@ def pure_profile(epsilon: float, count: int) -> Profile:
     return Profile(np.append(losses, 0.0)[::-1], np.minimum(1.0, np.append(0.0, delta))[::-1])
 
 
-def _stencils(pairs: Pairs, step: float) -> tuple[IntArray, FloatArray]:
-    """Return four nodes ``[2 M, 4]``, relative to one's own, and their weights for each pair."""
+class _Node(NamedTuple):
+    """A node that a pair of laws leads to: its place from one's own node on, and its weight."""
+
+    place: int
+    weight: float
+
+
+def _moves(pairs: Pairs, step: float) -> list[list[_Node]]:
+    """Return the four nodes that each pair, played in either direction, leads to, ``2 M`` lists.
+
+    An outcome of loss l leads from gamma to ``gamma exp(-l)``, between two nodes whose chord bounds
+    ``V`` there.
+    """
     p, q = pairs
     yes, no = np.log(p / q), np.log1p((q - p) / (1 - q))
     mass = np.concatenate([np.stack([p, 1 - p], 1), np.stack([q, 1 - q], 1)])
@@ -217,9 +219,12 @@ def _stencils(pairs: Pairs, step: float) -> tuple[IntArray, FloatArray]:
     place = -loss / step - _POSITION_SLACK
     cell = np.floor(place)
     lower = _chord(place - cell, step)
-    taps = np.stack([cell, cell + 1], 2).reshape(-1, 4).astype(np.int64)
+    places = np.stack([cell, cell + 1], 2).reshape(-1, 4).astype(np.int64)
     weights = (mass[:, :, None] * np.stack([lower, 1 - lower], 2)).reshape(-1, 4)
-    return taps, weights
+    return [
+        [_Node(*node) for node in zip(*lists, strict=True)]
+        for lists in zip(places.tolist(), weights.tolist(), strict=True)
+    ]
 
 
 def _chord(place: FloatArray, step: float) -> FloatArray:
@@ -229,22 +234,20 @@ def _chord(place: FloatArray, step: float) -> FloatArray:
     )
 
 
-def _backward(value: FloatArray, taps: IntArray, weights: FloatArray) -> FloatArray:
-    """Take ``value`` ``[J]`` back by half a round: the largest weighted sum over all pairs."""
-    before, after = max(0, -int(taps.min())), max(0, int(taps.max()))
-    padded = np.concatenate([np.ones(before), value, np.full(after, value[-1])])
-    best, total, term = np.zeros_like(value), np.empty_like(value), np.empty_like(value)
-    for (first, *others), (weight, *rest) in zip(
-        (taps + before).tolist(), weights.tolist(), strict=True
-    ):
-        np.multiply(padded[first : first + value.size], weight, out=total)
-        for start, share in zip(others, rest, strict=True):
-            np.multiply(padded[start : start + value.size], share, out=term)
-            np.add(total, term, out=total)
+def _before(value: FloatArray, moves: Sequence[Sequence[_Node]]) -> FloatArray:
+    """Return ``V`` ``[J]`` before a release from ``value`` after it: the best of all moves."""
+    places = [node.place for nodes in moves for node in nodes]
+    below, above = max(0, -min(places)), max(0, max(places))
+    padded = np.concatenate([np.ones(below), value, np.full(above, value[-1])])
+    best = np.zeros_like(value)
+    for (place, weight), *others in moves:
+        total = weight * padded[below + place :][: value.size]
+        for place, weight in others:
+            total += weight * padded[below + place :][: value.size]
         np.maximum(best, total, out=best)
-    return _monotone(np.minimum(1.0, best * (1 + _ROUND_SLACK) + _UNDERFLOW_SLACK))
+    return _decreasing(np.minimum(1.0, best * (1 + _ROUND_SLACK) + _UNDERFLOW_SLACK))
 
 
-def _monotone(value: FloatArray) -> FloatArray:
+def _decreasing(value: FloatArray) -> FloatArray:
     # V does not increase, but roundings may: raise each value to the largest one at a later node
     return np.asarray(np.maximum.accumulate(value[::-1])[::-1], dtype=np.float64)

@@ -672,30 +672,30 @@ def test_bits_of_a_test_reach_as_far_as_its_gaps(
 def test_half_a_round_moves_and_weighs_a_profile() -> None:
     """Beyond its ends stand 1 and its last value; what is lost in roundings and underflow is
     added."""
-    value, weights = np.array([0.9, 0.5, 0.1, 0.0]), np.full((1, 4), 0.25)
+    value = np.array([0.9, 0.5, 0.1, 0.0])
+
+    def moved(value: FloatArray, place: int) -> FloatArray:
+        nodes = [adaptive_optimum._Node(place, 0.25)] * 4
+        return adaptive_optimum._before(value, [nodes])
+
     for move, expected in (
         (-1, [1.0, 0.9, 0.5, 0.1]),
         (0, [0.9, 0.5, 0.1, 0.0]),
         (1, [0.5, 0.1, 0.0, 0.0]),
     ):
-        moved = adaptive_optimum._backward(value, np.full((1, 4), move), weights)
         np.testing.assert_allclose(
-            moved, np.minimum(np.array(expected) * (1 + 1e-13) + 1e-100, 1), rtol=1e-15
+            moved(value, move), np.minimum(np.array(expected) * (1 + 1e-13) + 1e-100, 1), rtol=1e-15
         )
-    raised = adaptive_optimum._backward(value[:1], np.zeros((1, 4), dtype=int), weights)
-    assert raised / 0.9 - 1 == pytest.approx(1e-13, rel=0.02, abs=0)
-    short = adaptive_optimum._backward(np.array([0.9, 0.5]), np.full((1, 4), 1), weights)
-    np.testing.assert_allclose(short, 0.5, rtol=1e-12)
+    assert moved(value[:1], 0) / 0.9 - 1 == pytest.approx(1e-13, rel=0.02, abs=0)
+    np.testing.assert_allclose(moved(value[:2], 1), 0.5, rtol=1e-12)
 
 
 def test_losses_at_nodes_are_moved_down_by_a_billionth_of_a_cell() -> None:
     step, q = 0.01, 0.3
-    taps, weights = adaptive_optimum._stencils(
-        Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step
-    )
+    moves = adaptive_optimum._moves(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
     # the loss of a yes, played in both directions
-    np.testing.assert_array_equal(taps[:, :2], [[-4, -3], [2, 3]])
-    shares = weights[:, 0] / weights[:, :2].sum(axis=1)
+    assert [[node.place for node in nodes[:2]] for nodes in moves] == [[-4, -3], [2, 3]]
+    shares = [nodes[0].weight / (nodes[0].weight + nodes[1].weight) for nodes in moves]
     np.testing.assert_allclose(shares, 1e-9 * step / -math.expm1(-step), rtol=1e-4)
 
 
