@@ -1,6 +1,6 @@
 """How far tests reach into private modules, and the time of `make test`, whole or by zone.
 
-python scripts/measure_tests.py [all core pate networks lab]
+python scripts/measure_tests.py [all core pate networks lab pages]
 
 Prints the number of imports of private modules and of patched names in `tests/`. For each zone that
 is named it runs `make test ZONE=...` (`all` stands for `make test`) and adds the seconds that pass
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ZONES = ("all", "core", "pate", "networks", "lab")
+ZONES = ("all", "core", "pate", "networks", "lab", "pages")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
@@ -27,7 +28,8 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # files of tests are in memory where it has room: whatever is safe on a disk waits for it
 MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2**31:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    os.environ.setdefault("TMPDIR", str(MEMORY))
+    tempfile.tempdir = None  # pytest has looked it up
 
 Write = Callable[..., Path]
 
