@@ -1,15 +1,16 @@
-"""Measure whole runs on columns, on random features of them, and with the choice of one release.
+"""Measure whole runs on columns, on random features of them, and on both as parts of a ballot.
 
     export PATE_DATA=...    # the folder that holds multilabel/, for digits and yeast
     python -m scripts.measure_maps
     python -m scripts.measure_maps modes digits --epsilons 0.5 --seeds 1
+    python -m scripts.measure_maps digits --epsilons 0.5 2 --rivals 3
 
 Drawn tasks have standard normal columns, eight labels that one to five tenths of the records have,
 5,000 private, 1,000 public and 2,000 test records. A label is a score above its quantile, with
 noise of a third of the score's deviation. Figures are medians of mAP over seeds, of which each
 draws the noise anew, with the least and the largest in brackets; delta is 1e-6, and each record
-votes for itself. After the figures of `AutoFeatures` stand the parts that the releases kept: ``c``
-for columns, ``r`` for random features.
+votes for itself. Rivals are logistic regression by DP-SGD, on columns and on the map of
+`AutoFeatures`, and without privacy on this map.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ from numpy.typing import NDArray
 
 from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
 from pate.data import Arrays, AutoFeatures, FeatureMap, PublicScaling, RandomFeatures
-from scripts.measure_runs import PRIVATE, PUBLIC, TEST, records_of
+from scripts.measure_runs import DESCENT, PRIVATE, PUBLIC, TEST, records_of
+from scripts.rivals.__main__ import arena_of
+from scripts.rivals.contest import Contest, hold, rivals_of
+from scripts.rivals.descent import Descent
 
-DRAWN = ("products", "radial", "modes", "mixed", "linear")
+DRAWN = ("products", "radial", "modes", "mixed", "linear", "triples", "rings", "boards")
 SIZES = (5000, 1000, 2000)
 LABELS = 8
 MAPS: tuple[type[FeatureMap], ...] = (PublicScaling, RandomFeatures, AutoFeatures)
+RIVALS = ("DP-SGD, columns", "DP-SGD, `AutoFeatures`", "not private, `AutoFeatures`")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,34 +47,46 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tasks", nargs="*", default=[*DRAWN, "yeast", "digits"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--rivals", type=int, default=0, help="seeds of rivals; 0 for no rivals")
     parser.add_argument("--draw", type=int, default=7, help="seed of the drawn tasks")
     options = parser.parse_args(arguments)
-    print("| task | epsilon |", " | ".join(kind.__name__ for kind in MAPS), "|")
-    print("| --- | ---: |" + " ---: |" * len(MAPS))
+    titles = [*(f"`{kind.__name__}`" for kind in MAPS), *(RIVALS if options.rivals else ())]
+    print("| task | epsilon |", " | ".join(titles), "|")
+    print("| --- | ---: |" + " ---: |" * len(titles))
     for name in options.tasks:
         with TemporaryDirectory() as folder:
             file = Path(folder) / "records.npz"
             np.savez(file, allow_pickle=False, **task(name, options.draw))
             for epsilon in options.epsilons:
                 cells = [measured(file, kind, epsilon, options.seeds) for kind in MAPS]
+                cells += rivals(file, epsilon, options.rivals) if options.rivals else []
                 print(f"| {name} | {epsilon:g} |", " | ".join(cells), "|", flush=True)
 
 
 def measured(file: Path, kind: type[FeatureMap], epsilon: float, seeds: int) -> str:
-    """Return median and range of the mAP of whole runs, and the parts that releases kept."""
-    scores, kept = [], ""
+    """Return median and range of the mAP of whole runs."""
+    scores = []
     for seed in range(seeds):
         with TemporaryDirectory() as folder:
             run = Pipeline(folder, Arrays(file, features=kind()), ledger=Path(folder) / "ledger")
             run.fit_teachers(ClosedFormPlan())
             run.vote()
             settings = LabelSettings(delta=1e-6, target_epsilon=epsilon, noise_seed=seed)
-            released = run.label(settings)
+            run.label(settings)
             run.fit_student(StudentPlan())
             scores.append(run.test_student()["student"]["mAP"])
-        if released.columns is not None:
-            kept += "c" if released.columns[0] else "r"
-    return f"{np.median(scores):.3f} ({min(scores):.2f}, {max(scores):.2f}) {kept}".strip()
+    return f"{np.median(scores):.3f} ({min(scores):.2f}, {max(scores):.2f})"
+
+
+def rivals(file: Path, epsilon: float, seeds: int) -> list[str]:
+    """Return the mAP of `RIVALS`, medians of ``seeds`` draws."""
+    contest, found = Contest(epsilons=(epsilon,), delta=1e-6, seeds=seeds), {}
+    for kind in (PublicScaling, AutoFeatures):
+        arena = arena_of(Arrays(file, features=kind()), "record", contest)
+        only = [each for each in rivals_of(arena, Descent()) if each.name == DESCENT]
+        found[kind] = {score.rival: score.mAP for score in hold(arena, only, contest).scores}
+    exact = found[AutoFeatures]["logistic regression, not private"]
+    return [f"{mAP:.3f}" for mAP in (*(each[DESCENT] for each in found.values()), exact)]
 
 
 def task(name: str, seed: int) -> dict[str, NDArray[Any]]:
@@ -87,10 +104,16 @@ def task(name: str, seed: int) -> dict[str, NDArray[Any]]:
         mode = random.integers(40, size=len(columns))
         columns = 1.5 * random.standard_normal((40, width))[mode] + 0.7 * columns
         scores = (random.random((40, LABELS)) < 0.3)[mode].astype(np.float64)
-    if name in ("products", "mixed"):
-        pairs = [random.choice(width, 2, replace=False) for _ in range(LABELS)]
+    if name in ("products", "mixed", "triples"):
+        number = 3 if name == "triples" else 2
+        pairs = [random.choice(width, number, replace=False) for _ in range(LABELS)]
         products = np.column_stack([columns[:, pair].prod(axis=1) for pair in pairs])
-        scores = products if name == "products" else scores + products
+        scores = scores + products if name == "mixed" else products
+    if name in ("rings", "boards"):
+        pairs = [random.choice(width, 2, replace=False) for _ in range(LABELS)]
+        inner = np.stack([columns[:, pair] for pair in pairs], axis=2)
+        waves = np.cos(2.5 * np.linalg.norm(inner, axis=1))
+        scores = waves if name == "rings" else np.sign(np.sin(2 * inner)).prod(axis=1)
     scores += scores.std(axis=0) / 3 * random.standard_normal(scores.shape)
     levels = np.diag(np.quantile(scores, np.linspace(0.5, 0.9, LABELS), axis=0))
     return {

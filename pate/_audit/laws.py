@@ -339,37 +339,30 @@ def noise_of_scores(
     asked = aggregator.weighed(votes.voters) if voters is None else voters
     num_queries = 1 if votes is None else votes.num_queries
     multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
-    private, parts = asked.num_private is not None, asked.by_part()
-    left = 1 - COUNT_SHARE * private - KNOWN_SHARE * (asked.num_knowing is not None)
+    left = 1 - COUNT_SHARE * (asked.num_private is not None)
+    left -= KNOWN_SHARE * (asked.num_knowing is not None)
     steps = list(released(aggregator, asked, num_queries, generator))
-    first, *later = aggregator.rounds
-    last, trials = steps[-1], len({step.part for step in steps})
+    last = steps[-1]
     # what rounds may cost follows from the event, whatever they cost
-    levels = len(steps) - trials - len(later)
+    levels = len(steps) - len(aggregator.rounds)
     of_levels = share_of_levels(asked.num_labels, last.num_voters, multiplier) * (levels > 0)
-    unit = (1 - of_levels) / math.fsum([first] * trials + later)
+    unit = (1 - of_levels) / math.fsum(aggregator.rounds)
     shares = [of_levels / max(1, levels)] * levels
-    shares += [unit * share for share in [first] * trials + later]
-    # by part: the part that is found best comes last, as the noise of these rounds decides
-    steps[:trials] = sorted(steps[:trials], key=lambda step: step.part)
+    shares += [unit * share for share in aggregator.rounds]
     cost = 0.0
     medians: list[Outcomes] = []
-    sums: dict[str, list[FloatArray]] = {}
+    sums: list[FloatArray] = []
+    within = asked.along(last.question.geometry)
     for share, step in zip(shares, steps, strict=True):
         total, sigma, clip = step.moments
-        exact = plain_sum(parts[step.part], step.question, clip)
-        number = sum(map(len, sums.values()))
-        name = f"sums of part {number + 1}" if trials > 1 and number < trials else "sums of rounds"
-        sums.setdefault(name, []).append((total - exact) / sigma)
+        sums.append((total - plain_sum(within, step.question, clip)) / sigma)
         budget = left * share / multiplier**2
         moved = (reach_of(step.question) * clip / sigma) ** 2
         cost += max(budget, moved)
         if moved < budget * (1 - 1e-9):
-            medians.append(_median(parts[step.part], step, budget - moved))
+            medians.append(_median(within, step, budget - moved))
     count = last.num_voters
-    seen: dict[str, Gaussians | Outcomes] = {
-        name: Gaussians(np.stack(noise)) for name, noise in sums.items()
-    }
+    seen: dict[str, Gaussians | Outcomes] = {"sums of rounds": Gaussians(np.stack(sums))}
     if medians:
         width = max(law.chances[1.0].shape[1] for law in medians)
         seen["comparisons for the clip"] = Outcomes(
@@ -398,7 +391,7 @@ def noise_of_scores(
         np.ones(labels.shape, dtype=np.bool_),
         noisy_counts=votes.num_teachers * answers,
         linear=True,
-        columns=last.learner.columns if len(parts) > 1 else None,
+        columns=last.learner.columns if asked.geometry.parts.any() else None,
     )
     return release, seen, cost
 

@@ -280,10 +280,11 @@ def _moves_of_rounds(
     voters = aggregator.weighed(turned(present))
     rounds, steps = list(released(aggregator, voters, world.num_queries, generator)), []
     with stage_bar(len(coins) * len(rounds), "leak", unit="divergence") as bar:
-        for _, part, question, _, _, moments in rounds:
-            total, step = voters.by_part()[part].clipped_sum(question, moments.clip), []
+        for _, question, _, _, moments in rounds:
+            geometry = question.geometry
+            total, step = voters.along(geometry).clipped_sum(question, moments.clip), []
             for coin in coins:  # one after another: each has a copy of all records
-                other = aggregator.weighed(turned(coin)).by_part()[part]
+                other = aggregator.weighed(turned(coin)).along(geometry)
                 moved = other.clipped_sum(question, moments.clip) - total
                 step.append(float(np.linalg.norm(moved)) / moments.sigma)
                 bar.update()

@@ -92,10 +92,14 @@ class Geometry:
         """The number of directions."""
         return len(self.variances)
 
-    def along(self, directions: slice) -> Geometry:
-        """Return the geometry of some of the directions, of the same features."""
+    @property
+    def first_part(self) -> Geometry:
+        """The directions of the first part, of the same features; itself, if there is one part."""
+        number = int((self.parts == self.parts[0]).sum())
+        if number == self.num_directions:
+            return self
         names = ("axes", "variances", "samples", "parts")
-        return replace(self, **{name: getattr(self, name)[..., directions] for name in names})
+        return replace(self, **{name: getattr(self, name)[..., :number] for name in names})
 
     def coordinates(self, features: ArrayLike) -> Int32Array:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, row by row, by ``unit``."""

@@ -199,15 +199,14 @@ class Voters(ABC):
         """
         return None
 
-    def by_part(self) -> list[Self]:
-        """Return the voters along the directions of each part of the features by itself."""
-        starts, voters = np.unique(self.geometry.parts, return_index=True)[1].tolist(), []
-        for part in (slice(start, end) for start, end in pairwise([*starts, None])):
-            held: dict[str, Any] = {"geometry": self.geometry.along(part)}
-            if isinstance(self, RecordVoters | GroupVoters):
-                held["coordinates"] = self.coordinates[:, part]
-            voters.append(replace(self, **held))
-        return voters
+    def along(self, geometry: Geometry) -> Self:
+        """Return the voters along their own ``geometry``, or along its first part."""
+        if geometry is self.geometry:
+            return self
+        held: dict[str, Any] = {"geometry": geometry}
+        if isinstance(self, RecordVoters | GroupVoters):
+            held["coordinates"] = self.coordinates[:, : geometry.num_directions]
+        return replace(self, **held)
 
     def least_norm(self, question: MomentQuery) -> float:
         """Return a public norm below which no clip is worth seeking."""

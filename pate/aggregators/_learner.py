@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from scipy.special import expit
@@ -18,13 +18,15 @@ _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
 # prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
 _RATIO_DEVIATION = 0.5
-_LARGEST_VARIANCE = 0.25  # of a label
 _OPEN = 1.5  # standard deviations of a level around one half within which it is asked again
 # mean level from which on ballots are shorter if they begin at one half: then they have one norm,
 # no clip is sought, and the number of voters hardly matters
 _COMMON = 0.25
 # standard deviations: hardly ever worse than a constant, over many labels and releases
 _SIGNIFICANT = 3.0
+# of a ballot's squared norm, for parts after the first, until labels seem to need them: by so many
+# standard deviations
+_UNCERTAIN_SHARE, _NEEDED = 0.25, 2.0
 
 
 class Learner:
@@ -43,9 +45,13 @@ class Learner:
         self._geometry, self._num_independent = geometry, num_independent
         variances = geometry.variances
         shape = (len(variances), num_labels)
+        self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
+        self._needed = False  # whether labels seem to depend on parts after the first
         # no direction that hardly varies changes the penalty
-        kept = variances / (variances + (variances**2).sum() / variances.sum())
-        self._shares, self._least = kept / kept.sum(), kept**2 / (kept**2).sum()
+        kept = np.concatenate(
+            [v / (v + (v**2).sum() / v.sum()) for v in map(variances.__getitem__, self._parts)]
+        )
+        self._shares, self._least = self._apportioned(kept), self._apportioned(kept**2)
         self._constant = _CONSTANT[1]
         self._levels, self._slopes, self._errors = (
             np.zeros(num_labels),
@@ -126,25 +132,6 @@ class Learner:
         """``[F]``, the features on which the answers depend."""
         return np.asarray(self._geometry.axes.any(axis=1))
 
-    def prospect(self, growth: float) -> float:
-        """Return the variance of the answers over public samples that later rounds would explain.
-
-        It is expected of the posterior means, the sum over labels, once precision has grown by
-        ``growth`` times its value so far, given what has been released. More than a label can vary,
-        which noise alone may promise, counts as that much.
-        """
-        estimates, noise, drawn = self._estimated
-        likely = _likelihoods(estimates, noise)
-        later = (noise - drawn) / (1 + growth) + drawn
-        explained = np.empty_like(likely.weights)
-        for i, prior in enumerate(likely.priors):
-            shrinkage = prior / (prior + noise)
-            # the variance that the posterior loses is the variance that its mean gains
-            gained = shrinkage * noise - prior * later / (prior + later)
-            squares = (shrinkage * estimates) ** 2 + gained
-            explained[i] = np.minimum(self._geometry.variances @ squares, _LARGEST_VARIANCE)
-        return float((likely.weights * explained).sum())
-
     def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
         answers = self._geometry.linear(features) @ self._slopes + self._levels
@@ -168,7 +155,7 @@ class Learner:
 
         def posterior() -> tuple[FloatArray, FloatArray, FloatArray]:
             estimates, errors = residual / self._ratios + student, noise / self._ratios**2
-            shrinkage, self._evidence = _shrinkage(estimates, errors)
+            shrinkage = self._shrinkage(estimates, errors)
             return estimates * shrinkage, shrinkage * errors, shrinkage
 
         shrinkage = posterior()[2]
@@ -185,13 +172,28 @@ class Learner:
         if moved.any():
             self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
         self._slopes, self._errors, shrinkage = posterior()
-        squared = self._ratios**2
-        self._estimated = residual / self._ratios + student, noise / squared, drawn / squared
         # a direction's share follows its shrinkage, in addition to one that favors wide
         # directions: the rest goes to the constant
         wanted = shrinkage.mean(axis=1) + self._least
-        self._shares = wanted / wanted.sum()
+        self._shares = self._apportioned(wanted)
         self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
+
+    def _shrinkage(self, estimates: FloatArray, noise: FloatArray) -> FloatArray:
+        """Return the shrinkage ``[R, C]``, by a prior for each part, and note the evidence."""
+        of_parts = [_shrinkage(estimates[part], noise[part]) for part in self._parts]
+        shrinkage, evidence, together = zip(*of_parts, strict=True)
+        self._evidence = np.sum(evidence, axis=0)
+        self._needed = max(together[1:], default=0.0) >= _NEEDED**2
+        return np.concatenate(shrinkage)
+
+    def _apportioned(self, wanted: FloatArray) -> FloatArray:
+        """Return the shares ``[R]`` of directions that follow ``wanted``, and add up to 1."""
+        shares, later = wanted / wanted.sum(), ~self._parts[0]
+        share = float(shares[later].sum())
+        if share > _UNCERTAIN_SHARE and not self._needed:
+            factors = _UNCERTAIN_SHARE / share, (1 - _UNCERTAIN_SHARE) / (1 - share)
+            shares *= np.where(later, *factors)
+        return np.asarray(shares)
 
     def _departing(self, samples: FloatArray, logits: FloatArray) -> tuple[BoolArray, BoolArray]:
         """Return the constant answers to labels ``[C]``, and which labels their model may decide.
@@ -225,37 +227,23 @@ def _shrunk_levels(levels: FloatArray, variances: FloatArray) -> FloatArray:
     return np.asarray(centre + prior / (prior + variances) * (levels - centre))
 
 
-def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the shrinkage of estimates ``[R, C]`` with ``noise`` variances, and evidence ``[C]``.
+def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Return shrinkage ``[R, C]`` of estimates with ``noise`` variances, evidence ``[C]``, and all.
 
-    It is the mean over a Gaussian prior's variances, weighted by their likelihood. Evidence for
-    slopes is twice the largest gain in the label's own log-likelihood over slopes of 0.
+    It is the mean over a Gaussian prior's variances, weighted by their likelihood, in which the
+    mean log-likelihood of all labels counts as one label more. Evidence for slopes is twice the
+    largest gain in log-likelihood over slopes of 0: of each label, and of one variance for all.
     """
-    likely = _likelihoods(estimates, noise)
-    parts = zip(likely.priors, likely.weights, strict=True)
-    shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
-    return np.asarray(shrinkage), likely.evidence
-
-
-class _Likelihoods(NamedTuple):
-    """How likely variances of the prior of slopes are, among ratios to the least noise."""
-
-    priors: FloatArray
-    """``[G]``"""
-    weights: FloatArray
-    """``[G, C]``, posterior probabilities; the mean log-likelihood of all labels counts as one
-    label more."""
-    evidence: FloatArray
-    """``[C]``"""
-
-
-def _likelihoods(estimates: FloatArray, noise: FloatArray) -> _Likelihoods:
     squares, priors = estimates**2, _RATIOS * noise.min()
     losses = np.array(
         [(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors]
     )
     together = losses + losses.mean(axis=1, keepdims=True)
     chosen = np.argmin(together, axis=0)
-    evidence = losses[0] - losses[chosen, np.arange(len(chosen))]
     weights = np.exp((together.min(axis=0) - together) / 2)
-    return _Likelihoods(priors, weights / weights.sum(axis=0), evidence)
+    weights /= weights.sum(axis=0)
+    parts = zip(priors, weights, strict=True)
+    shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
+    gains = losses[0] - losses
+    evidence = gains[chosen, np.arange(len(chosen))]
+    return np.asarray(shrinkage), evidence, float(gains.sum(axis=1).max())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -25,15 +25,12 @@ _DOUBLINGS, _CANDIDATES = 4, 48
 COUNT_SHARE = 0.02
 KNOWN_SHARE = 0.02  # likewise, for the voters that know each label
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
-# voters for each direction of the first part and unit of noise, below which a choice is a guess
+# voters for each direction of the first part and unit of noise, below which no other part is asked
 _ENOUGH = 20.0
 # the error of levels for which few records spend a share of the budget on them first, as if there
 # were so many labels at most: no more than the largest share, and none below the least
 _LEVEL_ERROR, _LEAST_LEVELS, _MOST_LEVELS, _MANY_LABELS = 0.07, 0.05, 0.8, 16
 _LEVEL_ROUNDS = 3
-# of the prospect of the first part: columns lose much where they do not suffice, and random
-# features little where columns do
-_FIRST = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +66,13 @@ class ScoreVotes(Aggregator):
     The second and third of these rounds ask only for labels whose level is within one and a half
     deviations of one half.
 
-    Where the features have parts, alternatives such as columns and random features of them
-    (`pate.data.AutoFeatures`), the first round is asked once for each part, at the same share of
-    the budget, and later rounds only along one part: the one whose answers explain most of the
-    public samples in expectation, by the posterior after its first round and the precision that
-    later rounds add. The first part is kept only if it is ahead by a quarter. With fewer than 20
-    voters for each direction of the first part and unit of the noise multiplier, no other part is
-    asked, nor where levels come first. The release names the columns of the part that is kept.
+    Where the features have parts, such as columns and how they bend (`pate.data.AutoFeatures`), a
+    ballot is about all of them at once. Slopes have a prior for each part. Parts after the first
+    have a fifth of a ballot's squared norm until released sums show that labels depend on them: by
+    three standard deviations, with one prior variance for all labels. Then the posterior says how
+    much each direction needs. With fewer than 20 voters for each direction of the first part and
+    unit of the noise multiplier, no other part is asked, nor where levels come first. The release
+    names the columns that are asked.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
@@ -103,7 +100,7 @@ class ScoreVotes(Aggregator):
         multiplier_scores: noise multiplier of one query; a release of ``n`` queries has one that
             is smaller by ``sqrt(n)``.
         rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up
-            to 1, and a rest of rounding, or a first round for each part, is divided out.
+            to 1, and a rest of rounding is divided out.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
@@ -163,7 +160,7 @@ class ScoreVotes(Aggregator):
             mask,
             noisy_counts=votes.num_teachers * answers,
             linear=True,
-            columns=last.learner.columns if len(voters.by_part()) > 1 else None,
+            columns=last.learner.columns if voters.geometry.parts.any() else None,
             variance_ratio=last.learner.variance_ratio,
         )
 
@@ -186,31 +183,24 @@ def released(
         multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
         divisor = noisy_knowing(knowing, count, multiplier, generator)
         left -= KNOWN_SHARE
-    parts, level_share = voters.by_part(), 0.0
+    level_share, first_part = 0.0, voters.geometry.first_part
     if private is not None:
         level_share = share_of_levels(voters.num_labels, count, noise_multiplier)
-    if level_share or count < _ENOUGH * noise_multiplier * parts[0].geometry.num_directions:
-        parts = parts[:1]
-    learners = [Learner.of(part, divisor) for part in parts]
-    known_share = float(np.mean(divisor)) / count
-    first, *later = aggregator.rounds
-    all_shares = math.fsum([*later, *(first for _ in parts)])
+    if level_share or count < _ENOUGH * noise_multiplier * first_part.num_directions:
+        voters = voters.along(first_part)
+    learner, known_share = Learner.of(voters, divisor), float(np.mean(divisor)) / count
 
-    def asked(part: int, share: float, question: MomentQuery) -> Round:
-        learner = learners[part]
+    def asked(share: float, question: MomentQuery) -> Round:
         multiplier = noise_multiplier / math.sqrt(left * share)
-        moments = noisy_sum(parts[part], question, count, multiplier, generator, known_share)
+        moments = noisy_sum(voters, question, count, multiplier, generator, known_share)
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
-        return Round(learner, part, question, count, known_share, moments)
+        return Round(learner, question, count, known_share, moments)
 
     for _ in range(_LEVEL_ROUNDS if level_share else 0):
-        yield asked(0, level_share / _LEVEL_ROUNDS, learners[0].question_of_levels())
-    unit = (1 - level_share) / all_shares
-    trials = [asked(i, unit * first, learner.question()) for i, learner in enumerate(learners)]
-    best = _best_part(learners, math.fsum(later) / first)
-    yield from (trials[i] for i in (*(i for i in range(len(parts)) if i != best), best))
-    for share in later:
-        yield asked(best, unit * share, learners[best].question())
+        yield asked(level_share / _LEVEL_ROUNDS, learner.question_of_levels())
+    unit = (1 - level_share) / math.fsum(aggregator.rounds)
+    for share in aggregator.rounds:
+        yield asked(unit * share, learner.question())
 
 
 def share_of_levels(num_labels: int, count: float, noise_multiplier: float) -> float:
@@ -224,22 +214,11 @@ def share_of_levels(num_labels: int, count: float, noise_multiplier: float) -> f
     return share if share > _LEAST_LEVELS else 0.0
 
 
-def _best_part(learners: Sequence[Learner], growth: float) -> int:
-    """Return the number of the part that promises to explain most."""
-    if len(learners) == 1:
-        return 0
-    explained = np.array([learner.prospect(growth) for learner in learners])
-    explained[0] *= _FIRST
-    return int(np.argmax(explained))
-
-
 class Round(NamedTuple):
     """A round of a release."""
 
     learner: Learner
     """The student after it, which later rounds change."""
-    part: int
-    """The part of the features that it asks along."""
     question: MomentQuery
     num_voters: float
     """The number of voters, noisy if it is private."""

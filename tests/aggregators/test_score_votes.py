@@ -396,14 +396,14 @@ def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
     """Of 4,000 slopes with noise of variance 1; twice the gain in log-likelihood is n (p - log(1 +
     p)). Nearly all weight is on one of the variances."""
     drawn = np.random.default_rng(0).normal(size=(4000, 3)) * math.sqrt(prior + 1)
-    shrinkage, evidence = learning._shrinkage(drawn, np.ones(drawn.shape))
+    shrinkage, evidence, _ = learning._shrinkage(drawn, np.ones(drawn.shape))
     # priors are a factor of 1.8 apart
     np.testing.assert_allclose(shrinkage, prior / (prior + 1), atol=0.07)
     np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
 
 
 def test_nothing_speaks_for_slopes_that_are_smaller_than_their_noise() -> None:
-    shrinkage, evidence = learning._shrinkage(np.full((50, 2), 1e-3), np.ones((50, 2)))
+    shrinkage, evidence, _ = learning._shrinkage(np.full((50, 2), 1e-3), np.ones((50, 2)))
     # no variance is more likely than 0, and those that are far smaller than the noise as likely
     assert 0 < shrinkage.max() < 0.01 and not evidence.any()
 
@@ -604,7 +604,7 @@ def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
     priors = noise.min() * learning._RATIOS
     expected, losses = plain_shrinkage(estimates, noise, priors)
     best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
-    shrinkage, evidence = learning._shrinkage(estimates, noise)
+    shrinkage, evidence, _ = learning._shrinkage(estimates, noise)
     np.testing.assert_allclose(shrinkage, expected)
     np.testing.assert_allclose(evidence, losses[0] - losses[best, np.arange(4)], atol=1e-9)
 
@@ -709,7 +709,9 @@ def test_a_mean_is_taken_as_it_is_however_noisy(monkeypatch: pytest.MonkeyPatch)
     learner.learn(learner.question(), mean, 2.0)
     np.testing.assert_allclose(learner.question().levels, [0.2, 0.5, 1 - 0.5 / 300])
     # a constant entry is not lost among many directions that are kept
-    monkeypatch.setattr(learning, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3)))
+    monkeypatch.setattr(
+        learning, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3), 0.0)
+    )
     learner.learn(learner.question(), mean, 2.0)
     assert learner.question().constant == 0.05
 
@@ -915,61 +917,69 @@ def in_parts(num: int, widths: tuple[int, ...], *, straight: bool = False) -> Mo
 
 
 @pytest.mark.parametrize("straight", [True, False])
-def test_the_part_that_explains_more_is_kept_and_the_student_reads_it_alone(
+def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> None:
+    votes = in_parts(4000, (6, 3), straight=straight)
+    release = make(0.3 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))
+    assert release.columns is not None and release.columns.all()
+    student = student_of(release, votes.features, votes.num_teachers)
+    elsewhere, truth = signs(500, np.random.default_rng(6))
+    truth = (elsewhere[:, :3] > 0.2).astype(np.uint8) if straight else truth
+    assert student.departs.all()
+    assert ((student.predict(elsewhere) > 0.5) == truth).mean() > 0.75
+
+
+def test_few_voters_are_asked_along_the_first_part() -> None:
+    """Twenty for each direction of it and unit of noise, by their noisy count, are enough."""
+    votes = in_parts(4000, (6, 3))
+    for multiplier, both in ((30.0, True), (37.0, False)):
+        *_, last = score_votes.released(make(multiplier), votes.voters, 1, np.random.default_rng(0))
+        assert last.question.geometry.num_directions == 6 + 3 * both
+        assert last.learner.columns.tolist() == [True] * 6 + [both] * 3
+
+
+@pytest.mark.parametrize("straight", [True, False])
+def test_later_parts_have_a_quarter_of_a_ballot_until_labels_seem_to_need_them(
     straight: bool,
 ) -> None:
     votes = in_parts(4000, (6, 3), straight=straight)
-    release = make(0.3 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))
-    expected = np.repeat([straight, not straight], [6, 3])
-    assert release.columns is not None and np.array_equal(release.columns, expected)
-    student = student_of(release, votes.features, votes.num_teachers)
-    assert not student.weights[:-1][~expected].any() and student.departs.all()
-    inner = student_of(
-        release._replace(columns=None), votes.features[:, expected], votes.num_teachers
-    )
-    elsewhere, truth = signs(500, np.random.default_rng(6))
-    answers = student.predict(elsewhere)
-    np.testing.assert_allclose(answers, inner.predict(elsewhere[:, expected]), atol=1e-9)
-    truth = (elsewhere[:, :3] > 0.2).astype(np.uint8) if straight else truth
-    assert ((answers > 0.5) == truth).mean() > 0.8
+    rounds = score_votes.released(make(3.0), votes.voters, 1, np.random.default_rng(0))
+    shares = [step.question.shares for step in rounds]
+    np.testing.assert_allclose([each.sum() for each in shares], 1)
+    later = [each[6:].sum() for each in shares]
+    assert later[0] == pytest.approx(0.25)
+    assert max(later[1:]) < 0.2 if straight else later[1] > 0.5
 
 
-def test_of_parts_that_promise_as_much_the_first_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Learner, "prospect", lambda *_: 0.0)
-    release = make(3.0).aggregate(in_parts(100, (4, 5)), generator=np.random.default_rng(0))
-    assert release.columns is not None and release.columns[0]
-
-
-def test_a_prospect_is_the_variance_that_a_learner_explains_in_the_end() -> None:
-    """Without more rounds, it is about the variance of the answers that it has; with them, more."""
-    votes = in_parts(4000, (9,))
-    for multiplier, apart in ((0.01, 0.01), (1.0, 0.1)):
-        *_, last = score_votes.released(make(multiplier), votes.voters, 1, np.random.default_rng(0))
-        learner = last.learner
-        answers, _ = learner.answers(votes.features)
-        assert learner.prospect(0.0) == pytest.approx(answers.var(axis=0).sum(), rel=apart)
-        assert learner.prospect(0.0) <= learner.prospect(3.0) <= learner.prospect(1e9)
-
-
-@pytest.mark.parametrize("rounds", [(1.0,), (0.1, 0.15, 0.25, 0.5)])
-def test_a_choice_costs_a_first_round_for_each_part(
-    rounds: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("together", [3.9, 4.1])
+def test_a_part_is_needed_by_two_standard_deviations(
+    together: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them, and the count of the voters, are within the budget of one release."""
-    multipliers, asked = [], []
+    """Of all labels together; each part has a prior of its own, and evidence adds up."""
+    given: list[int] = []
 
-    def spend(voters: Voters, question: MomentQuery, *given: Any) -> Any:
-        multipliers.append(given[1])
-        asked.append(question.geometry.parts.tolist())
-        return noisy_sum(voters, question, *given)
+    def shrink(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        given.append(len(estimates))
+        return np.full(estimates.shape, len(given)), np.array([1.0, 2.0, 3.0]), together
 
-    monkeypatch.setattr(score_votes, "noisy_sum", spend)
-    voting = ScoreVotes(multiplier_scores=3.0, rounds=rounds)
-    votes = in_parts(200, (6, 3))
-    release = voting.aggregate(votes, generator=np.random.default_rng(0))
-    shares = np.array([rounds[0], *rounds]) / (1 + rounds[0])
-    np.testing.assert_allclose([m**-2 for m in multipliers], 0.98 * 300 / 9 * shares)
-    assert asked[:2] == [[0] * 6, [1] * 3]
-    assert release.columns is not None
-    kept = asked[0] if release.columns[0] else asked[1]
-    assert asked[2:] == [kept] * (len(rounds) - 1)
+    monkeypatch.setattr(learning, "_shrinkage", shrink)
+    learner = Learner(in_parts(10, (6, 3)).voters.geometry, 3, math.inf)
+    shrinkage = learner._shrinkage(np.zeros((9, 3)), np.ones((9, 3)))
+    assert given == [6, 3] and shrinkage.tolist() == [[1] * 3] * 6 + [[2] * 3] * 3
+    assert learner._evidence.tolist() == [2, 4, 6]
+    expected = 0.75 if together > 4 else 0.25
+    assert learner._apportioned(np.full(9, 0.5) + (np.arange(9) > 5) * 2.5)[6:].sum() == (
+        pytest.approx(expected)
+    )
+    # a part that wants less has no more
+    assert learner._apportioned(np.repeat([1.0, 0.1], [6, 3]))[6:].sum() == pytest.approx(1 / 21)
+
+
+def test_evidence_of_all_labels_is_the_gain_of_one_prior_for_all() -> None:
+    random = np.random.default_rng(0)
+    noise = random.uniform(1, 2, (40, 3))
+    estimates = np.sqrt(noise + np.array([0, 0.1, 3])) * random.normal(size=(40, 3))
+    found = learning._shrinkage(estimates, noise)[2]
+    fine = np.concatenate(([0], np.geomspace(1e-3, 1e3, 2000)))[:, None, None]
+    losses = (estimates**2 / (fine + noise) + np.log(fine + noise)).sum(axis=(1, 2))
+    assert 10 < found <= losses[0] - losses.min() < found * 1.1
+    assert learning._shrinkage(estimates * 1e-3, noise)[2] == 0

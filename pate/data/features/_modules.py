@@ -129,18 +129,38 @@ class Waves(nn.Module):
 
     def waves(self, scaled: Tensor) -> Tensor:
         """Return features ``[B, num_features]`` of scaled rows ``[B, F]``."""
+        return self.angular(scaled).float()
+
+    def angular(self, scaled: Tensor) -> Tensor:
+        """Return features in double precision."""
         angles = scaled.double() @ self.frequencies.double() + self.phases
         waves: Tensor = sqrt(2 / max(1, len(self.phases))) * angles.cos()
-        return waves.float()
+        return waves
 
 
 class ScaledAndWaves(Waves):
-    """The map of `AutoFeatures`, in double precision as there."""
+    """The map of `AutoFeatures`, in double precision as there.
+
+    Args:
+        input_shape: shape of a raw record.
+        num_features: number of features that bend.
+    """
+
+    straight: Tensor
+
+    def __init__(self, input_shape: Sequence[int], num_features: int) -> None:
+        super().__init__(input_shape, num_features)
+        self.register_buffer("straight", torch.zeros(prod(input_shape), num_features))
 
     def forward(self, records: Tensor) -> Tensor:
         """Return scaled rows and features ``[B, F + num_features]`` of records ``[B, ...]``."""
         scaled = self.scaling(records).flatten(1)
         return torch.cat((scaled, self.waves(scaled)), dim=1)
+
+    def waves(self, scaled: Tensor) -> Tensor:
+        """Return features ``[B, num_features]`` of scaled rows ``[B, F]``, less the straight."""
+        straight = scaled.double() @ self.straight.double()
+        return (self.angular(scaled) - straight).float()
 
 
 @as_module.register

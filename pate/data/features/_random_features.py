@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from pate._linear import Directions
 from pate._validation import Float32Array, FloatArray, require_count
 from pate.data._records import ArrayFeatures, FeatureMap, Features, map_by_rows
 from pate.data.features._public_scaling import PublicScaling
@@ -47,6 +48,7 @@ class RandomFeatures(FeatureMap):
         self._scaling = PublicScaling()
         self._frequencies: Float32Array | None = None
         self._phases: FloatArray = np.empty(0)
+        self._straight: Float32Array | None = None
 
     def fit(self, public: Features) -> RandomFeatures:
         """Fit on public features ``[N, ...]``, flattened.
@@ -73,11 +75,13 @@ class RandomFeatures(FeatureMap):
         assert self._frequencies is not None, "fit comes before transform"
         frequencies = self._frequencies.astype(np.float64)
         held, angles = (np.empty(size) for size in frequencies.shape)
+        straight = None if self._straight is None else self._straight.astype(np.float64)
 
         def wave(row: Float32Array) -> FloatArray:
             held[:] = row
             np.matmul(held, frequencies, out=angles)
-            return np.asarray(np.sqrt(2 / max(1, len(angles))) * np.cos(angles + self._phases))
+            waves = np.sqrt(2 / max(1, len(angles))) * np.cos(angles + self._phases)
+            return np.asarray(waves if straight is None else waves - held @ straight)
 
         return map_by_rows(scaled, len(angles), wave)
 
@@ -105,14 +109,14 @@ class RandomFeatures(FeatureMap):
 
 
 class AutoFeatures(RandomFeatures):
-    """The columns of `PublicScaling` and, for narrow dense rows, `RandomFeatures` next to them.
+    """The columns of `PublicScaling` and, for narrow dense rows, how they bend.
 
-    They are alternatives: `ScoreVotes` asks its first round of both parts and later rounds of the
-    part that promises most, and the student reads only this part. The first round of the other part
-    is the price of the choice, a tenth of the budget. It is not paid where random features hardly
-    ever win, which public samples show: with more than 256 columns, or if at least three quarters
-    of the entries equal their column's median, as words do. Such rows have one part, as after
-    `PublicScaling`.
+    The second part is `RandomFeatures`, of which the linear functions of the columns are left out
+    that come closest on public samples. So it adds to the columns and repeats nothing:
+    `ScoreVotes` has a prior for each part, and asks little about the second until labels are known
+    to need it. There is none where it hardly ever helps, which public samples show: with more than
+    256 columns, or more than half as many as samples, or if at least three quarters of the entries
+    equal their column's median, as words do. Such rows have one part, as after `PublicScaling`.
 
     Args:
         num_features: as of `RandomFeatures`.
@@ -129,24 +133,41 @@ class AutoFeatures(RandomFeatures):
             rows = np.arange(min(public.shape[0], _PAIRED))
             scaled = self._scaling.transform(public.select(rows)).reshape(len(rows), -1)
             width = scaled.shape[1]
-            if width <= _WIDEST and (scaled == 0).mean() < _SPARSE:
+            most = min(_WIDEST, public.shape[0] // 2)
+            if width <= most and (scaled == 0).mean() < _SPARSE:
                 super().fit(public)
+                scaled = self._scaling.transform(public).reshape(-1, width)
+                columns = Directions.of(scaled.astype(np.float64))
+                along = columns.left.T @ self._waves(ArrayFeatures(scaled))
+                self._straight = (columns.right / columns.spread @ along).astype(np.float32)
             else:
-                self._frequencies = np.empty((width, 0), dtype=np.float32)
+                self._frequencies = self._straight = np.empty((width, 0), dtype=np.float32)
         return self
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The numbers of columns and of random features; empty without random features."""
+        """The numbers of columns and of features that bend; empty without these."""
         assert self._frequencies is not None, "fit comes before widths"
         width, number = self._frequencies.shape
         return (width, number) if number else ()
 
     def transform(self, features: Features) -> Float32Array:
-        """Map features ``[N, ...]`` to columns and random features, each row by itself."""
+        """Map features ``[N, ...]`` to columns and how they bend, each row by itself."""
         number, *shape = features.shape
         scaled = self._scaling.transform(features).reshape(number, prod(shape))
         return np.hstack((scaled, self._waves(ArrayFeatures(scaled))))
+
+    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what was fitted on records of ``shape``, by the names in a student's file."""
+        assert self._straight is not None, "fit comes before state"
+        return super().state(shape) | {"straight": self._straight}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the fitted map that `state` described."""
+        made = super().restored(state)
+        made._straight = state["straight"]
+        return made
 
 
 def _bandwidth(rows: Float32Array) -> float:
