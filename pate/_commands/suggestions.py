@@ -103,6 +103,11 @@ _OF_A_CLASS = re.compile(
 )
 """An option and a class that lacks the setting given of it, in an error of jsonargparse."""
 
+_WITHIN_A_CLASS = re.compile(
+    r'Parser key "([\w.]+)": Problem with given class_path \'[\w.]+\': Parser key "([\w.]+)"'
+)
+_VALUE_OF_A_LIST = re.compile(r"(Got value: .+?) Given value: \[.*\]")
+
 _OPTIONS = re.compile(
     r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"
     r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
@@ -125,7 +130,8 @@ def brief(message: str) -> str:
     """Return a message of jsonargparse in one line, with the objection of each type but None."""
     lines = [line.strip() for line in message.split("\n")]
     telling = [line.removeprefix("- ") for line in lines if not _HEADINGS.fullmatch(line)]
-    return " ".join(" ".join(telling or lines).split())
+    words = " ".join(" ".join(telling or lines).split())
+    return _VALUE_OF_A_LIST.sub(r"\1", _WITHIN_A_CLASS.sub(r'Parser key "\1.\2"', words))
 
 
 def unknown_option(

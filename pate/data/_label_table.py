@@ -98,6 +98,7 @@ def read_label_table(
     *,
     identity: str,
     content: Sequence[str],
+    listed: bool = False,
     normal: Callable[[str], str] = str,
 ) -> Table:
     """Return the records of a CSV file. Columns without a meaning of their own are labels.
@@ -109,6 +110,7 @@ def read_label_table(
             roles nor groups, and ``[N]``, which records are public.
         identity: the column of the ids.
         content: columns that features are made of; the column of the ids may be one of them.
+        listed: whether users listed the columns of ``content``, and left all others out.
         normal: maps ids that name one record to the same text.
 
     Raises:
@@ -136,7 +138,7 @@ def read_label_table(
         )
     with faults.gather():
         require(
-            BUDGET not in unnamed.keys() - {*required},
+            listed or BUDGET not in unnamed.keys() - {*required},
             f"`budgets`, the list of personal budgets in column `{BUDGET}` of {path} (a label or a"
             " feature of this name is listed as one)",
         )

@@ -117,6 +117,7 @@ class NumberTable(TableSource):
             self._features,
             identity="id",
             content=self._columns or (),
+            listed=bool(self._columns),
         )
 
     def _features(self, columns: Columns, public: BoolArray) -> NumberColumns:

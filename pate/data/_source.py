@@ -179,11 +179,17 @@ class DataSource(RecordsInitArgs, ABC):
         )
         if role is not Role.PRIVATE:
             return raw
-        given = np.array([] if raw.budgets is None else raw.budgets)
+        declared, given = np.array(self.budgets), raw.budgets
+        # values may have been stored as float32
+        same = (np.array([]) if given is None else given).astype(np.float32)[
+            :, None
+        ] == declared.astype(np.float32)
         require(
-            (raw.budgets is None) != bool(self.budgets) and np.isin(given, self.budgets).all(),
+            (given is None) != bool(self.budgets) and same.any(axis=1).all(),
             f"a budget of each private record among the `budgets` of the source: {self.budgets}",
         )
+        if given is not None:
+            raw = replace(raw, budgets=declared[same.argmax(axis=1)])
         if not self._left_out:
             return raw
         return raw.select(np.flatnonzero(~np.isin(raw.ids, list(self._left_out))))

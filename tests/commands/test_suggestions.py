@@ -110,6 +110,10 @@ def test_a_mistake_is_one_line(line: str, said: str, capsys: pytest.CaptureFixtu
         ("student fit --run x --model.network models.MPL", "; did you mean MLP?"),
         ("student fit --run x --model.network models.MLP --model.network.hiden 3", "hiden"),
         ("student test", "run"),
+        (
+            "run configs/table --run x --data.init_args.path=y.npz --data.init_args.budgets=[1,inf]",
+            "Parser key \"data.budgets\": Expected a <class 'float'>. Got value: inf (`",
+        ),
     ],
 )
 @pytest.mark.usefixtures("files")

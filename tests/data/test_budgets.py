@@ -90,6 +90,16 @@ def test_an_array_of_budgets_is_not_ignored(tmp_path: Path) -> None:
         arrays(tmp_path, BUDGETS, None).records(Role.PRIVATE)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_budgets_may_be_stored_with_fewer_digits(kind: type, tmp_path: Path) -> None:
+    declared = [0.7, 2.0] if kind is np.float32 else [1.0, 2.0]
+    arrays(tmp_path, [str(number) for number in [*declared, 2] * 3], declared)
+    stored = dict(np.load(tmp_path / "mine.npz"))
+    np.savez(tmp_path / "mine.npz", **stored | {"budget": stored["budget"].astype(kind)})
+    budgets = Arrays(tmp_path / "mine.npz", budgets=declared).records(Role.PRIVATE).budgets
+    assert budgets is not None and budgets.tolist() == [declared[0]] * 3
+
+
 def test_a_column_without_a_declaration_is_refused_unless_it_is_named(tmp_path: Path) -> None:
     values = [str(number) for number in range(9)]
     for make in (numbers, texts):
@@ -97,6 +107,8 @@ def test_a_column_without_a_declaration_is_refused_unless_it_is_named(tmp_path: 
             make(tmp_path, values, None).records(Role.PRIVATE)
     named = numbers(tmp_path, values, None, columns=["age", "budget"])
     assert named.records(Role.PRIVATE).features.shape == (3, 2)
+    left_out = numbers(tmp_path, values, None, columns=["age"])
+    assert left_out.records(Role.PRIVATE).features.shape == (3, 1)
     assert numbers(tmp_path, BUDGETS, [0.5, 1, 2]).records(Role.PRIVATE).features.shape == (3, 1)
 
 
