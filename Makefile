@@ -24,11 +24,12 @@ networks := $(wildcard $(addprefix tests/,student teachers test_checkpoints.py t
 pate := $(filter-out $(core) $(networks),$(wildcard $(addprefix tests/,aggregators votes commands data/test_*.py \
 	data/features release/test_*.py runs stages/test_*.py test_cli.py test_estimator.py test_faults.py \
 	test_histogram.py test_json.py test_linear.py test_pipeline.py test_progress.py test_settings.py)))
-# they read pages and run scripts
+# they read pages and run scripts, in a process of their own
 pages := $(addprefix tests/,scripts test_docs.py test_notebooks.py test_scripts.py test_site.py test_walkthroughs.py)
 lab := $(addprefix --ignore=,$(core) $(networks) $(pate) $(pages))
-# the longest first
-FAST := $(addprefix fast-,pate lab core networks pages)
+# a job of make for each, the longest first; all that import Lightning and the scripts are one
+upper := $(addprefix --ignore=,$(core) $(pate))
+FAST := $(addprefix fast-,pate upper core)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
 .PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bench reproduce docs
