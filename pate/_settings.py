@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from inspect import Parameter, isfunction, signature
 from pathlib import Path
@@ -319,13 +319,21 @@ def _encoded(
             content[name] = to_plain(value)
         except ValueError as error:
             raise ValueError(f"{error} ({name})") from None
-    parser = _parser(tuple((name, kinds[name]) for name in values))
-    with expecting("settings that a configuration can hold", ArgumentError):
-        parsed = parser.parse_object(content)
-    if absolute_paths:
-        _make_absolute(parsed)
-    dumped = parser.plain(parsed)
+    place = (os.getcwd(), *os.environ.items()) if absolute_paths else None
+    typed = tuple((name, kinds[name]) for name in values)
+    dumped = json.loads(_dumped(typed, json.dumps(content), place))
     return {name: dumped[name] for name in values}
+
+
+@lru_cache(maxsize=256)  # a stage describes the same settings several times
+def _dumped(kinds: tuple[tuple[str, Any], ...], content: str, place: tuple[Any, ...] | None) -> str:
+    """Return checked settings in JSON; in a ``place``, if there is one, their paths are absolute."""
+    parser = _parser(kinds)
+    with expecting("settings that a configuration can hold", ArgumentError):
+        parsed = parser.parse_object(json.loads(content))
+    if place is not None:
+        _make_absolute(parsed)
+    return json.dumps(parser.plain(parsed))
 
 
 def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The command `pate label`."""
 
 from collections.abc import Sequence
+from functools import cache
 
 from jsonargparse import Namespace
 
@@ -102,6 +103,7 @@ def _own_votes(args: Sequence[str], preset: Preset) -> tuple[CommandParser, Name
     return parser, parse(parser, args, preset)
 
 
+@cache  # `pate run` asks several times
 def _parser(origin: str | None) -> CommandParser:
     parser = make_parser(
         "label", label, skip={"run", "votes", "settings", "total"}, settings=LabelSettings

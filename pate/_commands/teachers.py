@@ -6,6 +6,7 @@ which takes seconds and is not needed for ``--help``.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,6 +104,7 @@ def vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     pipeline.vote(from_options(Execution, parsed), votes=parsed.votes, absent=parsed.absent)
 
 
+@cache  # `pate run` asks several times
 def _fit_parser(in_closed_form: bool) -> CommandParser:
     """Return the parser of trained networks, or of teachers in closed form with other settings."""
     parser = new_parser(
