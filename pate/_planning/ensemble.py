@@ -159,7 +159,7 @@ _WORST = 0.02  # the largest error at which a learner explains a curve
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learner:
+class LearningCurve:
     """A teacher as a ridge regression on its own records.
 
     A sample has a label if ``signal`` times its extent along the label's direction, plus
@@ -200,7 +200,7 @@ class Learner:
         return float((correct @ weights).mean())
 
 
-def fit_learner(facts: TaskFacts) -> Learner:
+def fit_learner(facts: TaskFacts) -> LearningCurve:
     """Return the learner that fits the curve of ``facts``, or a typical one without a curve.
 
     Each point has an error of 0.002. Parameters that few points leave undetermined stay near those
@@ -242,9 +242,9 @@ def _quadrature() -> tuple[FloatArray, FloatArray]:
     return nodes, weights / weights.sum()
 
 
-def _learner(place: FloatArray) -> Learner:
+def _learner(place: FloatArray) -> LearningCurve:
     signal, noise, ridge = place
-    return Learner(signal=float(expit(signal)), noise=math.exp(noise), ridge=math.exp(ridge))
+    return LearningCurve(signal=float(expit(signal)), noise=math.exp(noise), ridge=math.exp(ridge))
 
 
 Known = TypeVar("Known", bound=Votes)
@@ -275,7 +275,7 @@ class World:
     spectrum: FloatArray
 
     @classmethod
-    def of(cls, facts: TaskFacts, learner: Learner, *, num_queries: int, seed: int) -> Self:
+    def of(cls, facts: TaskFacts, learner: LearningCurve, *, num_queries: int, seed: int) -> Self:
         """Draw a task with ``num_queries`` public samples, the same for all ensembles of a seed."""
         generator = np.random.default_rng(seed)
         spectrum, thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))
@@ -306,7 +306,7 @@ class World:
 
 
 def ensemble_votes(
-    world: World, learner: Learner, *, num_teachers: int, records: float, seed: int
+    world: World, learner: LearningCurve, *, num_teachers: int, records: float, seed: int
 ) -> Task[Ballots]:
     """Return a task with the votes of a simulated ensemble.
 
@@ -339,7 +339,7 @@ def ensemble_votes(
 
 
 def voters_task(
-    world: World, learner: Learner, *, num_teachers: int, records: float, seed: int
+    world: World, learner: LearningCurve, *, num_teachers: int, records: float, seed: int
 ) -> Task[Votes]:
     """Return a task with fewer voters in closed form than planned, of one record or a few each."""
     generator, records_each = np.random.default_rng(seed), max(1, round(records))
@@ -364,7 +364,7 @@ def _labels(
     features: FloatArray,
     directions: FloatArray,
     thresholds: FloatArray,
-    learner: Learner,
+    learner: LearningCurve,
     generator: np.random.Generator,
 ) -> BoolArray:
     """Draw true labels ``[N, C]`` for features ``[N, F]``, of variance 1 along each direction."""

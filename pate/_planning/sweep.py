@@ -10,7 +10,7 @@ import numpy as np
 
 from pate._linear import student_of
 from pate._planning.ensemble import (
-    Learner,
+    LearningCurve,
     TaskFacts,
     World,
     ensemble_votes,
@@ -162,7 +162,7 @@ class SweepResult:
 
     facts: TaskFacts
     sweep: Sweep
-    learner: Learner
+    learner: LearningCurve
     trials: tuple[Trial, ...]
     constant: tuple[float, float]
 

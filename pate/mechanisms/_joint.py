@@ -167,7 +167,7 @@ class _Losses:
         return float(distances(self.scores[-1:], self.scores[:1], reach=REACH * self.scale)[0])
 
     @cached_property
-    def _below(self) -> FloatArray | None:
+    def _distances(self) -> FloatArray | None:
         """Distances from the largest score, unless they would be rounded by more than matters."""
         return (
             distances(self.scores, self.scores[:1])
@@ -177,11 +177,13 @@ class _Losses:
 
     def reach(self, limits: FloatArray) -> IntArray:
         """Return ``n_i(v)``, how many items may take place i, for v in ``limits``: ``[V, k]``."""
-        if self._below is not None:
+        if self._distances is not None:
             # lifted by more than sums and differences are rounded: one sequence too many does no
             # harm
             return np.searchsorted(
-                self._below, (self._below[: self.k] + limits[:, None]) * (1 + 2.0**-50), "right"
+                self._distances,
+                (self._distances[: self.k] + limits[:, None]) * (1 + 2.0**-50),
+                "right",
             )
         # by bisection, so that each difference is exact before it is rounded: i + 1 items at least
         # lose nothing
@@ -218,7 +220,7 @@ def _draw_row(
     losses = _Losses(scores, k, scale)
     if losses.max_loss == 0:
         return np.array(_sequence(losses.reach(np.zeros(1))[0], generator))
-    # blocks that halve towards 0, where exp(-v / scale) has its mass
+    # blocks that halve toward 0, where exp(-v / scale) has its mass
     edges = np.concatenate(([0.0], losses.max_loss * 0.5 ** np.arange(_BLOCKS)[::-1]))
     counts = losses.log_sequences(edges)  # in logarithms, as N exceeds the range of floats
     for _ in range(40):

@@ -8,7 +8,7 @@ import pytest
 from pate import Votes
 from pate._planning import ensemble
 from pate._planning.ensemble import (
-    Learner,
+    LearningCurve,
     TaskFacts,
     World,
     ensemble_votes,
@@ -45,7 +45,7 @@ def test_a_curve_that_no_teacher_follows_is_refused() -> None:
 def test_simulated_teachers_are_as_good_as_the_formula_says(records: float) -> None:
     """Ballots on the test samples, whose true labels are known."""
     facts = replace(FACTS, num_labels=40)
-    learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
+    learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(facts, learner, num_queries=10, seed=1)
     judged = World(
         world.test,
@@ -63,7 +63,7 @@ def test_simulated_teachers_are_as_good_as_the_formula_says(records: float) -> N
 
 
 def test_fewer_records_make_teachers_err_and_shy() -> None:
-    learner = Learner(signal=0.9, noise=1.5, ridge=1.0)
+    learner = LearningCurve(signal=0.9, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=400, seed=0)
     few, many = (
         ensemble_votes(world, learner, num_teachers=100, records=n, seed=0).votes
@@ -77,7 +77,7 @@ def test_fewer_records_make_teachers_err_and_shy() -> None:
 
 def test_a_part_stands_for_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean of the votes of a part is as close to what all would vote as the mean of all."""
-    learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
+    learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=200, seed=0)
     whole = ensemble_votes(world, learner, num_teachers=3000, records=15, seed=0).votes
     monkeypatch.setattr(ensemble, "_ENTRIES", 200 * 8 * 300)
@@ -92,7 +92,7 @@ def test_a_part_stands_for_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_noise_scaled_down_with_the_ensemble_is_as_loud() -> None:
     """Twelve copies of each teacher at a noise, and one of each at a twelfth of it, release the
     same shares."""
-    learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
+    learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=60, seed=0)
     part = ensemble_votes(world, learner, num_teachers=50, records=30, seed=0).votes
     assert part.ballots is not None
@@ -112,7 +112,7 @@ def test_voters_in_closed_form_have_records_of_the_task(
     records: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ensemble, "_FEATURES", 2000 * FACTS.num_features)
-    learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
+    learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=60, seed=0)
     task = voters_task(world, learner, num_teachers=9000, records=records, seed=0)
     assert isinstance(task.votes, Moments)
