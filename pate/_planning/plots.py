@@ -193,8 +193,8 @@ def draw_epsilons(
             name = (
                 f"{relation.value}{' (configured)' if relation is configured else ''}, {conversion}"
             )
-            colour = "tab:blue" if relation is configured else "tab:orange"
-            axes.plot(counts, epsilons, style, color=colour, label=name)
+            color = "tab:blue" if relation is configured else "tab:orange"
+            axes.plot(counts, epsilons, style, color=color, label=name)
     axes.set(
         xlabel="queries", ylabel=f"epsilon at delta = {delta:g}", xlim=(0, None), ylim=(0, None)
     )

@@ -192,12 +192,12 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
         "ClippedVotes": (":", ", one round"),
         "ScoreVotes": ("--", ", closed form"),
     }
-    colours = colormaps["viridis"]
+    colors = colormaps["viridis"]
     for axes, by, level in zip(
         figure.subplots(1, 2), ("accuracy", "macro_f1"), result.constant, strict=True
     ):
         for i, epsilon in enumerate(epsilons):
-            colour = colours(0.85 * i / max(1, len(epsilons) - 1))
+            color = colors(0.85 * i / max(1, len(epsilons) - 1))
             for name, (style, suffix) in names.items():
                 shown = [
                     trial
@@ -210,7 +210,7 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
                     [trial.num_teachers for trial in shown],
                     means,
                     yerr=None if None in errors else errors,
-                    color=colour,
+                    color=color,
                     linestyle=style,
                     marker=".",
                     capsize=2,
@@ -222,7 +222,7 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
                 choice.num_teachers,
                 choice.figures(by).mean(),
                 "o",
-                color=colour,
+                color=color,
                 markersize=11,
                 markerfacecolor="none",
             )

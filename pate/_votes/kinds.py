@@ -403,7 +403,7 @@ def rows_of(wanted: StrArray, ids: StrArray) -> IntArray:
     rows: IntArray = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
     missing = wanted[ids[rows] != wanted]
     require(
-        missing.size == 0, "labelled samples among the public records", missing=missing[:3].tolist()
+        missing.size == 0, "labeled samples among the public records", missing=missing[:3].tolist()
     )
     return rows
 

@@ -296,7 +296,7 @@ class RecordVoters(Voters):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupedVoters(Voters):
-    """Voters of several samples each: a ballot is the mean over them, rounded towards zero."""
+    """Voters of several samples each: a ballot is the mean over them, rounded toward zero."""
 
     def norms(self, question: MomentQuery) -> FloatArray:
         """Return the norms of the ballots of all that have samples, or scores."""

@@ -205,9 +205,9 @@ class Student(pl.LightningModule):
                 )
             self._cut(logits)
         # the metrics need labels, which noisy shares are not
-        labelled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
-        if labelled.any():
-            self._log_figures("val", logits[labelled].sigmoid(), targets[labelled])
+        labeled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
+        if labeled.any():
+            self._log_figures("val", logits[labeled].sigmoid(), targets[labeled])
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate against the true labels."""

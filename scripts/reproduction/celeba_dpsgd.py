@@ -285,10 +285,10 @@ def picture(numbers: Numbers) -> Figure:
 
 def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
     names = list(dict.fromkeys(words for _, words in numbers.epsilons))
-    for i, (epsilon, colour) in enumerate(zip(PUBLISHED, ("C0", "C1"), strict=True)):
+    for i, (epsilon, color) in enumerate(zip(PUBLISHED, ("C0", "C1"), strict=True)):
         values = [numbers.epsilons[epsilon, name] for name in names]
         places = np.arange(len(names))[::-1] + 0.2 - 0.4 * i
-        axes.barh(places, values, height=0.38, color=colour, label=f"published epsilon {epsilon:g}")
+        axes.barh(places, values, height=0.38, color=color, label=f"published epsilon {epsilon:g}")
         for place, value in zip(places, values, strict=True):
             axes.text(value * 1.05, place, f"{value:.1f}", va="center", fontsize="small")
     axes.set_yticks(np.arange(len(names))[::-1], names, fontsize="small")
@@ -301,14 +301,14 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
 
 
 def _draw_accuracies(axes: Axes, numbers: Numbers) -> None:
-    for name, colour in ((_DESCENT, "C1"), (_VOTES, "C0")):
+    for name, color in ((_DESCENT, "C1"), (_VOTES, "C0")):
         line = [figures for figures in numbers.figures if figures.name == name]
         epsilons = [figures.epsilon for figures in line]
         axes.plot(
-            epsilons, [figures.accuracy for figures in line], marker="o", color=colour, label=name
+            epsilons, [figures.accuracy for figures in line], marker="o", color=color, label=name
         )
         low, high = [figures.low for figures in line], [figures.high for figures in line]
-        axes.fill_between(epsilons, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(epsilons, low, high, color=color, alpha=0.15, linewidth=0)
     axes.axhline(numbers.logistic, color="0.4", linestyle="--", linewidth=1, label=_LOGISTIC)
     axes.axhline(
         numbers.constant, color="black", linestyle=":", linewidth=1, label="constant answer"

@@ -154,7 +154,7 @@ def release_rdp(
     """Release `private_rdp` with Gaussian noise of ``noise_multiplier`` times its smooth sensitivity.
 
     Args:
-        counts: vote counts ``[..., C]``, of the queries that were labelled.
+        counts: vote counts ``[..., C]``, of the queries that were labeled.
         order: the Renyi order, chosen without looking at the votes.
         sigma: standard deviation of the noise on the votes.
         num_teachers: the nominal number of teachers, whoever took part.

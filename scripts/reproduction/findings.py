@@ -21,7 +21,7 @@ from pate._validation import require, require_count
 
 Row = Mapping[str, str | int | float]
 
-_COLOURS = 256  # of a picture that is kept
+_COLORS = 256  # of a picture that is kept
 _HEADLINE = 120  # letters of a cell in the table at the top of the page
 
 
@@ -244,13 +244,13 @@ def kept(folder: Path) -> list[Kept]:
 
 
 def _save_picture(picture: Figure, file: IO[Any]) -> None:
-    """Write a picture with as few colours as its lines need, which takes a third of the space."""
+    """Write a picture with as few colors as its lines need, which takes a third of the space."""
     drawn = io.BytesIO()
     picture.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
     few = (
         Image.open(drawn)
         .convert("RGB")
-        .quantize(_COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        .quantize(_COLORS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     )
     few.save(file, "PNG", optimize=True)
 

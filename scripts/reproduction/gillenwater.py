@@ -63,12 +63,12 @@ class Rival:
 
     Attributes:
         name: as the paper has it.
-        colour: of its curves.
+        color: of its curves.
         draw: returns sequences of k items, ``[B, k]``, given counts ``[B, d]``, k and a generator.
     """
 
     name: str
-    colour: str
+    color: str
     draw: Draw
 
 

@@ -27,7 +27,7 @@ from scripts.reproduction.gillenwater import (
 )
 from scripts.reproduction.probability_plots import legend, panels
 
-_COLOURS = {rival.name: rival.colour for rival in RIVALS}
+_COLORS = {rival.name: rival.color for rival in RIVALS}
 _SETTINGS = (
     "Epsilon 1 for neighbors that differ by adding or removing one user, who adds at most 1 to each count"
     " (ADD_REMOVE_TEACHER); CDP-peel has delta 1e-6, all others delta 0."
@@ -51,7 +51,7 @@ def errors(effort: Effort) -> Finding:
     for axis, (error, name) in zip(axes, ((e, n) for e in titles for n in VECTORS), strict=True):
         _draw_bands(axis, [row for row in rows if row["vector"] == name], error, padding=1.0)
         axis.set(title=f"{name}: {titles[error]}", yscale="log")
-    legend(figure, _COLOURS, {}, columns=5)
+    legend(figure, _COLORS, {}, columns=5)
     return Finding(
         title="Figures 1, 5 and 6: errors of joint, CDP-peel, PNF-peel, Laplace and gamma against k",
         paper=PAPER,
@@ -84,7 +84,7 @@ def places(effort: Effort) -> Finding:
     for axis, name in zip(axes, VECTORS, strict=True):
         _draw_bands(axis, [row for row in rows if row["vector"] == name], "place")
         axis.set(title=name)
-    legend(figure, _COLOURS, {}, columns=5)
+    legend(figure, _COLORS, {}, columns=5)
     return Finding(
         title="Figure 2: where in the sequence the largest error occurs",
         paper=PAPER,
@@ -147,15 +147,15 @@ _ROW_NAMES = ("vector", "k", "mechanism", "trials")
 
 
 def _draw_bands(axis: Axes, rows: Sequence[Row], column: str, padding: float = 0.0) -> None:
-    for name, colour in _COLOURS.items():
+    for name, color in _COLORS.items():
         rows_of_name = [row for row in rows if row["mechanism"] == name]
         at = [float(row["k"]) for row in rows_of_name]
         low, median, high = (
             [float(row[f"{column}_{q}"]) + padding for row in rows_of_name]
             for q in ("low", "median", "high")
         )
-        axis.plot(at, median, color=colour, linewidth=1.4)
-        axis.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+        axis.plot(at, median, color=color, linewidth=1.4)
+        axis.fill_between(at, low, high, color=color, alpha=0.2, linewidth=0)
 
 
 def _medians(rows: Sequence[Row], error: str) -> dict[tuple[str, int], dict[str, float]]:
@@ -270,7 +270,7 @@ def _place_claim(rows: Sequence[Row], sizes: Sequence[int]) -> Claim:
             if (r["vector"], r["mechanism"]) == (vector, name)
         ]
         for vector in VECTORS
-        for name in _COLOURS
+        for name in _COLORS
     }
     steady = [
         vector for vector in VECTORS if places[vector, "joint"] == sorted(places[vector, "joint"])

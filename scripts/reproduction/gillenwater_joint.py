@@ -27,7 +27,7 @@ from scripts.reproduction.gillenwater import (
 from scripts.reproduction.probability_plots import legend, panels
 
 NOISES: dict[str, ChoiceNoise] = {"Joint": "gumbel", "PNFJoint": "exponential"}
-_COLOURS = {"Joint": "#cc3377", "PNFJoint": "#0033cc"}
+_COLORS = {"Joint": "#cc3377", "PNFJoint": "#0033cc"}
 _SMALL = range(2, 22, 2)
 _BETA = 0.05
 _PAIR = (8, 0)  # counts of two items that show a difference
@@ -58,16 +58,16 @@ def permute_and_flip(effort: Effort) -> Finding:
                 bar.update()
     figure, axes = panels(len(vectors), 3, ("k", "largest error + 1, counts"), height=2.8)
     for axis, name in zip(axes, vectors, strict=True):
-        for mechanism, colour in _COLOURS.items():
+        for mechanism, color in _COLORS.items():
             band = [row for row in rows if (row["vector"], row["mechanism"]) == (name, mechanism)]
             at = [float(row["k"]) for row in band]
             low, median, high = (
                 [float(row[quantile]) + 1 for row in band] for quantile in QUANTILES
             )
-            axis.plot(at, median, color=colour, linewidth=1.4)
-            axis.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+            axis.plot(at, median, color=color, linewidth=1.4)
+            axis.fill_between(at, low, high, color=color, alpha=0.2, linewidth=0)
         axis.set(title=name, yscale="log")
-    legend(figure, _COLOURS, {})
+    legend(figure, _COLORS, {})
     return Finding(
         title="Theorem 3.3, appendix D and Figure 7: the bound, and Joint by permute-and-flip",
         paper=PAPER,

@@ -85,21 +85,21 @@ def times(effort: Effort, plain: PlainDraw) -> Finding:
                         row | {"milliseconds": 1e3 * _seconds(one, runs), "l_inf_of_joint": error}
                     )
                 bar.update()
-    colours = dict(
+    colors = dict(
         zip(_TIMED, ("#cc3377", "#e69900", "#777777", "#0033cc", "#663399", "#2299dd"), strict=True)
     )
     figure, axes = panels(len(VECTORS), 3, ("k", "milliseconds of one draw"), height=2.8)
     for axis, name in zip(axes, VECTORS, strict=True):
-        for mechanism, colour in colours.items():
+        for mechanism, color in colors.items():
             timed = [row for row in rows if (row["vector"], row["mechanism"]) == (name, mechanism)]
             axis.plot(
                 [float(r["k"]) for r in timed],
                 [float(r["milliseconds"]) for r in timed],
                 ".-",
-                color=colour,
+                color=color,
             )
         axis.set(title=name, xscale="log", yscale="log")
-    legend(figure, colours, {}, columns=3)
+    legend(figure, colors, {}, columns=3)
     return Finding(
         title="Figure 3: time of one draw, and of a pruned table",
         paper=PAPER,

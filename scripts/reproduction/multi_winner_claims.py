@@ -331,11 +331,11 @@ def picture(numbers: Numbers) -> Figure:
 
 
 def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
-    for (name, curve), (colour, style) in zip(
+    for (name, curve), (color, style) in zip(
         numbers.curves.items(), (("C0", "--"), ("C0", "-"), ("C2", "--")), strict=True
     ):
         axes.plot(
-            np.arange(1, len(curve) + 1), curve, style, color=colour, label=f"{name} (PRIVATE)"
+            np.arange(1, len(curve) + 1), curve, style, color=color, label=f"{name} (PRIVATE)"
         )
     nums = list(numbers.published)
     middle = [release.epsilon for release in numbers.published.values()]
@@ -349,10 +349,10 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
         capsize=3,
         label="Binary, sanitised (2 deviations)",
     )
-    for name, colour in ((_BINARY, "C0"), (_TAU, "C1"), (_POWERSET, "C2")):
+    for name, color in ((_BINARY, "C0"), (_TAU, "C1"), (_POWERSET, "C2")):
         num = numbers.independent[name, REPLACE]
         axes.plot(
-            num, BUDGET, "v", color=colour, markersize=9, label=f"{name}, any votes: {num} queries"
+            num, BUDGET, "v", color=color, markersize=9, label=f"{name}, any votes: {num} queries"
         )
     axes.axhline(BUDGET, color="black", linewidth=1)
     axes.set(xscale="log", ylim=(0, 50), xlabel="queries", ylabel=f"epsilon at delta {DELTA:g}")
@@ -365,12 +365,12 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
 
 
 def _draw_quality(axes: Axes, numbers: Numbers) -> None:
-    for name, colour in ((_BINARY, "C0"), (_TAU, "C1"), (_POWERSET, "C2")):
+    for name, color in ((_BINARY, "C0"), (_TAU, "C1"), (_POWERSET, "C2")):
         line = [quality for quality in numbers.quality if quality.mechanism == name]
         at = [quality.num_labels for quality in line]
-        axes.plot(at, [quality.at(0.5) for quality in line], marker="o", color=colour, label=name)
+        axes.plot(at, [quality.at(0.5) for quality in line], marker="o", color=color, label=name)
         low, high = [quality.at(_LOW) for quality in line], [quality.at(_HIGH) for quality in line]
-        axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
     axes.set(
         xlabel="labels",
         ylabel="released labels that are the majority's",

@@ -292,8 +292,8 @@ _ALONE = (
 def _draw_noise(axes: Axes, rows: Sequence[Row]) -> None:
     theorem = values(rows, "finding and counts", "one-shot Laplace, Theorem 2.2", REPLACE)
     axes.plot(*_line(theorem), color="black", label="one-shot Laplace, Theorem 2.2")
-    for name, colour in _ALONE:
-        axes.plot(*_line(values(rows, "finding alone", name, REPLACE)), color=colour, label=name)
+    for name, color in _ALONE:
+        axes.plot(*_line(values(rows, "finding alone", name, REPLACE)), color=color, label=name)
     axes.set(
         xscale="log", yscale="log", xlabel="k", ylabel="standard deviation of the noise (votes)"
     )
@@ -331,10 +331,10 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     for level, name in ((0.5, "1/2, claimed for counts"), (0.25, "1/4, claimed for finding")):
         axes.axhline(level, color="0.6", linewidth=1)
         axes.text(1.1, level + 0.006, name, fontsize="small", color="0.4")
-    for what, name, relation, colour, style, label in lines:
+    for what, name, relation, color, style, label in lines:
         deviations = values(rows, what, name, relation)
         ratios = {k: deviation / theorem[k] for k, deviation in deviations.items()}
-        axes.plot(*_line(ratios), style, color=colour, label=label)
+        axes.plot(*_line(ratios), style, color=color, label=label)
     axes.set(
         xscale="log",
         xlabel="k",
@@ -352,9 +352,9 @@ def _draw_ranges(axes: Axes, numbers: Numbers) -> None:
     axes.plot(
         fine, [bound_of_the_post(e) / e for e in fine], color="0.5", label="the post's lower bound"
     )
-    for relation, colour, marker in ((ADD, "C0", "o"), (REPLACE, "C1", "s")):
+    for relation, color, marker in ((ADD, "C0", "o"), (REPLACE, "C1", "s")):
         ratios = [numbers.worst[relation, epsilon].bounded_range / epsilon for epsilon in epsilons]
-        axes.plot(epsilons, ratios, marker, color=colour, label=f"worst found, {relation.name}")
+        axes.plot(epsilons, ratios, marker, color=color, label=f"worst found, {relation.name}")
     axes.axhline(1, color="black", linestyle="--", linewidth=1, label="exponential mechanism")
     axes.axhline(2, color="black", linestyle=":", linewidth=1, label="any pure epsilon")
     axes.set(

@@ -1,4 +1,4 @@
-"""Panels of curves: one colour for each mechanism, one kind of line for each measure."""
+"""Panels of curves: one color for each mechanism, one kind of line for each measure."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def draw_measures(
     axis: Axes,
     rows: Sequence[Row],
     horizontal: str,
-    colours: Mapping[str, str],
+    colors: Mapping[str, str],
     dashes: Mapping[str, Dashes],
 ) -> None:
-    """Draw each column of ``dashes`` against the column ``horizontal``, for each mechanism of ``colours``."""
-    for name, colour in colours.items():
+    """Draw each column of ``dashes`` against the column ``horizontal``, for each mechanism of ``colors``."""
+    for name, color in colors.items():
         rows_of_name = [row for row in rows if row["mechanism"] == name]
         at = [float(row[horizontal]) for row in rows_of_name]
         for column, kind in dashes.items():
             axis.plot(
-                at, [float(row[column]) for row in rows_of_name], kind, color=colour, linewidth=1.4
+                at, [float(row[column]) for row in rows_of_name], kind, color=color, linewidth=1.4
             )
 
 
 def legend(
-    figure: Figure, colours: Mapping[str, str], dashes: Mapping[str, Dashes], columns: int = 4
+    figure: Figure, colors: Mapping[str, str], dashes: Mapping[str, Dashes], columns: int = 4
 ) -> None:
-    """Add one legend below all panels, of colours and of kinds of lines."""
-    handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
+    """Add one legend below all panels, of colors and of kinds of lines."""
+    handles = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
     handles += [
         Line2D([], [], color="black", linestyle=kind, label=name) for name, kind in dashes.items()
     ]

@@ -49,13 +49,13 @@ class Contender:
 
     Attributes:
         name: as the paper has it, but for ours.
-        colour: of its curves.
+        color: of its curves.
         within: returns the probability that the set has the ``head`` best items and none of rank
             beyond ``tail``, given the scores in descending order, k, epsilon, head and tail.
     """
 
     name: str
-    colour: str
+    color: str
     within: Callable[[FloatArray, int, float, int, int], float]
 
     def probability(self, scores: FloatArray, k: int, epsilon: float, grade: GradeName) -> float:
@@ -81,7 +81,7 @@ class Crossing(NamedTuple):
 
 
 def canonical(
-    name: str, colour: str, *, gamma: float = 0.5, loss: CanonicalLoss = "published"
+    name: str, color: str, *, gamma: float = 0.5, loss: CanonicalLoss = "published"
 ) -> Contender:
     """Return the canonical mechanism with Gumbel noise: one choice, for scores that move within a window of 1."""
 
@@ -89,16 +89,16 @@ def canonical(
         mechanism = CanonicalMechanism(k=k, scale=1 / epsilon, gamma=gamma, loss=loss)
         return mechanism.class_probabilities(scores).within(head=head, tail=tail)
 
-    return Contender(name, colour, within)
+    return Contender(name, color, within)
 
 
-def one_shot(name: str, colour: str, noise: Noise) -> Contender:
+def one_shot(name: str, color: str, noise: Noise) -> Contender:
     """Return noise added once, at ``epsilon / k`` for each of k choices; with Gumbel noise it is peeling."""
 
     def within(scores: FloatArray, k: int, epsilon: float, head: int, tail: int) -> float:
         return probability_within(scores, k=k, scale=k / epsilon, noise=noise, head=head, tail=tail)
 
-    return Contender(name, colour, within)
+    return Contender(name, color, within)
 
 
 CONTENDERS = (

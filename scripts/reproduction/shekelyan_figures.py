@@ -222,7 +222,7 @@ def _all_curves(
 
 
 def _colours(contenders: Sequence[Contender]) -> dict[str, str]:
-    return {contender.name: contender.colour for contender in contenders}
+    return {contender.name: contender.color for contender in contenders}
 
 
 def _lines() -> dict[str, Dashes]:

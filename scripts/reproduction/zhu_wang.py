@@ -48,7 +48,7 @@ class Contender:
 
 PEELING, DOMAIN, TOP_STABLE = "EM-CDP", "limited domain", "Top Stable"
 ADAPTIVE, FIXED = "StableTopK, adaptive k", "StableTopK, fixed k"
-COLOURS = {
+COLORS = {
     PEELING: "#e69900",
     DOMAIN: "#2299dd",
     TOP_STABLE: "#663399",
@@ -80,8 +80,8 @@ class Contest:
     releases: int = 1
     substitute: bool = False
 
-    def contenders(self, names: Sequence[str] = tuple(COLOURS)) -> list[Contender]:
-        """Return mechanisms of `COLOURS` at the guarantee."""
+    def contenders(self, names: Sequence[str] = tuple(COLORS)) -> list[Contender]:
+        """Return mechanisms of `COLORS` at the guarantee."""
         made: dict[str, Callable[[], Choose]] = {
             PEELING: self._peeling,
             DOMAIN: lambda: self._listed(self._limited_domain()),

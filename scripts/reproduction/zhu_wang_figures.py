@@ -15,7 +15,7 @@ from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.probability_plots import legend, panels
 from scripts.reproduction.zhu_wang import (
     ADAPTIVE,
-    COLOURS,
+    COLORS,
     DOMAIN,
     FIXED,
     PAPER,
@@ -104,18 +104,18 @@ def covid(effort: Effort) -> Finding:
                 bar.update()
     figure, (axis,) = panels(1, 1, ("days since 2020-03-12", "recall of the 15 states"), height=3.4)
     figure.set_size_inches(7.0, 4.2)
-    colours = {name: COLOURS[name] for name in _FIXED_K}
-    for place, (name, colour) in enumerate(colours.items()):
+    colors = {name: COLORS[name] for name in _FIXED_K}
+    for place, (name, color) in enumerate(colors.items()):
         some_rows = [row for row in rows if row["mechanism"] == name]
         at = np.arange(4) + 0.19 * (place - 1.5)
         means, lows, highs = (
             np.array([float(row[column]) for row in some_rows])
             for column in ("mean", "low", "high")
         )
-        axis.bar(at, means, width=0.18, color=colour)
+        axis.bar(at, means, width=0.18, color=color)
         axis.vlines(at, lows, highs, color="black", linewidth=0.7)
     axis.set(xticks=range(4), xticklabels=["1-10", "11-20", "21-30", "31-40"], ylim=(0, 1.02))
-    legend(figure, colours, {})
+    legend(figure, colors, {})
     return Finding(
         title="Figure 1(a): the 15 states with most new cases of Covid-19",
         paper=PAPER,
@@ -220,16 +220,16 @@ def bins(effort: Effort) -> Finding:
                 bar.update()
     figure, (axis,) = panels(1, 1, ("k", "recall"), height=3.4)
     figure.set_size_inches(7.0, 4.2)
-    colours = {name: COLOURS[name] for name in _ON_BINS}
-    for name, colour in colours.items():
+    colors = {name: COLORS[name] for name in _ON_BINS}
+    for name, color in colors.items():
         some_rows = [row for row in rows if row["mechanism"] == name]
         at = [float(row["k"]) for row in some_rows]
         dashes = "--" if name == FIXED else "-"
-        axis.plot(at, [float(row["mean"]) for row in some_rows], "." + dashes, color=colour)
+        axis.plot(at, [float(row["mean"]) for row in some_rows], "." + dashes, color=color)
         low, high = ([float(row[column]) for row in some_rows] for column in ("low", "high"))
-        axis.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+        axis.fill_between(at, low, high, color=color, alpha=0.2, linewidth=0)
     axis.set(xscale="log", ylim=(-0.02, 1.04))
-    legend(figure, colours, {})
+    legend(figure, colors, {})
     return Finding(
         title="Figure 1(b): 15,000 bins, k from 10 to 1,500",
         paper=PAPER,

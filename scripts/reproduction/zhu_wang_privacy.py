@@ -288,7 +288,7 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
         ("worst neighbors found: at least", numbers.worst[PANEL.num_teachers][1], "C0"),
         ("Corollary 9 as printed, ADD_REMOVE", corollary_9(DELTA_LEFT), "C3"),
     ]
-    for name, theorem, colour in (
+    for name, theorem, color in (
         (gaussian, "smaller of two bounds", "C3"),
         (gumbel, "bounded range", "C2"),
     ):
@@ -298,12 +298,12 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
                 (
                     f"{short}, {suffix}",
                     numbers.epsilons[name, f"{theorem}, tightest", relation],
-                    colour,
+                    color,
                 )
             )
-    names, values, colours = zip(*bars, strict=True)
+    names, values, colors = zip(*bars, strict=True)
     places = np.arange(len(bars))[::-1]
-    axes.barh(places, values, color=colours, height=0.7)
+    axes.barh(places, values, color=colors, height=0.7)
     for place, value in zip(places, values, strict=True):
         axes.text(value + 0.8, place, f"{value:.2f}", va="center", fontsize="small")
     axes.set_yticks(places, names, fontsize="small")

@@ -57,7 +57,7 @@ def test_epsilon_and_mu_are_its_inverses(epsilon: float, mu: float) -> None:
     delta = math.exp(log_delta(epsilon, mu))
     assert gaussian_epsilon(delta, mu) == pytest.approx(epsilon, rel=1e-9, abs=1e-9)
     assert largest_mu(epsilon, delta) == pytest.approx(mu, rel=1e-9)
-    # each errs towards more privacy lost
+    # each errs toward more privacy lost
     assert gaussian_log_delta(gaussian_epsilon(delta, mu), mu) <= math.log(delta) + 1e-13
     assert gaussian_log_delta(epsilon, largest_mu(epsilon, delta)) <= math.log(delta) + 1e-13
 

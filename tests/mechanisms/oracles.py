@@ -47,7 +47,7 @@ def flip_class_law(chances: Scores, sizes: Scores) -> Array:
     ``chances`` each."""
     p, n = np.asarray(chances, dtype=float), np.asarray(sizes, dtype=float)
     nodes, weights = np.polynomial.legendre.leggauss(24)
-    # panels that halve towards 0, where the first of many items comes
+    # panels that halve toward 0, where the first of many items comes
     ends = np.append(0, 0.5 ** np.arange(60)[::-1])
     low, high = ends[:-1, None], ends[1:, None]
     s = ((low + high) / 2 + (high - low) / 2 * nodes).ravel()

@@ -107,8 +107,8 @@ def test_the_picture_names_five_aggregators() -> None:
     said = [text.get_text() for text in legend.get_texts()]
     assert said == ["7", "6", "5", "4", "3", "3 others", "constant answer"]
     for axes in figure.axes:
-        colours = [str(line.get_color()) for line in axes.lines]
-        assert colours.count("0.8") == 3 and len(set(colours)) == 7
+        colors = [str(line.get_color()) for line in axes.lines]
+        assert colors.count("0.8") == 3 and len(set(colors)) == 7
     few = Frontier(comparison=Comparison(), points=points[:4], references=levels, private=False)
     (legend,) = frontier_figure(few).legends
     assert [text.get_text() for text in legend.get_texts()] == ["1", "0", "constant answer"]

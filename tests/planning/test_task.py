@@ -30,12 +30,12 @@ def test_samples_are_those_that_label_takes(copied: Path) -> None:
         "--query_seed=5",
     ]
     assert cli.main(["label", "--run", str(copied), *words, "--overwrite"]) == 0
-    labelled = ReleasedLabels.load(copied).ids
+    labeled = ReleasedLabels.load(copied).ids
     task = load_task(
         copied, Comparison(num_queries=30, query_seed=5), [ClippedVotes(multiplier_clipped=1.0)]
     )
     whole, ids = VoteStore(copied / "private" / "votes").load(Ballots)
-    rows = [ids.index(name) for name in labelled.tolist()]
+    rows = [ids.index(name) for name in labeled.tolist()]
     assert task.private and isinstance(task.votes, Ballots)
     np.testing.assert_array_equal(task.votes.counts, whole.counts[rows])
     np.testing.assert_array_equal(task.votes.ballots, whole.ballots[rows])

@@ -121,7 +121,7 @@ def test_pseudo_labels_teach_where_nothing_was_released() -> None:
     assert loss is not None and loss > 0
     slopes = torch.autograd.grad(loss, list(student.network.parameters()))
     assert any(slope.abs().sum() > 0 for slope in slopes)
-    # what was released is not labelled again
+    # what was released is not labeled again
     assert student._pseudo_loss((features, mask, torch.ones(64, 2)), student(features)) == 0
     assert student.average is not None
     assert all(parameter.grad is None for parameter in student.average.parameters())

@@ -54,7 +54,7 @@ class Dice:
         drawn = self.rng.standard_normal(self.num, dtype=np.float32)
         return np.clip(drawn, -limit, limit) * np.float32(deviation)
 
-    def colour(self, low: float, high: float) -> Float32Array:
+    def color(self, low: float, high: float) -> Float32Array:
         """Draw three channels ``[num, 3]`` uniformly between two bounds."""
         return np.float32(low) + np.float32(high - low) * self.rng.random(
             (self.num, 3), dtype=np.float32
@@ -132,12 +132,12 @@ def _sample_hair(dice: Dice, young: BoolArray, tone: Float32Array) -> IntArray:
     black = either(dark, 0.66, 0.30)
     brown = black + either(dark, 0.28, 0.40)
     draw = dice.uniform(0.0, 1.0)
-    colour = np.select([draw < black, draw < brown], [BLACK, BROWN], BLOND)
+    color = np.select([draw < black, draw < brown], [BLACK, BROWN], BLOND)
     gray = dice.chance(either(young, 0.03, 0.56))
-    return np.where(gray, GRAY, colour).astype(np.int64)
+    return np.where(gray, GRAY, color).astype(np.int64)
 
 
-# by the number of a hair's colour
+# by the number of a hair's color
 _HAIR_PALETTE = np.array(
     [[0.09, 0.08, 0.10], [0.46, 0.22, 0.10], [0.94, 0.79, 0.34], [0.73, 0.74, 0.78]],
     dtype=np.float32,
@@ -159,7 +159,7 @@ _SKIN_RAMP = np.array(
 def _pick(dice: Dice, palette: list[tuple[float, float, float]], spread: float) -> Float32Array:
     """Draw colors ``[num, 3]`` near the colors of a palette."""
     index = dice.rng.integers(len(palette), size=dice.num)
-    near: Float32Array = np.array(palette, dtype=np.float32)[index] + dice.colour(-spread, spread)
+    near: Float32Array = np.array(palette, dtype=np.float32)[index] + dice.color(-spread, spread)
     np.clip(near, 0.0, 1.0, out=near)
     return near
 
@@ -191,8 +191,8 @@ class Geometry:
         skin = np.stack(
             [np.interp(traits.tone, _SKIN_TONES, ramp) for ramp in _SKIN_RAMP.T], axis=1
         )
-        skin = np.clip(skin.astype(np.float32) + dice.colour(-0.02, 0.02), 0.0, 1.0)
-        hair = _HAIR_PALETTE[traits.hair] * dice.uniform(0.84, 1.10)[:, None] + dice.colour(
+        skin = np.clip(skin.astype(np.float32) + dice.color(-0.02, 0.02), 0.0, 1.0)
+        hair = _HAIR_PALETTE[traits.hair] * dice.uniform(0.84, 1.10)[:, None] + dice.color(
             -0.02, 0.02
         )
         # Brown runs to auburn.
@@ -213,7 +213,7 @@ class Geometry:
             ],
             0.06,
         )  # fmt: skip
-        wall = np.clip(dice.uniform(0.45, 0.78)[:, None] + dice.colour(-0.13, 0.13), 0.0, 1.0)
+        wall = np.clip(dice.uniform(0.45, 0.78)[:, None] + dice.color(-0.13, 0.13), 0.0, 1.0)
         # placement of the face in the picture, and the light
         self.shift_x = dice.normal(0.55, 2.7)
         self.shift_y = dice.normal(0.5, 3.0) - np.float32(0.4)
@@ -485,13 +485,13 @@ class Window:
     def paint(
         self,
         mask: Float32Array,
-        colour: Float32Array | tuple[float, float, float],
+        color: Float32Array | tuple[float, float, float],
         opacity: PerFace = 1.0,
     ) -> None:
         """Blend a color, ``[num, 3]`` or one for all, into the window by the mask."""
         if not (isinstance(opacity, float) and opacity == 1.0):
             mask = mask * self.of(opacity)
-        tints = np.asarray(colour, dtype=np.float32)
+        tints = np.asarray(color, dtype=np.float32)
         for channel, plane in enumerate(self.canvas.planes):
             change = self.of(tints[..., channel]) - plane[self.where]
             change *= mask

@@ -74,7 +74,7 @@ def _draw_head(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     head = canvas.window((0.0, 0.0, 10.0, 11.0))
     mask = head.head()
     head.paint(mask, geometry.shade)
-    # A wide soft ellipse towards the light makes the head round.
+    # A wide soft ellipse toward the light makes the head round.
     light_u, light_v = geometry.light_x * 1.4, geometry.light_y * 1.4 - 0.4
     lit = head.ellipse(light_u, light_v, geometry.head_width, geometry.chin - 0.4, soft=3.5)
     lit *= mask
@@ -156,31 +156,31 @@ def _draw_nose(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
 def _draw_eyes(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     wide, high, middle = geometry.eye_width, geometry.eye_height, geometry.eye_v
     for side in (-1.0, 1.0):
-        centre = side * geometry.eye_gap
-        lid = canvas.window((centre, middle - 0.9, 3.4, 2.4), traits.heavy_makeup)
+        center = side * geometry.eye_gap
+        lid = canvas.window((center, middle - 0.9, 3.4, 2.4), traits.heavy_makeup)
         lid.paint(
-            lid.ellipse(centre + side * 0.25, middle - 0.75, wide + 0.75, high * 0.5 + 1.0),
+            lid.ellipse(center + side * 0.25, middle - 0.75, wide + 0.75, high * 0.5 + 1.0),
             geometry.eyeshadow,
             0.85,
         )
-        eye = canvas.window((centre, middle, wide + 0.8, high + 1.0))
+        eye = canvas.window((center, middle, wide + 0.8, high + 1.0))
         eye.paint(
-            eye.ellipse(centre, middle - 0.28, wide + 0.3, high + 0.25),
+            eye.ellipse(center, middle - 0.28, wide + 0.3, high + 0.25),
             (0.12, 0.07, 0.07),
             either(traits.male, 0.5, 0.8),
         )
-        white = eye.ellipse(centre, middle, wide, high)
+        white = eye.ellipse(center, middle, wide, high)
         eye.paint(white, (0.98, 0.98, 0.97))
-        across = centre + geometry.gaze
+        across = center + geometry.gaze
         eye.paint(eye.ellipse(across, middle, 1.05, 1.15) * white, geometry.iris)
         eye.paint(eye.ellipse(across, middle, 0.45, 0.5) * white, (0.03, 0.02, 0.03), 0.9)
         eye.paint(
             eye.ellipse(across + 0.4, middle - 0.45, 0.36, 0.36) * white, (1.0, 1.0, 1.0), 0.9
         )
-        lash = canvas.window((centre + side * 0.3, middle, 3.0, high + 1.2), traits.heavy_makeup)
+        lash = canvas.window((center + side * 0.3, middle, 3.0, high + 1.2), traits.heavy_makeup)
         lash.paint(
             lash.stroke(
-                centre + side * 0.3,
+                center + side * 0.3,
                 middle - high * 0.95,
                 wide + 0.5,
                 0.42,
@@ -194,12 +194,12 @@ def _draw_eyes(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
 
 def _draw_eyebrows(canvas: Canvas, geometry: Geometry, _: Traits) -> None:
     for side in (-1.0, 1.0):
-        centre = side * geometry.eye_gap
-        brow = canvas.window((centre, geometry.brow_v, 3.0, 2.2))
+        center = side * geometry.eye_gap
+        brow = canvas.window((center, geometry.brow_v, 3.0, 2.2))
         lift = np.maximum(geometry.brow_weight - 0.4, 0.0) * 0.3
         height, tilt = geometry.brow_v - lift, -side * geometry.brow_tilt
         brow.paint(
-            brow.stroke(centre, height, 2.1, geometry.brow_weight, bend=0.5, tilt=tilt, taper=0.4),
+            brow.stroke(center, height, 2.1, geometry.brow_weight, bend=0.5, tilt=tilt, taper=0.4),
             geometry.brow,
             0.92,
         )
@@ -284,18 +284,18 @@ def _draw_glasses(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     for squares in (False, True):
         worn = traits.eyeglasses & (geometry.square_frames == squares)
         for side in (-1.0, 1.0):
-            centre = side * (geometry.eye_gap + 0.1)
-            lens = canvas.window((centre, frame_v, 3.4, 3.2), worn)
+            center = side * (geometry.eye_gap + 0.1)
+            lens = canvas.window((center, frame_v, 3.4, 3.2), worn)
             lens.paint(
-                lens.ellipse(centre, frame_v, 2.7, 2.4, square=squares),
+                lens.ellipse(center, frame_v, 2.7, 2.4, square=squares),
                 (0.10, 0.12, 0.16),
                 geometry.tint,
             )
             lens.paint(
-                lens.ellipse(centre - 0.9, frame_v - 0.9, 0.7, 0.5, soft=1.3), (1.0, 1.0, 1.0), 0.35
+                lens.ellipse(center - 0.9, frame_v - 0.9, 0.7, 0.5, soft=1.3), (1.0, 1.0, 1.0), 0.35
             )
             lens.paint(
-                lens.ellipse(centre, frame_v, 2.75, 2.45, square=squares, ring=0.44),
+                lens.ellipse(center, frame_v, 2.75, 2.45, square=squares, ring=0.44),
                 geometry.frames,
             )
     bar = canvas.window((0.0, frame_v, 9.0, 1.2), traits.eyeglasses)
@@ -333,14 +333,14 @@ def _draw_hat(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
 
 def _draw_earrings(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     for side in (-1.0, 1.0):
-        centre = side * (geometry.head_width + 0.7)
-        drop = canvas.window((centre, 3.8, 2.0, 2.6), traits.wearing_earrings & ~geometry.hoops)
-        drop.paint(drop.ellipse(centre, 3.8, 1.55, 2.05), (0.15, 0.10, 0.12), 0.45)
-        drop.paint(drop.ellipse(centre, 3.8, 1.25, 1.75), geometry.jewel)
-        drop.paint(drop.ellipse(centre - 0.3, 3.2, 0.4, 0.4), (1.0, 1.0, 1.0), 0.8)
-        hoop = canvas.window((centre, 3.9, 2.4, 2.8), traits.wearing_earrings & geometry.hoops)
-        hoop.paint(hoop.ellipse(centre, 3.9, 1.45, 1.75, ring=0.85), (0.15, 0.10, 0.12), 0.35)
-        hoop.paint(hoop.ellipse(centre, 3.9, 1.45, 1.75, ring=0.62), geometry.jewel)
+        center = side * (geometry.head_width + 0.7)
+        drop = canvas.window((center, 3.8, 2.0, 2.6), traits.wearing_earrings & ~geometry.hoops)
+        drop.paint(drop.ellipse(center, 3.8, 1.55, 2.05), (0.15, 0.10, 0.12), 0.45)
+        drop.paint(drop.ellipse(center, 3.8, 1.25, 1.75), geometry.jewel)
+        drop.paint(drop.ellipse(center - 0.3, 3.2, 0.4, 0.4), (1.0, 1.0, 1.0), 0.8)
+        hoop = canvas.window((center, 3.9, 2.4, 2.8), traits.wearing_earrings & geometry.hoops)
+        hoop.paint(hoop.ellipse(center, 3.9, 1.45, 1.75, ring=0.85), (0.15, 0.10, 0.12), 0.35)
+        hoop.paint(hoop.ellipse(center, 3.9, 1.45, 1.75, ring=0.62), geometry.jewel)
 
 
 # from back to front

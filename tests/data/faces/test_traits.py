@@ -27,13 +27,13 @@ def test_positives_per_face(attributes: UInt8Array) -> None:
 
 
 def test_exclusive_attributes(attributes: UInt8Array) -> None:
-    colours = sum(
+    colors = sum(
         _column(attributes, name).astype(int)
         for name in ("Black_Hair", "Blond_Hair", "Brown_Hair", "Gray_Hair")
     )
     bald = _column(attributes, "Bald")
-    # A head has one hair colour, and a bald one none.
-    assert np.array_equal(colours, 1 - bald.astype(int))
+    # A head has one hair color, and a bald one none.
+    assert np.array_equal(colors, 1 - bald.astype(int))
     for name in ("Bangs", "Long_Hair", "Wearing_Hat"):
         assert not np.any(bald & _column(attributes, name))
 

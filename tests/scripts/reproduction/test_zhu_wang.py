@@ -14,7 +14,7 @@ from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import Row
 from scripts.reproduction.zhu_wang import (
     ADAPTIVE,
-    COLOURS,
+    COLORS,
     DOMAIN,
     FIXED,
     PEELING,
@@ -134,14 +134,13 @@ def rows_of(found: dict[str, list[float]]) -> list[Row]:
 )
 def test_what_is_level_is_not_ahead(mine: list[float], verdict: Verdict) -> None:
     rows = [
-        dict(row, k=10)
-        for row in rows_of({name: [0.4, 0.4] for name in COLOURS} | {ADAPTIVE: mine})
+        dict(row, k=10) for row in rows_of({name: [0.4, 0.4] for name in COLORS} | {ADAPTIVE: mine})
     ]
     assert zhu_wang_figures.bins_claim(rows).verdict is verdict
 
 
 def test_claims_of_four_intervals_follow_from_recall() -> None:
-    means = dict.fromkeys(COLOURS, 0.5) | {PEELING: 0.9, DOMAIN: 0.1, FIXED: 0.8}
+    means = dict.fromkeys(COLORS, 0.5) | {PEELING: 0.9, DOMAIN: 0.1, FIXED: 0.8}
     recalls = {name: [mean + day / 100 for day in range(4)] for name, mean in means.items()}
     assert {claim.verdict for claim in zhu_wang_figures.covid_claims(rows_of(recalls))} == {
         Verdict.REPRODUCED
@@ -161,7 +160,7 @@ def test_the_published_table_is_whole_and_says_what_its_sentence_says() -> None:
     assert "| BrightKite | 10 | 0.4 | 0.77 | 0.47 | 0.91 |" in lines
     assert "| Foursquare | 50 | 1.0 | 0.18 | 0.28 | 0.67 |" in lines
     rows: list[Row] = [
-        {"vector": "x", **row} for row in rows_of({name: [0.4, 0.4] for name in COLOURS})
+        {"vector": "x", **row} for row in rows_of({name: [0.4, 0.4] for name in COLORS})
     ]
     claim = zhu_wang_figures.table_claim(rows)
     assert claim.verdict is Verdict.UNTESTABLE
