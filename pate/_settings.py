@@ -327,7 +327,7 @@ def _encoded(
 
 @lru_cache(maxsize=256)  # a stage describes the same settings several times
 def _dumped(kinds: tuple[tuple[str, Any], ...], content: str, place: tuple[Any, ...] | None) -> str:
-    """Return checked settings in JSON; in a ``place``, if there is one, their paths are absolute."""
+    """Return checked settings in JSON; if there is a ``place``, with absolute paths."""
     parser = _parser(kinds)
     with expecting("settings that a configuration can hold", ArgumentError):
         parsed = parser.parse_object(json.loads(content))

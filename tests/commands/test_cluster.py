@@ -11,6 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+# Its import configures logging anew and closes all handlers, of which absl's (dp-accounting has it)
+# closes a stream that is not `sys.stderr`. Within a test with `capsys` this is the one that pytest
+# captures, and every later test would fail.
+import submitit
+
 from pate import cli
 from pate._commands.submit import submitted
 from pate._files.locks import lease
@@ -216,7 +221,6 @@ def test_a_job_that_is_preempted_is_submitted_again(
 def test_what_jobs_print_lies_in_a_closed_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submitit = pytest.importorskip("submitit")
     modes: list[int] = []
 
     class Executor:
