@@ -344,10 +344,10 @@ def noise_of_scores(
     steps = list(released(aggregator, asked, num_queries, generator))
     last = steps[-1]
     # what rounds may cost follows from the event, whatever they cost
-    levels = len(steps) - len(aggregator.rounds)
-    of_levels = share_of_levels(asked.num_labels, last.num_voters, multiplier) * (levels > 0)
-    unit = (1 - of_levels) / math.fsum(aggregator.rounds)
-    shares = [of_levels / max(1, levels)] * levels
+    levels = steps[: len(steps) - len(aggregator.rounds)]
+    open_labels = [int(step.question.held.sum()) for step in levels]
+    shares = [share_of_levels(num, last.num_voters, multiplier) for num in open_labels]
+    unit = (1 - math.fsum(shares)) / math.fsum(aggregator.rounds)
     shares += [unit * share for share in aggregator.rounds]
     cost = 0.0
     medians: list[Outcomes] = []

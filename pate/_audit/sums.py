@@ -108,8 +108,8 @@ def reach_of(question: MomentQuery) -> float:
 def _questions(voters: Voters) -> list[MomentQuery]:
     """Return the first questions: about moments, and about levels if few voters are private."""
     learner = Learner(voters.geometry, voters.num_labels, math.inf)
-    levels = [] if voters.num_private is None else [learner.question_of_levels()]
-    return [learner.question(), *levels]
+    levels = None if voters.num_private is None else learner.question_of_levels()
+    return [learner.question(), *([levels] if levels else [])]
 
 
 def weights_of(voters: RecordVoters) -> FloatArray:

@@ -84,10 +84,11 @@ class Learner:
             slopes=self._slopes,
         )
 
-    def question_of_levels(self) -> MomentQuery:
-        """Return a question about levels: of labels that may lie on either side of one half."""
+    def question_of_levels(self) -> MomentQuery | None:
+        """Return a question about levels that may lie on either side of one half, or None."""
         near = np.abs(self._levels - 0.5) < _OPEN * np.sqrt(self._level_errors)
-        near |= not near.any()
+        if not near.any():
+            return None
         # before any was asked, as if a record had sqrt(C) labels
         asked_before = self._level_precision.any()
         common = self._levels[near].mean() if asked_before else len(near) ** -0.5

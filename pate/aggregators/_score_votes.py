@@ -29,7 +29,7 @@ _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take wher
 _ENOUGH = 20.0
 # the error of levels for which few records spend a share of the budget on them first, as if there
 # were so many labels at most: no more than the largest share, and none below the least
-_LEVEL_ERROR, _LEAST_LEVELS, _MOST_LEVELS, _MANY_LABELS = 0.07, 0.05, 0.8, 16
+_LEVEL_ERROR, _LEAST_LEVELS, _MOST_LEVELS, _MANY_LABELS = 0.05, 0.1, 0.8, 16
 _LEVEL_ROUNDS = 3
 
 
@@ -60,11 +60,12 @@ class ScoreVotes(Aggregator):
     another that is proportional to the square of the first.
 
     Few records tell hardly more than the labels that most of them have. They spend up to four
-    fifths of the budget on levels first, in three rounds: as much as an error of 0.07 takes, by the
-    noisy number of voters and that of labels (16 at most), and nothing below a twentieth. A
+    fifths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
+    noisy number of voters and that of labels (16 at most), and nothing below a tenth. A
     ballot then holds a voter's labels, or their differences from one half where these are shorter.
     The second and third of these rounds ask only for labels whose level is within one and a half
-    deviations of one half.
+    deviations of one half, and take a share for so many; without any they are left out. The rest
+    of the budget is for the rounds that follow.
 
     Where the features have parts, such as columns and how they bend (`pate.data.AutoFeatures`), a
     ballot is about all of them at once. Slopes have a prior for each part. Parts after the first
@@ -82,13 +83,15 @@ class ScoreVotes(Aggregator):
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
     with squared inverse multipliers that add up to ``num_queries / multiplier_scores^2`` for a
-    batch of any size. Under REPLACE_RECORD one voter changes its ballot, which moves a comparison
-    by one and the clipped sum by at most twice the clip, or ``sqrt(2)`` clips if no ballot has a
-    negative entry; sums are exact. Under ADD_REMOVE_TEACHER an absent voter counts as zero after
-    the centering, so that the sum moves by no more than the clip; the dearer figure is charged for
-    both. The number of voters, where it is private, is
-    counted first, with noise: one voter moves it by one. Sums are divided by this count, and all
-    else is computed from noisy sums and public features (Dwork & Roth (2014), Proposition 2.1).
+    batch of any size. The share of a round follows from what was released before it, and what is
+    left for later rounds, which spend all of it, does not depend on its outcome. Under
+    REPLACE_RECORD one voter changes its ballot, which moves a comparison by one and the clipped sum
+    by at most twice the clip, or ``sqrt(2)`` clips if no ballot has a negative entry; sums are
+    exact. Under ADD_REMOVE_TEACHER an absent voter counts as zero after the centering, so that the
+    sum moves by no more than the clip; the dearer figure is charged for both. The number of voters,
+    where it is private, is counted first, with noise: one voter moves it by one. Sums are divided
+    by this count, and all else is computed from noisy sums and public features (Dwork & Roth
+    (2014), Proposition 2.1).
 
     If labels may be unknown, which is declared and public, a voter casts zero for a label that it
     does not know, after the centering: the clip bounds its ballot as before. How many voters know
@@ -183,10 +186,11 @@ def released(
         multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
         divisor = noisy_knowing(knowing, count, multiplier, generator)
         left -= KNOWN_SHARE
-    level_share, first_part = 0.0, voters.geometry.first_part
+    few, first_part = False, voters.geometry.first_part
     if private is not None:
-        level_share = share_of_levels(voters.num_labels, count, noise_multiplier)
-    if level_share or count < _ENOUGH * noise_multiplier * first_part.num_directions:
+        of_levels = share_of_levels(voters.num_labels, count, noise_multiplier)
+        few = _LEVEL_ROUNDS * of_levels > _LEAST_LEVELS
+    if few or count < _ENOUGH * noise_multiplier * first_part.num_directions:
         voters = voters.along(first_part)
     learner, known_share = Learner.of(voters, divisor), float(np.mean(divisor)) / count
 
@@ -196,22 +200,28 @@ def released(
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
         return Round(learner, question, count, known_share, moments)
 
-    for _ in range(_LEVEL_ROUNDS if level_share else 0):
-        yield asked(level_share / _LEVEL_ROUNDS, learner.question_of_levels())
-    unit = (1 - level_share) / math.fsum(aggregator.rounds)
+    rest = 1.0
+    for _ in range(_LEVEL_ROUNDS if few else 0):
+        question = learner.question_of_levels()
+        if question is None:
+            break
+        share = share_of_levels(int(question.held.sum()), count, noise_multiplier)
+        rest -= share
+        yield asked(share, question)
+    unit = rest / math.fsum(aggregator.rounds)
     for share in aggregator.rounds:
         yield asked(unit * share, learner.question())
 
 
 def share_of_levels(num_labels: int, count: float, noise_multiplier: float) -> float:
-    """Return the share of the budget for the levels of labels, before other rounds.
+    """Return the share of the budget for a round about the levels of ``num_labels`` labels.
 
     It follows from the noisy number of voters: few hardly tell more than the labels that most of
     them have. The nominal number says nothing, since it is the largest one for records.
     """
     labels = min(num_labels, _MANY_LABELS)
-    share = min(labels * (noise_multiplier / count / _LEVEL_ERROR) ** 2, _MOST_LEVELS)
-    return share if share > _LEAST_LEVELS else 0.0
+    all_rounds = min(labels * (noise_multiplier / count / _LEVEL_ERROR) ** 2, _MOST_LEVELS)
+    return all_rounds / _LEVEL_ROUNDS
 
 
 class Round(NamedTuple):

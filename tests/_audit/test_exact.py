@@ -71,7 +71,7 @@ def test_what_votes_are_counted_wrongly_is_found(
 ) -> None:
     world = moments(canaries=16, size=100, teachers=teachers, poisons=poisons)
     honest = leaks(world, voting(world))
-    assert gaussian_epsilon(DELTA, 0.5 * MU) < honest.epsilon < honest.paid and not honest.refuted
+    assert gaussian_epsilon(DELTA, 0.45 * MU) < honest.epsilon < honest.paid and not honest.refuted
     assert 0.5 < honest.mean < honest.largest < norm.cdf(MU / 2) and honest.steps in (4, 7)
     plant(monkeypatch)
     assert leaks(world, voting(world)).refuted

@@ -201,9 +201,11 @@ def test_clips_are_sought_down_to_the_48th_where_none_is_too_small(
 def test_rounds_cost_what_their_queries_cost(
     queries: int, rounds: tuple[float, ...], unknown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    multipliers, counts = [], []
+    multipliers, counts, open_labels = [], [], []
 
     def spend(*given: Any) -> Any:
+        if not given[1].shares.any():
+            open_labels.append(int(given[1].held.sum()))
         multipliers.append(given[3])
         counts.append(given[2])
         return noisy_sum(*given)
@@ -233,11 +235,13 @@ def test_rounds_cost_what_their_queries_cost(
     assert sum(m**-2 for m in multipliers) == pytest.approx(
         queries / event.noise_multiplier**2, rel=1e-12
     )
-    # the first for the numbers of voters, and of those that know each label; then four levels, with
-    # an error of 0.07 where the noise is 3 of the noisy number; no share below 1/20 is spent
+    # the first for the numbers of voters, and of those that know each label; then levels, four and
+    # fewer that are open, with an error of 0.05 where the noise is 3 of the noisy number; no share
+    # below 1/10 is spent
     counted = [0.02, 0.02] if unknown else [0.02]
-    levels = 4 * (3 / counts[0] / 0.07) ** 2 if queries == 1 else 0.0
-    asked = [levels / 3] * 3 * (levels > 0) + [(1 - levels) * share for share in rounds]
+    assert open_labels[:1] == ([4] if queries == 1 else [])
+    levels = [num * (3 / counts[0] / 0.05) ** 2 / 3 for num in open_labels]
+    asked = [*levels, *((1 - sum(levels)) * share for share in rounds)]
     shares = [*counted, *((1 - sum(counted)) * share for share in asked)]
     assert [m**-2 for m in multipliers] == pytest.approx([queries / 9 * share for share in shares])
     # models that left scores are as many as was agreed upon
@@ -293,19 +297,32 @@ def test_few_records_tell_the_labels_that_most_of_them_have() -> None:
     right, asked = 0, []
     for seed in range(20):
         steps = list(released(make(18.0), voters, 1, np.random.default_rng(seed)))
-        asked.append([step.question.held.sum() for step in steps])
-        assert len(steps) == 7
-        assert not any(step.question.shares.any() for step in steps[:3])
+        levels = [step for step in steps if not step.question.shares.any()]
+        assert len(steps) == len(levels) + 4 and steps[: len(levels)] == levels
+        asked.append([int(step.question.held.sum()) for step in levels])
         _, decisions = steps[-1].learner.answers(PUBLIC)
         right += bool((decisions == (share > 0.5)).all())
     assert right >= 17
-    assert np.mean(asked, axis=0)[[0, 3]].tolist() == [8, 8] and np.mean(asked, axis=0)[2] < 5
+    later = [num for _, num, *_ in asked]
+    assert {num for num, *_ in asked} == {8} and np.mean(later) < 5
     # their nominal number does not matter
     largest = replace(voters, num_voters=MOST_VOTERS)
     same = [list(released(make(18.0), each, 1, seeded_generator(0))) for each in (voters, largest)]
     first, second = (np.stack([step.moments.total for step in steps]) for steps in same)
     np.testing.assert_array_equal(first, second)
     assert len(list(released(make(0.18), voters, 1, generator))) == 4
+
+
+def test_levels_far_from_one_half_are_asked_once() -> None:
+    """The second round of levels would tell nothing; later rounds have its share."""
+    generator = np.random.default_rng(0)
+    labels = (generator.random((600, 4)) < [0.02, 0.01, 0.97, 0.02]).astype(np.uint8)
+    voters = replace(voters_of(600, generator), labels=labels)
+    steps = list(released(make(6.0), voters, 1, seeded_generator(0)))
+    assert [step.question.held.sum() for step in steps] == [4] * 5
+    assert [step.question.shares.any() for step in steps] == [False, True, True, True, True]
+    _, decisions = steps[-1].learner.answers(PUBLIC)
+    np.testing.assert_array_equal(decisions, np.tile([False, False, True, False], (300, 1)))
 
 
 def test_a_count_has_gaussian_noise_and_is_never_what_noise_alone_may_be() -> None:
