@@ -31,4 +31,7 @@ def test_patches_are_methods() -> None:
 def test_a_zone_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         measure_tests.main(["core", "cor"])
-    assert "Expected zones among all, core, pate, networks, lab, got cor" in capsys.readouterr().err
+    assert (
+        "Expected zones among all, core, pate, networks, lab, pages, got cor"
+        in capsys.readouterr().err
+    )
