@@ -262,9 +262,12 @@ def _supremum(alpha: FloatArray, width: float) -> FloatArray:
         for _ in range(_ROUNDS):
             if not order.size:
                 break
-            # edges and middles of the parts, alternating
-            points = start[:, None] + size[:, None] * (np.arange(2 * _PARTS + 1) / (2 * _PARTS))
-            parts, alpha_of_cell = _parts_at(points, width), alpha[order][:, None]
+            # edges and middles of the parts, alternating; orders share most of the cells
+            places, again = np.unique(start + 1j * size, return_inverse=True)
+            shares = np.arange(2 * _PARTS + 1) / (2 * _PARTS)
+            points = places.real[:, None] + places.imag[:, None] * shares
+            parts, alpha_of_cell = _parts_at(points, width).at(again), alpha[order][:, None]
+            points = points[again]
             x, c, y = (parts.at((slice(None), slice(i, i - 2 or None, 2))) for i in range(3))
             second = _second_bound(alpha_of_cell, x, c, y, size[:, None] / _PARTS)
             upper = np.log1p(np.fmin(_first_bound(alpha_of_cell, x, y), second))

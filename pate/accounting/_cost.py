@@ -309,7 +309,9 @@ def _mills(x: float) -> float:
 
 def _fall(x: FloatArray) -> FloatArray:
     """Return ``1 - x m(x)``, minus the slope of the Mills ratio; a series for large ``x``."""
-    direct = 1 - x * np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2))
+    direct: FloatArray = 1 - x * np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2))
+    if x.max() <= 12:
+        return direct
     inverse = 1 / np.maximum(x, 1.0) ** 2
     terms, series = inverse, inverse.copy()
     for n in range(1, 9):
