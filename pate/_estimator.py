@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
+from pate._classifier_teachers import ballots_of
 from pate._closed_form_plan import ClosedFormPlan
 from pate._linear import student_of
 from pate._pipeline import Pipeline, label
@@ -22,7 +22,6 @@ from pate._validation import (
     UNKNOWN,
     BoolArray,
     FloatArray,
-    IntArray,
     StrArray,
     UInt8Array,
     as_float32,
@@ -33,7 +32,7 @@ from pate._validation import (
     require_label_names,
     require_positive,
 )
-from pate._votes import VoteShape, highest, rows_of
+from pate._votes import VoteShape, rows_of
 from pate._votes.named import NamedVotes
 from pate.data import (
     ArrayFeatures,
@@ -46,10 +45,9 @@ from pate.data import (
 )
 from pate.data._checks import UnknownLabels, as_text, check_labels, known_truth
 from pate.data._drawn import column_bounds
-from pate.data._partition import assign_teachers
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import (
         check_array,
@@ -107,6 +105,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             None if all must be known.
         classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
             None for 0 and 1; ``"from_y"`` takes the values in ``y``, which are then not protected.
+        budgets: the personal budgets that records may have, ascending epsilons such as ``[0.5, 1,
+            2]``, known without a look at the records; ``epsilon`` is at most the largest. `fit`
+            then takes the budget of each record (`pate.aggregators.PersonalVotes`).
         ledger: a file that counts all releases of the same records, created if it is missing. None
             for a statement of only this fit; other fits to the same records add to its cost.
         random_state: seed of public randomness: drawn samples and the teachers' training, but
@@ -132,6 +133,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         classes: ArrayLike | Literal["from_y"] | None = None,
         unknown_labels: UnknownLabels | None = None,
+        budgets: Sequence[float] | None = None,
         ledger: Path | str | None = None,
         random_state: Any = None,
         noise_seed: int | None = None,
@@ -143,6 +145,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.bounds = bounds
         self.classes = classes
         self.unknown_labels = unknown_labels
+        self.budgets = budgets
         self.ledger = ledger
         self.random_state = random_state
         self.noise_seed = noise_seed
@@ -154,6 +157,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         *,
         X_public: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        budgets: ArrayLike | None = None,
     ) -> Self:
         """Release labels of public samples, and fit the student to them.
 
@@ -169,12 +173,24 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 with ``teacher`` uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
                 are then the protected units.
+            budgets: ``[N]``, the personal budget of each record, among those of the classifier.
+                Records must then vote for themselves.
 
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
         require_positive(epsilon=self.epsilon)
         require_count(2, **given(n_teachers=self.n_teachers))
+        declared = self.budgets is not None and self.teacher is None
+        require(
+            declared if budgets is not None else self.budgets is None,
+            "budgets of the records and of a classifier without a teacher, both or none",
+            budgets=self.budgets,
+        )
+        most = max(self.budgets or (self.epsilon,))
+        require(
+            self.epsilon <= most, f"epsilon <= {most:g}, the largest budget", epsilon=self.epsilon
+        )
         known: BoolArray | bool = True
         answers = Y
         if self.unknown_labels is not None:
@@ -202,6 +218,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             f"{len(records)} groups, one for each record",
             groups=len(units),
         )
+        consents = None if budgets is None else column_or_1d(budgets, dtype=np.float64)
+        require(
+            consents is None or len(consents) == len(records),
+            f"{len(records)} budgets, one for each record",
+            budgets=0 if consents is None else len(consents),
+        )
         settings = LabelSettings(
             delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
         )
@@ -215,8 +237,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             run = Path(folder) / type(self).__name__
             if self.teacher is None:
                 file = Path(folder) / "records.npz"
-                protected = None if groups is None else units
-                _save(file, records, labels, public, ids, names, groups=protected)
+                facts = given(group=None if groups is None else units, budget=consents)
+                _save(file, records, labels, public, ids, names, facts)
                 plan = ClosedFormPlan(
                     num_teachers=None if self.n_teachers is None else int(self.n_teachers),
                     unit="record" if groups is None else "group",
@@ -226,6 +248,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     features=None if drawn else kind(),
                     permanent_ids=True,
                     unknown_labels=self.unknown_labels,
+                    budgets=None if self.budgets is None else list(self.budgets),
                 )
                 if drawn:
                     place, low_high = Path(folder) / "samples.npz", self._checked_bounds()
@@ -244,7 +267,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 resolve_settings(
                     settings, VoteShape(self._num_teachers(), labels.shape[1]), len(public)
                 )
-                ballots = self._ballots(records, labels, public, units, random)
+                ballots = ballots_of(
+                    self.teacher, records, labels, public, units, self._num_teachers(), random
+                )
                 votes = NamedVotes(
                     ids=ids,
                     label_names=names,
@@ -373,40 +398,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         """Return the bounds ``[F]`` of each feature."""
         return None if self.bounds is None else column_bounds(self.bounds, self.n_features_in_)
 
-    def _ballots(
-        self,
-        X: FloatArray,
-        labels: UInt8Array,
-        public: FloatArray,
-        units: StrArray,
-        random: np.random.RandomState,
-    ) -> UInt8Array:
-        """Return the ballots ``[P, T, C]`` of teachers of units that a secret key assigns.
-
-        The key is drawn for this fit only, so that the teacher of a record, even if its id is a row
-        number, is independent of the teachers of others: with a record more or less, every
-        assignment of the others is as likely.
-        """
-        num_teachers = self._num_teachers()
-        seeds = random.randint(2**31 - 1, size=num_teachers).tolist()
-        # refuse a classifier that cannot be fitted at all, by a fit to arbitrary labels
-        _fitted(self.teacher, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(
-            public[:1]
-        )
-        teachers = assign_teachers(
-            units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32)
-        )
-        ballots = np.zeros((len(public), num_teachers, labels.shape[1]), dtype=np.uint8)
-        for teacher, seed in enumerate(seeds):
-            rows = np.flatnonzero(teachers == teacher)
-            for column in range(labels.shape[1]):
-                own = rows[labels[rows, column] != UNKNOWN]
-                if own.size:
-                    ballots[:, teacher, column] = _ballot(
-                        self.teacher, X[own], labels[own, column], public, seed
-                    )
-        return ballots
-
     def _num_teachers(self) -> int:
         return int(require_given(self.n_teachers, "n_teachers, a public number, with a teacher"))
 
@@ -446,8 +437,7 @@ def _save(
     public: FloatArray,
     ids: StrArray,
     names: tuple[str, ...],
-    *,
-    groups: StrArray | None,
+    facts: Mapping[str, Any],
 ) -> None:
     """Write private records and public samples for `Arrays`, with one unused test record.
 
@@ -463,37 +453,7 @@ def _save(
         "split": np.repeat([0, 1, 2], sizes),
         "label_names": np.array(names),
     }
-    if groups is not None:
-        arrays["group"] = np.concatenate((groups, np.full(len(public) + 1, "")))
+    for name, values in facts.items():
+        column = np.asarray(values)
+        arrays[name] = np.concatenate((column, np.zeros(len(public) + 1, column.dtype)))
     np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
-
-
-def _ballot(
-    classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int
-) -> UInt8Array | int:
-    """Return the ballot ``[P]`` of a classifier fitted to one label ``[N]`` of its records."""
-    if labels.min() == labels.max():
-        return int(labels[0])
-    try:
-        with warnings.catch_warnings():
-            # a warning would say something of this teacher's records
-            warnings.simplefilter("ignore")
-            fitted = _fitted(classifier, X, labels, seed)
-            if not hasattr(fitted, "predict_proba"):
-                return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
-            scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
-            return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(
-                np.uint8
-            )
-    except Exception:
-        # one record must not make a fit fail, such as a search for five neighbors of three records
-        return 0
-
-
-def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:
-    """Return a clone of a classifier, fitted with ``seed`` for all of its random states."""
-    copy = clone(classifier)
-    seeded: Sequence[str] = [
-        name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"
-    ]
-    return copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)
