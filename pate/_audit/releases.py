@@ -113,8 +113,9 @@ def moments_tests(samples: SampleSettings, columns: int) -> list[Trial]:
     noise: list[Gaussians | Outcomes] = [
         noise_of_moments(mechanism, columns, private_generator()) for _ in range(_SYNTHETIC)
     ]
-    # opposite rows of norm 1: their sum moves by 2, and no product
-    moved = 2 / (2 * mechanism.noise_multiplier)
+    # rows of norm 1 whose inner product is -1/3, squared distances of their products and of rows
+    # themselves over twice and three times the variance of a product off the diagonal
+    moved = math.sqrt((16 / 9) / 2 + (8 / 3) / 3) / (4 / 3 * mechanism.noise_multiplier)
     paid = account([samples.charge], relation).get_epsilon(delta=samples.delta)
     due = gaussian_epsilon(samples.delta, moved)
     tried = "the sensitivity over the deviation of all moments"

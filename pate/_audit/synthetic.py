@@ -203,10 +203,11 @@ def noise_of_moments(
     rows = np.random.default_rng(0).standard_normal((size, columns))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     moments = mechanism([(rows, np.ones(size))], generator=generator)
-    count = 2 * multiplier / moments.error
-    released = count * np.block([[moments.products, moments.mean[:, None]], [moments.mean, 1.0]])
-    whole = np.column_stack((rows, np.ones(size)))
-    noise = (released - whole.T @ whole) / (2 * multiplier)
+    # rows are extended by the root of 1/3
+    count = 4 / 3 * multiplier / moments.error
+    mean, whole = moments.mean / math.sqrt(3), np.column_stack((rows, np.full(size, 3**-0.5)))
+    released = count * np.block([[moments.products, mean[:, None]], [mean, 1 / 3]])
+    noise = (released - whole.T @ whole) / (4 / 3 * multiplier)
     return Gaussians(
         np.append(np.diag(noise) / math.sqrt(2), noise[np.triu_indices(len(noise), 1)])
     )

@@ -12,6 +12,8 @@ from pate._validation import FloatArray, require_positive
 from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.mechanisms._exact_normal import add_gaussian
 
+# of the square that extends a row of norm 1: products have less noise than with 1, and means more
+_EXTRA = 1 / 3
 _BITS = 14  # of an entry of a row: sums of products over 2^24 rows are exact in float64
 _SLACK = 1 - 2.0**-30  # rounding of norms and roots is far less than that
 _ROUNDS = 6  # in which the lengths of drawn rows are corrected
@@ -26,7 +28,8 @@ class Moments:
     Attributes:
         mean: ``[F]``, the mean row.
         products: ``[F, F]``, the mean of the rows' outer products.
-        error: the standard deviation of the noise in an entry off the diagonal.
+        error: the standard deviation of the noise in a product off the diagonal. The mean has
+            ``sqrt(3)`` times as much.
     """
 
     mean: FloatArray
@@ -40,12 +43,15 @@ class Moments:
         directions, but for directions that stick out of the noise: of a symmetric matrix of noise
         with standard deviation ``s``, eigenvalues reach ``e = 2 s sqrt(F)``, give or take a share
         of ``F^(-2/3)``, and one of ``l`` beyond it is best replaced by ``sqrt(l^2 - e^2)`` (Gavish
-        & Donoho (2017), for square matrices in the Frobenius norm).
+        & Donoho (2017), for square matrices in the Frobenius norm). Before rows are cut to norm 1
+        they have this mean and covariance exactly, if there are more of them than columns: chance
+        would add spread to directions of equal variance.
         """
         size = len(self.mean)
         center = self.mean.mean()
-        spread = max(float(((self.mean - center) ** 2).mean()) - self.error**2, 0.0)
-        mean = center + (self.mean - center) * (spread / (spread + self.error**2))
+        noise = self.error**2 / _EXTRA
+        spread = max(float(((self.mean - center) ** 2).mean()) - noise, 0.0)
+        mean = center + (self.mean - center) * (spread / (spread + noise))
         covariance = self.products - np.outer(mean, mean)
         common = min(max(float(np.trace(covariance)) / size, _LEAST / size), 1 / size)
         values, directions = np.linalg.eigh(covariance - common * np.eye(size))
@@ -54,6 +60,8 @@ class Moments:
         # what follows from the release needs no noise of its own
         random = np.random.default_rng(int(generator.integers(1 << 62)))
         normal = random.standard_normal((num_samples, size))
+        if num_samples > size:
+            normal = np.linalg.qr(normal - normal.mean(axis=0))[0] * math.sqrt(num_samples)
         deviations = wanted = np.sqrt(common + wider)
         for _ in range(_ROUNDS):
             samples = mean + (normal * deviations) @ directions.T
@@ -68,9 +76,9 @@ class Moments:
 class NoisyMoments:
     """Release the sum of outer products of rows, with Gaussian noise.
 
-    A row of norm 1 at most is extended by a constant 1 and divided by ``sqrt(2)``, so that one
-    matrix holds the number of rows, their sum and the sum of their products. Rows are rounded
-    toward zero to multiples of ``2^-14``, so that sums are exact.
+    A row of norm 1 at most is extended by a constant ``sqrt(1/3)`` and divided by ``sqrt(4/3)``, so
+    that one matrix holds the number of rows, their sum and the sum of their products. Rows are
+    rounded toward zero to multiples of ``2^-14``, so that sums are exact.
 
     Privacy: a Gaussian mechanism of ``noise_multiplier`` under both relations. With outer products
     ``A`` and ``B`` of norm 1 at most, replacing a row moves the matrix by ``|A - B| <= sqrt(2)`` in
@@ -115,13 +123,14 @@ class NoisyMoments:
         off = add_gaussian(exact[upper], sigma=sigma / math.sqrt(2), generator=generator)
         noisy[upper] = off
         noisy.T[upper] = off
-        noisy *= 2 / grid
+        noisy *= (1 + _EXTRA) / grid
+        error = (1 + _EXTRA) * self.noise_multiplier
         # where noise may be all that was counted, a smaller number would magnify it
-        count = max(float(noisy[-1, -1]), 4 * math.sqrt(2) * self.noise_multiplier)
+        count = max(float(noisy[-1, -1]), 2 * math.sqrt(2) * error) / _EXTRA
         return Moments(
-            mean=noisy[:-1, -1] / count,
+            mean=noisy[:-1, -1] / (count * math.sqrt(_EXTRA)),
             products=noisy[:-1, :-1] / count,
-            error=2 * self.noise_multiplier / count,
+            error=error / count,
         )
 
 
@@ -130,8 +139,8 @@ def sum_of_products(blocks: Iterable[tuple[FloatArray, FloatArray]]) -> FloatArr
     total: FloatArray | float = 0.0
     for rows, shares in blocks:
         lengths = np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
-        extended = np.column_stack((rows / lengths, np.ones(len(rows))))
-        scale = np.sqrt(shares / 2) * ((1 << _BITS) * _SLACK)
+        extended = np.column_stack((rows / lengths, np.full(len(rows), math.sqrt(_EXTRA))))
+        scale = np.sqrt(shares / (1 + _EXTRA)) * ((1 << _BITS) * _SLACK)
         whole = np.trunc(extended * scale[:, None])
         total = total + whole.T @ whole
     return np.asarray(total)

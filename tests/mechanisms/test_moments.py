@@ -33,6 +33,11 @@ def test_a_replaced_unit_moves_the_sum_by_no_more_than_is_paid_for() -> None:
     assert 1.4 < worst <= np.sqrt(2)
 
 
+def test_rows_with_an_inner_product_of_a_third_below_zero_reach_it() -> None:
+    far = np.array([-1 / 3, np.sqrt(8 / 9)])
+    assert moved(total([np.array([1.0, 0.0])]), total([far])) == pytest.approx(np.sqrt(2), abs=1e-3)
+
+
 def test_a_unit_more_moves_it_by_one() -> None:
     empty = total([ROWS[5]]) - total([ROWS[5]])
     assert 0.99 < max(moved(total(unit), empty) for unit in UNITS) <= 1
@@ -60,17 +65,17 @@ def test_noise_has_the_stated_law(stated: float, right: bool) -> None:
     diagonal: list[np.ndarray] = []
     for _ in range(900):
         moments = mechanism([(rows, np.ones(400))], generator=generator)
-        count = 2 * 2.0 / moments.error
+        count = 4 / 3 * 2.0 / moments.error
         noisy = (moments.products - 0.25) * count
         values.append(noisy[np.triu_indices(3, 1)])
         diagonal.append(np.diag(noisy))
     # products of 400 exact rows, less a quarter of the noisy count
     off = np.array(values) - np.array(values).mean(axis=1, keepdims=True)
-    deviation = float(np.sqrt((off**2).sum() / (900 * 2))) / (2 * 2.0 * stated)
+    deviation = float(np.sqrt((off**2).sum() / (900 * 2))) / (4 / 3 * 2.0 * stated)
     # both degrees of freedom of three entries count
     assert (abs(deviation - 1) < 3 / 3600**0.5) is right
     on = np.array(diagonal) - np.array(diagonal).mean(axis=1, keepdims=True)
-    deviation = float(np.sqrt((on**2).sum() / (900 * 2))) / (2 * 2.0 * 2**0.5 * stated)
+    deviation = float(np.sqrt((on**2).sum() / (900 * 2))) / (4 / 3 * 2.0 * 2**0.5 * stated)
     assert (abs(deviation - 1) < 3 / 3600**0.5) is right
 
 
@@ -101,6 +106,14 @@ def test_directions_within_the_noise_are_taken_for_equal() -> None:
     )
     assert np.linalg.eigvalsh(np.cov(drawn.T)).max() < 0.03
     assert np.linalg.eigvalsh(products).max() > 0.1
+
+
+def test_directions_of_equal_variance_are_drawn_alike() -> None:
+    drawn = Moments(mean=np.zeros(50), products=np.eye(50) / 100, error=1e-4).draw(
+        200, generator=seeded_generator(0)
+    )
+    values = np.linalg.eigvalsh(np.cov(drawn.T))
+    assert values.max() / values.min() < 1.3
 
 
 def test_a_multiplier_is_positive() -> None:
