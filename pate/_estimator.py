@@ -40,6 +40,7 @@ from pate.data import (
     AutoFeatures,
     DataSource,
     DrawnPublic,
+    FeatureMap,
     PublicScaling,
     Role,
 )
@@ -169,7 +170,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
                 says; or ``[N]``, the class of each.
             X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
-                noisy moments of the records, for a fifth of the squared budget (`DrawnPublic`);
+                noisy moments of the records, for 15% of the squared budget (`DrawnPublic`);
                 with ``teacher`` uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
                 are then the protected units.
@@ -227,11 +228,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         settings = LabelSettings(
             delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
         )
-        # samples that are drawn are not like the records: no bandwidth follows from them
-        bends = self.teacher is None and X_public is not None
-        kind = AutoFeatures if bends else PublicScaling
+        kind = AutoFeatures if self.teacher is None else PublicScaling
         if not drawn:
-            self._map = kind().fit(ArrayFeatures(as_float32(public, what="X_public")))
+            self._map: FeatureMap = kind().fit(ArrayFeatures(as_float32(public, what="X_public")))
         ids = np.char.mod("public%09d", np.arange(len(public)))
         with TemporaryDirectory(prefix="pate") as folder:
             run = Path(folder) / type(self).__name__
@@ -257,7 +256,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 pipeline = Pipeline(run, data, ledger=self.ledger)
                 if isinstance(data, DrawnPublic):
                     pipeline.draw_public_samples(settings, unit=plan.unit)
-                    samples, self._map = data.load(Role.PUBLIC), data.scaling
+                    samples = data.load(Role.PUBLIC)
+                    self._map = data.feature_map.fit(samples.features)
                     public, ids = np.asarray(samples.features, dtype=np.float64), samples.ids
                 pipeline.fit_teachers(plan)
                 pipeline.vote()
@@ -363,7 +363,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         return tuple(names)
 
     def _features(self, X: FloatArray) -> FloatArray:
-        return self._map.transform(ArrayFeatures(as_float32(X, what="X"))).astype(np.float64)
+        return self._map.transform(ArrayFeatures(as_float32(X, what="X")))[:].astype(np.float64)
 
     def _public_samples(
         self, X_public: ArrayLike | None, random: np.random.RandomState

@@ -15,13 +15,13 @@ from pate._files import read_arrays
 from pate._validation import Float32Array, FloatArray, StrArray, as_float32, require
 from pate.data._records import ArrayFeatures, Records, Role
 from pate.data._source import DataSource, expand_path
-from pate.data.features import FeatureMap, PublicScaling
+from pate.data.features import AutoFeatures, FeatureMap, PublicScaling
 
 Bound = float | list[float]
 
 # of a row, in place of the length that it adds to every row: only directions are left
 _SHORT = 1e-3
-_LEAST_SAMPLES = 1000
+_LEAST_SAMPLES = 1200  # two for each random feature
 _LONGEST = 0.97  # of a drawn row of norm 1 at most, so that it has a finite length
 
 
@@ -34,7 +34,7 @@ class DrawnPublic(DataSource):
     is public. A target epsilon covers the samples and the labels together.
 
     The drawn samples have about the mean of the records and their widest directions. No record
-    resembles them more than others do.
+    resembles them more than others do. `AutoFeatures` reads narrow rows by random features, too.
 
     A row ``x`` of the source becomes ``sqrt(2) x / sqrt(m^2 + |x|^2)``, by `PublicScaling` with
     constants that follow from the bounds: columns in units of their range, from the value nearest
@@ -75,10 +75,10 @@ class DrawnPublic(DataSource):
         """The ledger of the source."""
         return self._source.ledger_path
 
-    @property
+    @cached_property
     def feature_map(self) -> FeatureMap:
-        """The map of rows by public constants."""
-        return self.scaling
+        """The map of rows: `AutoFeatures` of drawn samples, after `scaling`."""
+        return AutoFeatures.after(self.scaling)
 
     def load(self, role: Role) -> Records:
         if role is not Role.PUBLIC:
@@ -96,7 +96,7 @@ class DrawnPublic(DataSource):
 
     @property
     def num_samples(self) -> int:
-        """The number of samples that are drawn: two for each column, and 1,000 at least."""
+        """The number of samples that are drawn: two for each column, and 1,200 at least."""
         return max(_LEAST_SAMPLES, 2 * self._num_columns)
 
     def rehearsal(self) -> DrawnPublic:
@@ -107,6 +107,7 @@ class DrawnPublic(DataSource):
         """
         made = copy(self)
         made._records, made._rehearses = {}, True
+        made.__dict__.pop("feature_map", None)  # fitted to these samples
         return made
 
     @cached_property

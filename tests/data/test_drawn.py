@@ -56,6 +56,17 @@ def test_features_of_drawn_rows_are_mapped_back_to_them(folder: Path, bounds: An
     assert mapped == pytest.approx(rows * np.minimum(1, 0.97 / lengths), abs=1e-5)
 
 
+def test_narrow_rows_are_read_by_random_features_of_drawn_samples(folder: Path) -> None:
+    source = drawn(folder)
+    rehearsal = source.rehearsal()
+    rows = rehearsal.records(Role.PUBLIC).features
+    width = source.load(Role.PRIVATE).features.shape[1]
+    assert rehearsal.feature_map.widths == (width, 600) and rows.shape == (1200, width + 600)
+    # the map that is fitted to made-up samples is another
+    assert source.feature_map is not rehearsal.feature_map
+    assert source.rehearsal().feature_map is not source.feature_map
+
+
 def test_without_bounds_only_the_direction_of_a_row_counts(folder: Path) -> None:
     source = drawn(folder)
     rows = np.asarray(source.load(Role.PRIVATE).features)

@@ -76,7 +76,7 @@ def test_a_run_without_public_samples_draws_and_pays_for_them(
     assert 3.99 < stated["guarantees"]["replace_record"]["epsilon"] <= 4
     assert stated.verify(ledger=data.with_suffix(".ledger.sqlite")) == 0
     samples = Statement.read(data.with_name("samples.privacy.json"))
-    assert samples["num_samples"] == 1000 and "noisy moments of all records" in samples.text
+    assert samples["num_samples"] == 1200 and "noisy moments of all records" in samples.text
     words = ["ledger", "verify", "--ledger", str(data.with_suffix(".ledger.sqlite"))]
     assert cli.main([*words, "--statement", str(data.with_name("samples.privacy.json"))]) == 0
     scores = yaml.safe_load((root / "public" / "student" / "metrics.json").read_text())
