@@ -92,7 +92,7 @@ class Pipeline:
         """Draw the public samples of a `DrawnPublic`, unless they exist. Their file is PUBLIC.
 
         Args:
-            settings: the settings of the labels. A fifth of the squared budget of their target
+            settings: the settings of the labels. 15% of the squared budget of their target
                 epsilon pays for the samples, and `label` then takes the rest.
             unit: the unit that is protected, as in the plan of the teachers.
 

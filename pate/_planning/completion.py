@@ -246,7 +246,7 @@ def scale_to_target(
     return candidate.scaled(smallest_where(admitted, 1.0, high, tolerance=_TOLERANCE))
 
 
-_OF_SAMPLES = 0.2  # of the squared budget
+_OF_SAMPLES = 0.15  # of the squared budget
 _MANY = 10_000  # teachers, with which noise is tried before their number is known
 _ANSWERED = 0.9  # the probability with which a query of the predicted gap is answered
 _SPARE = 1.5  # teachers for each vote of that gap
@@ -273,7 +273,7 @@ def first_settings(settings: LabelSettings) -> LabelSettings:
 
 
 def sample_settings(settings: LabelSettings, unit: Unit) -> SampleSettings:
-    """Return the settings of public samples that are drawn, for a fifth of the squared budget.
+    """Return the settings of public samples that are drawn, for 15% of the squared budget.
 
     Raises ``ValueError`` as `first_settings` does.
     """
