@@ -41,8 +41,8 @@ class ClosedFormPlan:
     Args:
         num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or
             the number of teachers, at least 2, to which a keyed hash assigns them.
-        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one
-            person.
+        unit: what privacy protects, a ``record`` or a ``group`` of records, such as
+            all records of one person.
         network: the path ``pate.models.Linear``, the only one that there is in closed form, or
             None.
         start_from: None for teachers who vote by moments; or the released student whose answers

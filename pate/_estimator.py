@@ -174,7 +174,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 with ``teacher`` uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
                 are then the protected units.
-            budgets: ``[N]``, the personal budget of each record, among those of the classifier.
+            budgets: ``[N]``, the personal budget of each record, one of the classifier's.
                 Records must then vote for themselves.
 
         Raises:

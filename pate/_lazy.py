@@ -17,7 +17,7 @@ _REPLACED = {
     "pate.models.EfficientNetLite0Features": "Backbone, name: timm.tf_efficientnet_lite0",
     "pate.models.ResNet50Features": "Backbone, name: torchvision.resnet50",
 }
-"""Names of earlier versions, with those of the same package in their place."""
+"""Names of earlier versions, with the names of the same package in their place."""
 
 
 def no_attribute(package: str, name: str) -> AttributeError:

@@ -29,7 +29,7 @@ def make_network(
 ) -> "nn.Module":
     """Return a new network for an input shape and a number of labels.
 
-    A function such as those of torchvision and timm, which asks for no such arguments but takes
+    A function such as torchvision and timm have, which asks for no such arguments but takes
     ``num_classes``, is given the number of labels by that name: its own first argument is something
     else, often weights to be downloaded.
 

@@ -44,7 +44,7 @@ class Completable:
 
 @dataclass(frozen=True, init=False)
 class Partial(Generic[Made_co]):
-    """A class with those of its settings that are given; a target finds the others.
+    """A class with some of its settings; a target finds the others.
 
     >>> Partial(NoisyVotes, soft=False).missing
     ('sigma_votes',)

@@ -1,6 +1,7 @@
 """The house stays as it is planned: short modules, few parameters, no circles."""
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -121,6 +122,31 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
 
 def test_modules_are_short() -> None:
     assert {file for file, text in FILES.items() if len(text.splitlines()) > MOST_LINES} == set()
+
+
+# marks of sentences without a noun, by the number per 10,000 words that is bearable
+MOST_PER_10_000 = {r"what": 20, r"(?:that|those) of": 4, r"alone": 2, r"besides?": 2}
+
+
+@pytest.mark.parametrize("room", ["pate", "docs"])
+def test_sentences_have_their_nouns(room: str) -> None:
+    """In docstrings and comments, and on pages without their code."""
+    if room == "pate":
+        texts = [text for file, text in FILES.items() if file.startswith("pate/")]
+        prose = [
+            part for text in texts for part in re.findall(r'"""(.*?)"""|# ([^\n]*)', text, re.S)
+        ]
+        words = " ".join(part for parts in prose for part in parts)
+    else:
+        pages = [page.read_text() for page in (ROOT / "docs").rglob("*.md")]
+        words = re.sub(r"```.*?```|`[^`]*`", " ", "\n".join(pages), flags=re.S)
+    total = len(re.findall(r"[A-Za-z][A-Za-z'-]*", words))
+    assert total > 50_000
+    shares = {
+        mark: 1e4 * len(re.findall(rf"\b{mark}\b", words, re.IGNORECASE)) / total
+        for mark in MOST_PER_10_000
+    }
+    assert {mark for mark, share in shares.items() if share >= MOST_PER_10_000[mark]} == set()
 
 
 def test_functions_have_few_parameters() -> None:

@@ -45,7 +45,7 @@ _FAR = 4.0
 class Altered(DataSource):
     """The records of another source with one private record altered or removed.
 
-    The record changes before features are mapped. Its new features are those of a public sample,
+    The record changes before features are mapped. Its new features are a public sample's,
     farther out, and its labels are the opposite ones.
 
     Args:

@@ -97,7 +97,7 @@ def moves_of_budgets(aggregator: PersonalVotes, votes: Any) -> dict[float, float
 def reach_of(question: MomentQuery) -> float:
     """Return the largest distance of two ballots with norms up to 1, by the signs of ballots.
 
-    They are those of public samples without labels: a residual is at least minus the answer.
+    Ballots are taken from public samples without labels: a residual is at least minus the answer.
     """
     samples = question.geometry.samples
     unlabeled = np.zeros((len(samples), question.num_labels))

@@ -3,7 +3,7 @@
 An audit tests the published files of a run with canaries against its statement. NOT PRIVATE.
 
 A run that proves itself tests law and isolation on made-up records. Private records are neither
-read nor imitated: those of the copy are public samples with random labels. So the outcome is
+read nor imitated: the copy has public samples with random labels. So the outcome is
 public, and costs nothing.
 """
 

@@ -223,7 +223,7 @@ def recipe_files(
         folder: the folder of the recipe.
         kind: the kind of data, one of the choices of ``--kind``.
         data: the place of the data; None for a place to be filled in.
-        guess: settings of the source; None for those of the template.
+        guess: settings of the source; None for the template's.
     """
     data_kind = _KINDS[kind]
     sources = {

@@ -202,9 +202,9 @@ class Page:
         return any(section.private for section in self.sections)
 
 
-def shown(value: float | None, digits: int = 3) -> str:
+def shown(value: float | None) -> str:
     """Return a figure as text, `ABSENT` if there is none."""
-    return ABSENT if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+    return ABSENT if value is None or not math.isfinite(value) else f"{value:,.3f}"
 
 
 def barred(value: float | None, mark: float | None = None) -> str | Bar:
@@ -340,9 +340,9 @@ def gallery(findings: Findings, num_samples: int) -> Gallery | None:
     return Gallery(tuple(samples))
 
 
-def data_uri(content: bytes, kind: str = "image/png") -> str:
-    """Return a picture as a data URI."""
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+def data_uri(content: bytes) -> str:
+    """Return a PNG picture as a data URI."""
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
 
 
 def _named(labels: ReleasedLabels, answers: IntArray) -> tuple[str, ...]:

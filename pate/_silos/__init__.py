@@ -1,6 +1,6 @@
 """Labels from silos that never show their votes: each adds noise, and masks that cancel in the sum.
 
-The protocol is that of Bonawitz et al. (2017), "Practical Secure Aggregation for Privacy-Preserving
+The protocol follows Bonawitz et al. (2017), "Practical Secure Aggregation for Privacy-Preserving
 Machine Learning", with signatures, and with shares that can be verified. With few silos every pair
 shares a mask.
 """

@@ -1,4 +1,4 @@
-"""Forgetting: teachers and votes become those of a run without some private records.
+"""Forgetting: teachers and votes change as if some private records had never been there.
 
 PRIVATE.
 """

@@ -110,7 +110,7 @@ class EmbeddedTexts(Features):
     Args:
         texts: the texts ``[N]``.
         sentences: the model.
-        apart: whether rows that are selected, such as those of a role, are embedded apart.
+        apart: whether rows that are selected, such as a role's, are embedded apart.
     """
 
     def __init__(

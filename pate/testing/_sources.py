@@ -116,7 +116,7 @@ class SourceContract(Contract):
 
     @pytest.mark.parametrize("row", [0, -1])
     def test_removing_a_record_changes_no_other(self, folder: Path, copy: Path, row: int) -> None:
-        """Ids belong to their records, and those of other roles reveal nothing on private ones.
+        """Ids belong to their records, and ids of other roles reveal nothing on private ones.
 
         Neither in their content nor in their order, nor in how wide their ids are, nor through a
         feature map.

@@ -30,7 +30,7 @@ class ChainedFeatures(FeatureMap):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Those of the last map."""
+        """The widths of the last map."""
         return self.maps[-1].widths
 
     def transform(self, features: Features) -> Features | Float32Array:
