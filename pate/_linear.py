@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, gammaln, logit
 
-from pate._validation import BoolArray, FloatArray, UInt8Array, given, require, require_positive
+from pate._validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    UInt8Array,
+    given,
+    require,
+    require_positive,
+)
 
 # ratios of the signal to its noise along the widest direction
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e5, 33)))
@@ -28,6 +36,9 @@ _SAMPLES = 10  # samples per direction that a logistic model of exact labels nee
 _NEWTON = 40  # steps of the two-number link
 _STEEPEST = 6.0  # logits for each standard deviation of an answer over the samples
 _SIGNIFICANT = 2.0  # standard errors
+# standard errors above one half from which a constant answer gives a label: where noise hides all
+# means, half of the labels would be given
+_GIVEN = 0.5
 SHARPNESS = 8.0
 """Sharpness of the bend of logits that are kept on one side of 0: it is 1/8 wide."""
 LEAST = 1e-6
@@ -254,6 +265,8 @@ def constant_logits(
 ) -> FloatArray:
     """Return the logits ``[C]`` of the constant answer: means, shrunk as in `fit_linear`.
 
+    They are below 0 unless a mean is half a standard error of the noise above one half.
+
     Args:
         targets: ``[N, C]``, labels in {0, 1} or noisy shares of any size.
         mask: ``[N, C]``, whether a target was released. A label without any target is denied.
@@ -268,8 +281,15 @@ def constant_logits(
         (released * (y - raw) ** 2).sum(axis=0) / np.maximum(1, num - 1), (noise_std or 0.0) ** 2
     )
     logits = np.full(len(answered), -np.inf)
-    logits[answered] = logit(shrunk_means(raw, noise / num).clip(0.5 / num, 1 - 0.5 / num))
+    logits[answered] = _constants(shrunk_means(raw, noise / num), num, noise_std)
     return logits
+
+
+def _constants(means: FloatArray, num: IntArray | int, noise_std: float | None) -> FloatArray:
+    """Return logits ``[C]``, below 0 where noise may be all that is above one half."""
+    logits = np.asarray(logit(means.clip(0.5 / num, 1 - 0.5 / num)))
+    least = 0.5 + _GIVEN * (noise_std or 0.0) / np.sqrt(num)
+    return np.where((means > 0.5) & (means <= least), -LEAST, logits)
 
 
 def labels_better_than_constant(gains: FloatArray, squares: FloatArray) -> BoolArray:
@@ -328,10 +348,11 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     leverage = 1 / num + space.left**2 @ shrinkage
     moved = leverage / np.maximum(1 - leverage, np.finfo(np.float64).eps) * (y - raw - fitted)
     answers = means + fitted - moved > 0.5
-    terms = (answers.astype(np.float64) - (means > 0.5)) * (2 * y - 1)
+    constants = _constants(means, num, noise_std)
+    terms = (answers.astype(np.float64) - (constants > 0)) * (2 * y - 1)
     inner = space.right @ (slopes / space.spread[:, None])
     return _Models(
-        constants=logit(means.clip(0.5 / num, 1 - 0.5 / num)),
+        constants=constants,
         weights=np.concatenate((inner, [intercepts - space.centre @ inner])),
         gains=terms.sum(axis=0),
         squares=(terms**2).sum(axis=0),

@@ -3,11 +3,14 @@
     export PATE_DATA=...    # the folder that holds multilabel/
     python -m scripts.measure_constants
     python -m scripts.measure_constants emotions medical --epsilons 0.1 1 --seeds 40
+    python -m scripts.measure_constants yeast birds emotions --teachers 100 --seeds 20
 
 Each record is its own voter, noise has the target epsilon at delta 1e-6 under REPLACE_RECORD, and
 only the noise differs between seeds. The best constant answer is the majority of each label among
 the private records, without noise. The mAP is of the students' rankings. Three of five folds are private, one is public and one is the
-test set; `birds` has folds drawn with seed 0.
+test set; `birds` has folds drawn with seed 0. With `--teachers`, so many linear teachers give bits
+to up to 500 public samples, each the ridge solution on a part of the records, and two `Rounds`
+release them.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from pate import Outlook, Votes
 from pate._linear import student_of
 from pate._validation import MOST_VOTERS
 from pate.accounting import NeighboringRelation
-from pate.aggregators import Geometry, RecordVoters, ScoreVotes
+from pate.aggregators import Ballots, Geometry, Moments, RecordVoters, Rounds, Scores, ScoreVotes
 from pate.data import ArrayFeatures
 from pate.data.features import PublicScaling
 from pate.student._metrics import average_precision
@@ -43,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--teachers", type=int, default=0)
     options = parser.parse_args(arguments)
     print(
         f"| task | epsilon | constant | mean accuracy | least | more than {MOST} below | mean mAP |"
@@ -51,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.tasks:
         arrays = arrays_of(Path(os.environ["PATE_DATA"]) / "multilabel" / "mulan" / f"{name}.npz")
         for epsilon in options.epsilons:
-            (constant, _), *pairs = figures(*arrays, epsilon=epsilon, seeds=options.seeds)
+            (constant, _), *pairs = figures(
+                *arrays, epsilon=epsilon, seeds=options.seeds, teachers=options.teachers
+            )
             rest, precisions = zip(*pairs, strict=True)
             below = sum(accuracy < constant - MOST for accuracy in rest)
             print(
@@ -76,31 +82,57 @@ def figures(
     *,
     epsilon: float,
     seeds: int,
+    teachers: int = 0,
 ) -> Iterator[tuple[float, float]]:
     """Yield test accuracy and mAP of the constant answer, then of the student of each release."""
     private, public, test = folds < 3, folds == 3, folds == 4
     scaling = PublicScaling().fit(ArrayFeatures(features[public]))
     scaled = scaling.transform(ArrayFeatures(features)).astype(np.float64)
-    geometry = Geometry.of(scaled[public])
-    voters = RecordVoters(
-        geometry=geometry,
-        num_voters=MOST_VOTERS,  # nominal, as in a run: how many there are is private
-        num_labels=labels.shape[1],
-        coordinates=geometry.coordinates(scaled[private]),
-        labels=labels[private],
-    )
-    votes = Votes.from_voters(voters, scaled[public])
+    aggregator = Rounds if teachers else ScoreVotes
+    votes: Ballots | Scores | Moments
+    if teachers:
+        votes = bits_of(scaled[private], labels[private], scaled[public][:500], teachers)
+    else:
+        geometry = Geometry.of(scaled[public])
+        voters = RecordVoters(
+            geometry=geometry,
+            num_voters=MOST_VOTERS,  # nominal, as in a run: how many there are is private
+            num_labels=labels.shape[1],
+            coordinates=geometry.coordinates(scaled[private]),
+            labels=labels[private],
+        )
+        votes = Votes.from_voters(voters, scaled[public])
     terms: dict[str, Any] = {"num_queries": votes.num_queries, "delta": 1e-6}
     outlook = Outlook(shape=votes.shape, relation=NeighboringRelation.REPLACE_RECORD, **terms)
-    (proposal,) = ScoreVotes.proposals(outlook)
+    (proposal,) = aggregator.proposals(outlook)
     voting = proposal.calibrated(outlook.target(epsilon=epsilon), votes.shape)
     assert voting is not None
     shares = np.broadcast_to(labels[private].mean(axis=0), labels[test].shape)
     yield _scored(shares - 0.5, labels[test])
     for seed in range(seeds):
         release = voting.aggregate(votes, generator=np.random.default_rng(seed))
-        student = student_of(release, scaled[public], votes.num_teachers)
+        student = student_of(release, scaled[public][: votes.num_queries], votes.num_teachers)
         yield _scored(student.logits(scaled[test]), labels[test])
+
+
+def bits_of(
+    features: NDArray[Any], labels: NDArray[Any], public: NDArray[Any], teachers: int
+) -> Ballots:
+    """Return bits of teachers on random parts of the records: ridge solutions around their means.
+
+    The penalty is the mean square of a public sample around the public mean.
+    """
+    centre = public.mean(axis=0)
+    inner, outer = features - centre, public - centre
+    penalty = float((outer**2).sum(axis=1).mean())
+    part = np.random.default_rng(1).integers(teachers, size=len(inner))
+    ballots = np.zeros((len(public), teachers, labels.shape[1]), dtype=np.uint8)
+    for teacher in np.unique(part):
+        x, y = inner[part == teacher], labels[part == teacher].astype(np.float64)
+        level = y.mean(axis=0)
+        weights = np.linalg.solve(x @ x.T + penalty * np.eye(len(x)), y - level)
+        ballots[:, teacher] = outer @ (x.T @ weights) + level > 0.5
+    return Votes.from_ballots(ballots).with_public(features=public)
 
 
 def _scored(logits: NDArray[Any], labels: NDArray[Any]) -> tuple[float, float]:

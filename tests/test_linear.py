@@ -126,7 +126,7 @@ def test_gains_are_those_of_refits(num: int, num_features: int, noise_std: float
     space = Directions.of(features)
     _, kept, noise = ridge_posterior(space, targets - raw, noise_std or 0.0)
     means = shrunk_means(raw, noise / num)
-    constant = means > 0.5
+    constant = means - 0.5 * (noise_std or 0.0) / math.sqrt(num) > 0.5
     refits = np.empty(targets.shape)
     for j, share in enumerate(kept[0].tolist()):
         penalty = space.spread[0] ** 2 * ((1 - share) / share if share else 1e12)
@@ -142,14 +142,15 @@ def test_gains_are_those_of_refits(num: int, num_features: int, noise_std: float
     models = _fit(features, targets, noise_std)
     np.testing.assert_allclose(models.gains, terms.sum(axis=0), atol=1e-9)
     np.testing.assert_allclose(models.squares, (terms**2).sum(axis=0), atol=1e-9)
-    np.testing.assert_allclose(expit(models.constants), np.clip(means, 0.5 / num, 1 - 0.5 / num))
+    expected = np.clip(np.where(constant, means, means.clip(0, 0.5)), 0.5 / num, 1 - 0.5 / num)
+    np.testing.assert_allclose(expit(models.constants), expected, atol=1e-6)
 
 
 def test_what_is_as_likely_as_not_is_denied() -> None:
     """Without directions an answer is the mean of the other samples, and a constant that of all."""
     models = _fit(np.zeros((3, 1)), np.array([[0.0], [0.25], [1.25]]), 1.0)
     assert models.gains.tolist() == [-1.5] and models.squares.tolist() == [1.25]
-    models = _fit(np.zeros((2, 1)), np.array([[0.5], [1.0]]), 1.0)
+    models = _fit(np.zeros((2, 1)), np.array([[0.5], [1.0]]), 0.1)
     assert models.gains.tolist() == [-1] and models.squares.tolist() == [1]
 
 
@@ -647,9 +648,28 @@ def test_constant_answers_are_shrunk_means_of_what_was_released(noise_std: float
         ),
     )
     half = 0.5 / np.array(list(map(len, released)))
+    expected = means.clip(half, 1 - half)
+    if noise_std is not None:
+        above = means - 0.5 * noise_std * np.sqrt(2 * half) > 0.5
+        expected = np.where(above, expected, expected.clip(0, 0.5))
     answers = expit(constant_logits(shares, mask, noise_std=noise_std))
     assert answers[3] == 0
-    np.testing.assert_allclose(np.delete(answers, 3), means.clip(half, 1 - half))
+    np.testing.assert_allclose(np.delete(answers, 3), expected, atol=1e-6)
+
+
+def test_a_label_whose_mean_is_noise_is_denied() -> None:
+    """Noise of 10 in 100 shares hides whether their mean is above one half; noise of 1 does not."""
+    generator = np.random.default_rng(0)
+    features, mask = generator.random((100, 2)), np.ones((100, 3), dtype=np.bool_)
+    noise = generator.normal(size=(100, 3))
+    noise -= noise.mean(axis=0)
+    for noise_std, given_labels in ((1.0, [True, True, False]), (10.0, [False] * 3)):
+        shares = [0.7, 0.8, 0.4] + noise_std * noise
+        assert (constant_logits(shares, mask, noise_std=noise_std) > 0).tolist() == given_labels
+        student = fit_linear(features, shares, mask, noise_std=noise_std)
+        assert not student.departs.any()
+        decided = student.predict(features) > 0.5
+        np.testing.assert_array_equal(decided, np.tile(given_labels, (100, 1)))
 
 
 def test_a_constant_answer_is_never_more_certain_than_half_a_sample() -> None:
