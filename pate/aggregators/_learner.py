@@ -24,9 +24,7 @@ _OPEN = 1.5  # standard deviations of a level around one half within which it is
 _COMMON = 0.25
 # standard deviations: hardly ever worse than a constant, over many labels and releases
 _SIGNIFICANT = 3.0
-# of a ballot's squared norm, for parts after the first, until labels seem to need them: by so many
-# standard deviations
-_UNCERTAIN_SHARE, _NEEDED = 0.25, 2.0
+_NEEDED = 2.0  # standard deviations, by which labels seem to need parts after the first
 
 
 class Learner:
@@ -37,12 +35,19 @@ class Learner:
         num_labels: the number of labels.
         num_independent: about the number of samples on which a mean over all voters rests, of each
             label ``[C]`` or of all.
+        later_share: the share of a ballot's squared norm, at most, that parts of the features after
+            the first have until labels seem to need them.
     """
 
     def __init__(
-        self, geometry: Geometry, num_labels: int, num_independent: float | FloatArray
+        self,
+        geometry: Geometry,
+        num_labels: int,
+        num_independent: float | FloatArray,
+        later_share: float = 1.0,
     ) -> None:
         self._geometry, self._num_independent = geometry, num_independent
+        self._later_share = later_share
         variances = geometry.variances
         shape = (len(variances), num_labels)
         self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
@@ -66,13 +71,13 @@ class Learner:
         self._evidence = np.zeros(num_labels)
 
     @classmethod
-    def of(cls, voters: Voters, divisor: float | FloatArray) -> Self:
+    def of(cls, voters: Voters, divisor: float | FloatArray, later_share: float) -> Self:
         """Return the student of means over about ``divisor`` voters, one number or ``[C]``.
 
         Of models it learns the mean, whatever number of samples they rest on.
         """
         independent = math.inf if voters.num_private is None else divisor
-        return cls(voters.geometry, voters.num_labels, independent)
+        return cls(voters.geometry, voters.num_labels, independent, later_share)
 
     def question(self) -> MomentQuery:
         """Return the question of the next round."""
@@ -178,6 +183,8 @@ class Learner:
         wanted = shrinkage.mean(axis=1) + self._least
         self._shares = self._apportioned(wanted)
         self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
+        if not self._needed:
+            self._slopes[~self._parts[0]] = self._errors[~self._parts[0]] = 0
 
     def _shrinkage(self, estimates: FloatArray, noise: FloatArray) -> FloatArray:
         """Return the shrinkage ``[R, C]``, by a prior for each part, and note the evidence."""
@@ -191,8 +198,8 @@ class Learner:
         """Return the shares ``[R]`` of directions that follow ``wanted``, and add up to 1."""
         shares, later = wanted / wanted.sum(), ~self._parts[0]
         share = float(shares[later].sum())
-        if share > _UNCERTAIN_SHARE and not self._needed:
-            factors = _UNCERTAIN_SHARE / share, (1 - _UNCERTAIN_SHARE) / (1 - share)
+        if share > self._later_share and not self._needed:
+            factors = self._later_share / share, (1 - self._later_share) / (1 - share)
             shares *= np.where(later, *factors)
         return np.asarray(shares)
 

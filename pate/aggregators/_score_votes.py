@@ -25,8 +25,9 @@ _DOUBLINGS, _CANDIDATES = 4, 48
 COUNT_SHARE = 0.02
 KNOWN_SHARE = 0.02  # likewise, for the voters that know each label
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
-# voters for each direction of the first part and unit of noise, below which no other part is asked
-_ENOUGH = 20.0
+# voters for each direction of the first part and unit of noise, below which no other part is asked,
+# and from which on other parts have this share of a ballot's squared norm before they are needed
+_ENOUGH, _PLENTY, _LATER_SHARE = 20.0, 160.0, 0.5
 # the error of levels for which few records spend a share of the budget on them first, as if there
 # were so many labels at most: no more than the largest share, and none below the least
 _LEVEL_ERROR, _LEAST_LEVELS, _MOST_LEVELS, _MANY_LABELS = 0.05, 0.1, 0.8, 16
@@ -69,11 +70,12 @@ class ScoreVotes(Aggregator):
 
     Where the features have parts, such as columns and how they bend (`pate.data.AutoFeatures`), a
     ballot is about all of them at once. Slopes have a prior for each part. Parts after the first
-    have a fifth of a ballot's squared norm until released sums show that labels depend on them: by
-    three standard deviations, with one prior variance for all labels. Then the posterior says how
-    much each direction needs. With fewer than 20 voters for each direction of the first part and
-    unit of the noise multiplier, no other part is asked, nor where levels come first. The release
-    names the columns that are asked.
+    have half a ballot's squared norm at most, and slopes of 0, until released sums show that labels
+    depend on them: by two standard deviations, with one prior variance for all labels. Then the
+    posterior says how much each direction needs. The half is proportionally less with fewer than
+    160 voters for each direction of the first part and unit of the noise multiplier. With fewer than
+    20, no other part is asked, nor where levels come first. The release names the columns that are
+    asked.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
@@ -190,9 +192,11 @@ def released(
     if private is not None:
         of_levels = share_of_levels(voters.num_labels, count, noise_multiplier)
         few = _LEVEL_ROUNDS * of_levels > _LEAST_LEVELS
-    if few or count < _ENOUGH * noise_multiplier * first_part.num_directions:
+    plenty = count / (noise_multiplier * first_part.num_directions)
+    if few or plenty < _ENOUGH:
         voters = voters.along(first_part)
-    learner, known_share = Learner.of(voters, divisor), float(np.mean(divisor)) / count
+    learner = Learner.of(voters, divisor, _LATER_SHARE * min(1.0, plenty / _PLENTY))
+    known_share = float(np.mean(divisor)) / count
 
     def asked(share: float, question: MomentQuery) -> Round:
         multiplier = noise_multiplier / math.sqrt(left * share)

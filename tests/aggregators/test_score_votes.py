@@ -945,17 +945,21 @@ def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> 
     assert ((student.predict(elsewhere) > 0.5) == truth).mean() > 0.75
 
 
-def test_few_voters_are_asked_along_the_first_part() -> None:
-    """Twenty for each direction of it and unit of noise, by their noisy count, are enough."""
+def test_few_voters_are_asked_little_along_later_parts() -> None:
+    """Not at all with fewer than 20 for each direction of the first and unit of noise."""
     votes = in_parts(4000, (6, 3))
-    for multiplier, both in ((30.0, True), (37.0, False)):
+    for multiplier, share in ((20.0, 0.104), (25.0, 0.083), (30.0, 0.069), (37.0, 0.0)):
         *_, last = score_votes.released(make(multiplier), votes.voters, 1, np.random.default_rng(0))
+        both = share > 0
         assert last.question.geometry.num_directions == 6 + 3 * both
         assert last.learner.columns.tolist() == [True] * 6 + [both] * 3
+        rounds = score_votes.released(make(multiplier), votes.voters, 1, np.random.default_rng(0))
+        # by the noisy count
+        assert next(rounds).question.shares[6:].sum() == pytest.approx(share, rel=0.1)
 
 
 @pytest.mark.parametrize("straight", [True, False])
-def test_later_parts_have_a_quarter_of_a_ballot_until_labels_seem_to_need_them(
+def test_later_parts_have_a_share_of_a_ballot_until_labels_seem_to_need_them(
     straight: bool,
 ) -> None:
     votes = in_parts(4000, (6, 3), straight=straight)
@@ -963,8 +967,8 @@ def test_later_parts_have_a_quarter_of_a_ballot_until_labels_seem_to_need_them(
     shares = [step.question.shares for step in rounds]
     np.testing.assert_allclose([each.sum() for each in shares], 1)
     later = [each[6:].sum() for each in shares]
-    assert later[0] == pytest.approx(0.25)
-    assert max(later[1:]) < 0.2 if straight else later[1] > 0.5
+    assert 0.3 < later[0] < 0.5
+    assert later[-1] < later[0] / 2 if straight else later[1] > 0.5
 
 
 @pytest.mark.parametrize("together", [3.9, 4.1])
@@ -979,7 +983,7 @@ def test_a_part_is_needed_by_two_standard_deviations(
         return np.full(estimates.shape, len(given)), np.array([1.0, 2.0, 3.0]), together
 
     monkeypatch.setattr(learning, "_shrinkage", shrink)
-    learner = Learner(in_parts(10, (6, 3)).voters.geometry, 3, math.inf)
+    learner = Learner(in_parts(10, (6, 3)).voters.geometry, 3, math.inf, 0.25)
     shrinkage = learner._shrinkage(np.zeros((9, 3)), np.ones((9, 3)))
     assert given == [6, 3] and shrinkage.tolist() == [[1] * 3] * 6 + [[2] * 3] * 3
     assert learner._evidence.tolist() == [2, 4, 6]
@@ -989,6 +993,18 @@ def test_a_part_is_needed_by_two_standard_deviations(
     )
     # a part that wants less has no more
     assert learner._apportioned(np.repeat([1.0, 0.1], [6, 3]))[6:].sum() == pytest.approx(1 / 21)
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_a_part_has_no_slopes_until_it_is_needed(
+    needed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "_NEEDED", 0.0 if needed else math.inf)
+    votes = in_parts(4000, (6, 3))
+    for step in score_votes.released(make(1.0), votes.voters, 1, np.random.default_rng(0)):
+        learner = step.learner
+        for each in (learner._slopes, learner._errors):
+            assert each[:6].all() and each[6:].all() == needed == each[6:].any()
 
 
 def test_evidence_of_all_labels_is_the_gain_of_one_prior_for_all() -> None:
