@@ -237,10 +237,14 @@ class Labels(np.ndarray[Any, Any]):
 
 
 @pytest.mark.parametrize(
-    ("classes", "names"),
-    [(None, ["red", "green", "3"]), ([0, 1], ["1"]), (["a", "b", "c"], ["a", "b", "c"])],
+    ("classes", "names", "teacher"),
+    [
+        (None, ["red", "green", "3"], None),
+        ([0, 1], ["1"], GaussianNB()),
+        (["a", "b", "c"], ["a", "b", "c"], None),
+        (["a", "b", "c"], ["a", "b", "c"], GaussianNB()),
+    ],
 )
-@pytest.mark.parametrize("teacher", [None, GaussianNB()])
 def test_released_labels_keep_their_names(
     arrays: tuple[FloatArray, UInt8Array],
     classes: list[Any] | None,
@@ -303,23 +307,19 @@ def test_sparse_arrays_give_what_dense_ones_give(
     assert (dense.X_public_ == sparse.X_public_).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("epsilon", np.float32(2)),
-        ("epsilon", np.int64(2)),
-        ("delta", np.float32(1e-6)),
-        ("n_teachers", np.int64(90)),
-        ("noise_seed", np.int64(3)),
-        ("random_state", np.int64(3)),
-    ],
-)
+@pytest.mark.parametrize("epsilon", [np.float32(4), np.int64(4)])
 def test_settings_may_be_numbers_of_numpy(
-    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, name: str, value: Any
+    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, epsilon: Any
 ) -> None:
     X, Y = arrays
-    settings = {"ledger": tmp_path / "ledger.sqlite", "epsilon": 4.0, "noise_seed": 0, name: value}
-    classifier = PateClassifier(**settings).fit(X[:900], Y[:900], X_public=X[2200:])
+    classifier = PateClassifier(
+        epsilon=epsilon,
+        delta=np.float32(1e-6),
+        n_teachers=np.int64(90),
+        noise_seed=np.int64(3),
+        random_state=np.int64(3),
+        ledger=tmp_path / "ledger.sqlite",
+    ).fit(X[:900], Y[:900], X_public=X[2200:])
     assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
 
 

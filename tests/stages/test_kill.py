@@ -129,7 +129,9 @@ def test_lightning_adds_no_line_of_its_own(
     assert ended.wait_for(tmp_path / "run", LAST if stage == "student fit" else SIGNS[stage])
     end(ended)
     assert ended.wait() == code
-    assert ended.err == f"pate run: {how}; the same command resumes from here\n"
+    # after a minute, on a busy machine, the stage tells how far it is
+    lines = [line for line in ended.err.splitlines() if not line.startswith("teachers: ")]
+    assert lines == [f"pate run: {how}; the same command resumes from here"]
 
 
 @pytest.mark.slow
