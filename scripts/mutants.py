@@ -95,16 +95,8 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "sigma=noise_multiplier / 2, generator",
     ),
     (NOISE + "score_votes.py", "clip), sigma=deviation", "clip), sigma=deviation / 2"),
-    (
-        NOISE + "screens.py",
-        "exceeds(certain, threshold, sigma=sigma",
-        "exceeds(certain, threshold, sigma=sigma / 2",
-    ),
-    (
-        NOISE + "screens.py",
-        "exceeds(contradicted, threshold, sigma=sigma",
-        "exceeds(contradicted, threshold, sigma=sigma / 2",
-    ),
+    (NOISE + "noisy_votes.py", "threshold, sigma=sigma,", "threshold, sigma=sigma / 2,"),
+    (NOISE + "noisy_votes.py", "sigma=num * sigma,", "sigma=num * sigma / 2,"),
     (
         NOISE + "multi_winner.py",
         "votes.num_labels, self.scale_powerset",
@@ -124,7 +116,6 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         'noise="gumbel", scale=self.scale',
         'noise="gumbel", scale=self.scale / 2',
     ),
-    (CHOICE + "stable_top_k.py", 'noise="gumbel", scale=scale', 'noise="gumbel", scale=scale / 2'),
     (
         CHOICE + "top_stable.py",
         'noise="laplace", scale=scales',
@@ -151,7 +142,11 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "add_cube(rows, scale=self.scale",
         "add_cube(rows, scale=self.scale / 2",
     ),
-    (CHOICE + "peeling.py", 'self.k, self.scale, "gumbel"', 'self.k, self.scale / 2, "gumbel"'),
+    (
+        CHOICE + "peeling.py",
+        'one_shot(rows, self.k, self.scale, "gumbel"',
+        'one_shot(rows, self.k, self.scale / 2, "gumbel"',
+    ),
     (
         CHOICE + "peeling.py",
         'below, 1, noise="exponential", scale=self.scale',
@@ -159,8 +154,8 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         CHOICE + "peeling.py",
-        'near[None], 1, noise="exponential", scale=self.scale',
-        'near[None], 1, noise="exponential", scale=self.scale / 2',
+        'noise="exponential",\n                        scale=self.scale,',
+        'noise="exponential",\n                        scale=self.scale / 2,',
     ),
     (
         CHOICE + "exact_normal.py",
@@ -173,11 +168,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "sigma=self.num_teachers / MEDIAN_ERRORS / 2",
     ),
     # paid and unpaid steps
-    (
-        NOISE + "score_votes.py",
-        "left, num_independent = 1 - _COUNT_SHARE, count",
-        "left, num_independent = 1, count",
-    ),
+    (NOISE + "score_votes.py", "left -= COUNT_SHARE", "left -= 0"),
     (NOISE + "score_votes.py", "math.sqrt(left * share)", "math.sqrt(share)"),
     (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(1 - paid)", "noise_multiplier"),
     (
@@ -185,8 +176,8 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "steps * (noise_multiplier / sigma) ** 2",
         "(noise_multiplier / sigma) ** 2",
     ),
-    (NOISE + "score_votes.py", "2 * clip * noise_multiplier", "clip * noise_multiplier"),
-    (NOISE + "score_votes.py", "/ math.sqrt(_COUNT_SHARE)", "/ _COUNT_SHARE ** 0"),
+    (NOISE + "score_votes.py", "question.reach * clip", "question.reach / 2 * clip"),
+    (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(COUNT_SHARE)", "noise_multiplier"),
     (
         NOISE + "clipped_votes.py",
         "math.sqrt(min(2 * clip, mask.size))",
