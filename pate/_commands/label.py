@@ -25,6 +25,7 @@ from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.statements import StatedLabels
 from pate._validation import AwaitedError, require
+from pate.aggregators import load_plugins
 
 
 def main(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
@@ -103,8 +104,13 @@ def _own_votes(args: Sequence[str], preset: Preset) -> tuple[CommandParser, Name
     return parser, parse(parser, args, preset)
 
 
-@cache  # `pate run` asks several times
 def _parser(origin: str | None) -> CommandParser:
+    load_plugins()  # also those that were installed after the parser was built
+    return _built_parser(origin)
+
+
+@cache  # `pate run` asks several times
+def _built_parser(origin: str | None) -> CommandParser:
     parser = make_parser(
         "label", label, skip={"run", "votes", "settings", "total"}, settings=LabelSettings
     )
