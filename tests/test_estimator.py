@@ -312,14 +312,14 @@ def test_settings_may_be_numbers_of_numpy(
     arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, epsilon: Any
 ) -> None:
     X, Y = arrays
-    classifier = PateClassifier(
-        epsilon=epsilon,
-        delta=np.float32(1e-6),
-        n_teachers=np.int64(90),
-        noise_seed=np.int64(3),
-        random_state=np.int64(3),
-        ledger=tmp_path / "ledger.sqlite",
-    ).fit(X[:900], Y[:900], X_public=X[2200:])
+    settings: dict[str, Any] = {
+        "delta": np.float32(1e-6),
+        "n_teachers": np.int64(90),
+        "noise_seed": np.int64(3),
+        "random_state": np.int64(3),
+    }
+    classifier = PateClassifier(epsilon=epsilon, ledger=tmp_path / "ledger.sqlite", **settings)
+    classifier.fit(X[:900], Y[:900], X_public=X[2200:])
     assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
 
 
