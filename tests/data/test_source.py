@@ -112,6 +112,18 @@ PINNED = [
 ]
 
 
+def test_a_map_of_another_version_is_of_other_public_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that is continued would mix numbers of both."""
+    source = Given(ArrayFeatures(np.eye(6, dtype=np.float32)), PublicPCA(2))
+    before = [source.fingerprint(role) for role in Role]
+    monkeypatch.setattr(PublicPCA, "version", 1)
+    after = [source.fingerprint(role) for role in Role]
+    changed = [old != new for old, new in zip(before, after, strict=True)]
+    assert changed == [role is Role.PUBLIC for role in Role]
+
+
 def test_records_of_other_lengths_than_labels() -> None:
     with pytest.raises(ValueError, match="as many features, ids, groups and budgets as labels"):
         Records(

@@ -29,6 +29,11 @@ class ChainedFeatures(FeatureMap):
         return self
 
     @property
+    def version(self) -> int:
+        """The sum of those of all maps."""
+        return sum(part.version for part in self.maps)
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """The widths of the last map."""
         return self.maps[-1].widths

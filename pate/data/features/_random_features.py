@@ -152,6 +152,11 @@ class AutoFeatures(RandomFeatures):
         return self
 
     @property
+    def version(self) -> int:
+        """1, since the second part leaves out linear functions of the columns."""
+        return 1
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """The numbers of columns and of features that bend; empty without these."""
         assert self._frequencies is not None, "fit comes before widths"
