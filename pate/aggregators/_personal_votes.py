@@ -29,8 +29,8 @@ class PersonalVotes(ScoreVotes):
     Privacy: all that a record moves is multiplied by its weight. Its ballot is scaled to the clip,
     then by the weight, and rounded toward zero, so that the sum moves by at most twice the clip
     times the weight; the number of voters, the numbers of those that know a label, and each
-    comparison for a clip move by the weight in place of one. The choice among parts and all later
-    questions follow from what was released. A release that is ``mu``-GDP for records of weight 1 is
+    comparison for a clip move by the weight in place of one. All questions, and their shares of the
+    budget, follow from what was released. A release that is ``mu``-GDP for records of weight 1 is
     so ``w mu``-GDP for those of weight ``w`` (individualized PATE by weights, Boenisch et al.
     (2022)), under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. An altered record keeps its id, and
     so its budget.

@@ -83,7 +83,7 @@ class ScoreVotes(Aggregator):
     is three posterior standard deviations. The constant answer gives a label if its level is one
     standard deviation above one half.
 
-    Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
+    Privacy: an adaptive composition of Gaussian mechanisms (Koskela, Tobaben & Honkela (2023)),
     with squared inverse multipliers that add up to ``num_queries / multiplier_scores^2`` for a
     batch of any size. The share of a round follows from what was released before it, and what is
     left for later rounds, which spend all of it, does not depend on its outcome. Under

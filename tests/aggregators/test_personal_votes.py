@@ -175,6 +175,54 @@ def test_a_release_costs_each_budget_what_its_event_says(
     assert max(moved) > 0.2 * stated
 
 
+@pytest.mark.parametrize("kind", ["weighed", "record", "group"])
+@pytest.mark.parametrize(("num", "common", "rounds"), [(400, 0.5, 0), (60, 0.5, 3), (60, 0.02, 1)])
+def test_all_rounds_of_a_release_cost_what_its_event_says(
+    kind: str, num: int, common: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rounds of levels, one that closes all of them, or none and both parts, of voters that
+    know all labels or some. A voter with the largest features appears, leaves, or turns over."""
+    transcript, generator = Transcript(monkeypatch), np.random.default_rng(2)
+    votes = make(1.2) if kind == "weighed" else ScoreVotes(multiplier_scores=1.2)
+    known: dict[str, Any] = {"unknown_labels": kind == "group"}
+    some = np.where(generator.random((num, NUM_LABELS)) < 0.1, UNKNOWN, 0).astype(np.uint8)
+    labels = np.where(generator.random((num, NUM_LABELS)) < common, 1, some * (kind == "group"))
+    voters = records(num, labels=labels.astype(np.uint8), **known)
+    one: Any = {name: getattr(voters, name) for name in ("coordinates", "labels", "budgets")}
+    one = {name: np.concatenate((held, held[-1:])) for name, held in one.items()}
+    one["coordinates"][-1] = 1 << 20
+    there = [
+        replace(voters, **one | {"labels": np.vstack((labels, row)).astype(np.uint8)})
+        for row in np.eye(2, dtype=np.uint8)[:, :1].repeat(NUM_LABELS, axis=1)
+    ]
+    both: list[Any] = [voters, *there]
+    if kind == "group":
+        both = [
+            GroupVoters(
+                geometry=GEOMETRY,
+                num_voters=1000,
+                num_labels=NUM_LABELS,
+                coordinates=each.coordinates,
+                labels=each.labels,
+                groups=np.arange(len(each.labels)),
+                **known,
+            )
+            for each in both
+        ]
+    elif kind == "record":
+        both = [replace(each, budgets=None) for each in both]
+    steps = list(released(votes, both[0], 1, seeded_generator(0)))
+    assert sum(not step.question.shares.any() for step in steps) == rounds
+    assert len(steps) == rounds + 4
+    assert steps[-1].question.geometry.parts.any() == (rounds == 0)
+    weight = VOTES.weights[BUDGETS.index(one["budgets"][-1])] if kind == "weighed" else 1.0
+    moved = [
+        transcript.mu_squared(votes, first, second)
+        for first, second in itertools.permutations(both, 2)
+    ]
+    assert 0.01 < max(moved) * 1.44 / weight**2 <= 1
+
+
 def test_comparisons_count_weights() -> None:
     """The clip is about the norm that half of the weight lies below, not half of the records."""
     sizes, candidates = np.array([1.0, 1.0, 1.0, 9.0]), np.array([1.0, 3.0, 9.0])
