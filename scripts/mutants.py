@@ -471,7 +471,13 @@ def _test(tests: Sequence[str], *, write: bool) -> None:
     import pytest
 
     arguments = [*tests, "-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
-    os._exit(int(pytest.main(arguments, plugins=[_Clock()])))
+    # what Lightning imports imports anyio, which is a plug-in of pytest too
+    arguments += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
+    status = 1
+    try:
+        status = int(pytest.main(arguments, plugins=[_Clock()]))
+    finally:  # what is raised here must not go on, as the parent, to remove the copy
+        os._exit(status)
 
 
 if __name__ == "__main__":
