@@ -30,8 +30,8 @@ class FrozenBackbone(FeatureMap):
     The network sees one record at a time in effect: it is in evaluation mode, batches are all of
     one size, and nothing is fitted, neither on public samples nor on private records. Features are
     float32 ``[N, ...]``, memory-mapped from a file that is named by a hash of the inputs, the
-    weights and the code. Features of private records are PRIVATE: the folder is made with mode
-    0700. A run that was killed goes on where the features end.
+    weights and the code. Those of private records are PRIVATE: the folder is made with mode 0700. A
+    run that was killed goes on where the features end.
 
     Args:
         network: makes the network for the shape of a record; its output ``[B, ...]`` is taken as it

@@ -35,7 +35,7 @@ class ChainedFeatures(FeatureMap):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths of the last map."""
+        """Those of the last map."""
         return self.maps[-1].widths
 
     def transform(self, features: Features) -> Features | Float32Array:

@@ -35,8 +35,8 @@ class SentenceFeatures(RecordsInitArgs):
             is downloaded once; or an installed package that holds a model in a ``.zip``, such as
             ``all_minilm_l6_v2``.
         folder: the model's folder, or a ``.zip`` of it, in place of a name.
-        cache: a folder for the embeddings, which are then computed once. Embeddings of private
-            texts are PRIVATE: its mode is 0700.
+        cache: a folder for the embeddings, which are then computed once. Those of private texts are
+            PRIVATE: its mode is 0700.
         device: torch's name of the device; None for a GPU where there is one.
 
     Raises:
