@@ -32,7 +32,7 @@ from pate.aggregators import (
     StableTopK,
     TauVoting,
 )
-from pate.data import DataSource, FeatureMap, Records, Role
+from pate.data import AutoFeatures, DataSource, FeatureMap, Records, Role
 from pate.mechanisms import CanonicalMechanism, add_gaussian
 from pate.mechanisms._noise import seeded_generator
 from pate.models import Linear
@@ -108,6 +108,19 @@ def few(folder: Path, epsilon: float) -> Run:
 def few_consenting(folder: Path, epsilon: float) -> Run:
     """A run of few records with budgets; the largest is the target."""
     return table(folder, epsilon, lambda: Consenting(60))
+
+
+class InParts(Drawn):
+    """Records with columns and features that bend, which one ballot asks about."""
+
+    def __init__(self) -> None:
+        super().__init__(2000)
+        self._feature_map = AutoFeatures(20)
+
+
+def in_parts(folder: Path, epsilon: float) -> Run:
+    """A run of features in parts, which are asked at all epsilons."""
+    return table(folder, epsilon, InParts)
 
 
 def imported(folder: Path, epsilon: float, aggregator: Any) -> Run:
@@ -296,6 +309,18 @@ def another_round_about_levels(patch: Patch) -> None:
     patch.setattr(score_votes, "noisy_sum", faulty)
 
 
+class Unpaid(float):
+    """A share that later rounds are given too."""
+
+    def __rsub__(self, other: float) -> float:
+        return other
+
+
+def levels_that_later_rounds_do_not_pay_for(patch: Patch) -> None:
+    share = score_votes.share_of_levels
+    patch.setattr(score_votes, "share_of_levels", lambda *given: Unpaid(share(*given)))
+
+
 # weights of personal budgets
 
 
@@ -392,6 +417,8 @@ LAWS: dict[str, tuple[Plant, Made]] = {
     "levels that may be negative": (levels_that_may_be_negative_at_the_price_of_others, few),
     "no clip of levels": (no_clip_of_levels, few),
     "twice the rounds about levels": (another_round_about_levels, few),
+    "levels that nobody pays for": (levels_that_later_rounds_do_not_pay_for, few),
+    "half the noise of both parts": (scaled_noise(0.5), in_parts),
     "levels without weights": (levels_without_weights, few_consenting),
     "sums without weights": (with_weights_of("clipped_sum"), consenting),
     "a number of voters without weights": (with_weights_of("num_private"), consenting),
