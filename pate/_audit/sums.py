@@ -122,7 +122,8 @@ def plain_sum(voters: Voters, question: MomentQuery, clip: float) -> FloatArray:
     if isinstance(voters, RecordVoters):
         total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
         weights, done = weights_of(voters), 0
-        for basis, residuals, norms in voters.parts(question):
+        for basis, residuals, _ in voters.parts(question):
+            norms = np.sqrt((basis**2).sum(axis=1) * (residuals**2).sum(axis=1)) / 2.0**28
             shares = np.minimum(1.0, clip * (1 - 2.0**-30) / np.maximum(norms, 1e-300))
             shares *= weights[done : done + len(norms)]
             done += len(norms)
@@ -130,7 +131,8 @@ def plain_sum(voters: Voters, question: MomentQuery, clip: float) -> FloatArray:
         return total / 2.0**28
     if isinstance(voters, GroupedVoters):
         total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
-        for ballot, norm in voters._ballots(question):
+        for ballot, _ in voters._ballots(question):
+            norm = float(np.linalg.norm(ballot)) / 2.0**voters._bits
             total += np.trunc(ballot * min(1.0, clip * (1 - 2.0**-30) / max(norm, 1e-300)))
         return total / 2.0**voters._bits
     return np.zeros((voters.geometry.num_directions + 1, voters.num_labels))

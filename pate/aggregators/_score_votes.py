@@ -73,9 +73,9 @@ class ScoreVotes(Aggregator):
     have half a ballot's squared norm at most, and slopes of 0, until released sums show that labels
     depend on them: by two standard deviations, with one prior variance for all labels. Then the
     posterior says how much each direction needs. The half is proportionally less with fewer than
-    160 voters for each direction of the first part and unit of the noise multiplier. With fewer than
-    20, no other part is asked, nor where levels come first. The release names the columns that are
-    asked.
+    160 voters for each direction of the first part and unit of the noise multiplier. With fewer
+    than 20, no other part is asked, nor where levels come first. The release names the columns that
+    are asked.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and

@@ -3,7 +3,7 @@
 The tables are made by the functions of `pate audit`, at their size, on finished runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -219,6 +219,18 @@ def half_a_clip_declared(patch: Patch) -> None:
     patch.setattr(score_votes, "noisy_sum", faulty)
 
 
+def norms_of_the_first_part(patch: Patch) -> None:
+    exact = RecordVoters.parts
+
+    def faulty(voters: RecordVoters, question: MomentQuery) -> Iterator[Any]:
+        for basis, residuals, _ in exact(voters, question):
+            first = basis[:, :-1] * (question.geometry.parts == 0)
+            norms = np.linalg.norm(first, axis=1) * np.linalg.norm(residuals, axis=1)
+            yield basis, residuals, norms / 2.0**28
+
+    patch.setattr(RecordVoters, "parts", faulty)
+
+
 def median_without_noise(patch: Patch) -> None:
     def faulty(values: Any, thresholds: Any, **_: Any) -> Any:
         return np.asarray(values) > thresholds
@@ -418,6 +430,7 @@ LAWS: dict[str, tuple[Plant, Made]] = {
     "no clip of levels": (no_clip_of_levels, few),
     "twice the rounds about levels": (another_round_about_levels, few),
     "levels that nobody pays for": (levels_that_later_rounds_do_not_pay_for, few),
+    "norms of the first part": (norms_of_the_first_part, in_parts),
     "half the noise of both parts": (scaled_noise(0.5), in_parts),
     "levels without weights": (levels_without_weights, few_consenting),
     "sums without weights": (with_weights_of("clipped_sum"), consenting),
