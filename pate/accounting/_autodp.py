@@ -5,6 +5,7 @@ autodp is imported when needed.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -50,9 +51,7 @@ def epsilon_by_autodp(event: Event, *, count: int, delta: float) -> float | None
     concentrated DP, which is above ours. None if it has no mechanism for a part of the event.
     Raises ``ImportError`` if autodp is not installed.
     """
-    zoo, transformers = (
-        import_module(f"autodp.{name}") for name in ("mechanism_zoo", "transformer_zoo")
-    )
+    zoo, transformers = _module("mechanism_zoo"), _module("transformer_zoo")
     if unknown_to_autodp(event):
         return None
     with warnings.catch_warnings():
@@ -63,6 +62,15 @@ def epsilon_by_autodp(event: Event, *, count: int, delta: float) -> float | None
             parts.append(mechanism)
             counts.append(number * times)
         return float(transformers.Composition()(parts, counts).get_approxDP(delta))
+
+
+def _module(name: str) -> Any:
+    """Import a module of autodp, which puts the parent of the working directory on the path."""
+    before = sys.path.copy()
+    try:
+        return import_module(f"autodp.{name}")
+    finally:
+        sys.path[:] = before
 
 
 def _given_curve(orders: Any, rdp: Any, zoo: Any) -> Any:
@@ -111,11 +119,9 @@ def to_autodp(accountant: RDPAccountant) -> Any:
     subtracted from ``delta`` before autodp sees it. Raises ``ImportError`` if autodp is not
     installed.
     """
-    from autodp import autodp_core
-
     rdp, log_survival, *_ = accountant.cost
     finite = np.isfinite(rdp)
-    mechanism = _given_curve(accountant.orders[finite], rdp[finite], autodp_core)
+    mechanism = _given_curve(accountant.orders[finite], rdp[finite], _module("autodp_core"))
     convert = mechanism.approxDP
 
     def with_delta0(delta: float) -> Any:

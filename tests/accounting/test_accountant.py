@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 import warnings
 from typing import Any
 
@@ -344,6 +345,16 @@ def test_autodp_knows_every_event_with_a_mechanism_of_its_own() -> None:
     event = stable_top_k(REPLACE, scale_gap=39, sigma=60, delta_test=1e-9)
     assert unknown_to_autodp(event) == ["StabilityTestEvent"]
     assert epsilon_by_autodp(event, count=3, delta=1e-5) is None
+
+
+def test_autodp_puts_no_folder_on_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("autodp")
+    before = ["kept", *sys.path]
+    monkeypatch.setattr(sys, "path", before.copy())
+    for name in [name for name in sys.modules if name.split(".")[0] == "autodp"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert epsilon_by_autodp(gaussian(1.0), count=1, delta=1e-5) is not None
+    assert sys.path == before and "autodp" in sys.modules
 
 
 def test_mechanisms_come_from_autodp_and_go_back() -> None:
