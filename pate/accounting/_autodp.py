@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,7 @@ def epsilon_by_autodp(event: Event, *, count: int, delta: float) -> float | None
     concentrated DP, which is above ours. None if it has no mechanism for a part of the event.
     Raises ``ImportError`` if autodp is not installed.
     """
-    zoo, transformers = _module("mechanism_zoo"), _module("transformer_zoo")
+    zoo, transformers = _autodp()
     if unknown_to_autodp(event):
         return None
     with warnings.catch_warnings():
@@ -64,13 +63,14 @@ def epsilon_by_autodp(event: Event, *, count: int, delta: float) -> float | None
         return float(transformers.Composition()(parts, counts).get_approxDP(delta))
 
 
-def _module(name: str) -> Any:
-    """Import a module of autodp, which puts the parent of the working directory on the path."""
+def _autodp() -> tuple[Any, Any]:
+    """Import autodp, which puts the parent of the working directory on the path."""
     before = sys.path.copy()
     try:
-        return import_module(f"autodp.{name}")
+        from autodp import mechanism_zoo, transformer_zoo
     finally:
         sys.path[:] = before
+    return mechanism_zoo, transformer_zoo
 
 
 def _given_curve(orders: Any, rdp: Any, zoo: Any) -> Any:
@@ -121,7 +121,7 @@ def to_autodp(accountant: RDPAccountant) -> Any:
     """
     rdp, log_survival, *_ = accountant.cost
     finite = np.isfinite(rdp)
-    mechanism = _given_curve(accountant.orders[finite], rdp[finite], _module("autodp_core"))
+    mechanism = _given_curve(accountant.orders[finite], rdp[finite], _autodp()[0])
     convert = mechanism.approxDP
 
     def with_delta0(delta: float) -> Any:
