@@ -24,9 +24,8 @@ from pate._audit.tables import Trial, scratch, untested
 from pate._closed_form_plan import FIRST, ClosedFormPlan
 from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
-from pate._runs import LABEL, TEACHERS_VOTE, Run
+from pate._runs import KEY_FILE, LABEL, TEACHERS_VOTE, Run
 from pate._runs.released import sealing_key
-from pate._runs.run import KEY_FILE
 from pate._settings import decode_fields
 from pate._stages.beginning import load_plan
 from pate._stages.votes_import import import_votes, votes_from

@@ -1,17 +1,10 @@
 """A run on disk: its stages, its key, and the labels that leave it."""
 
 from pate._runs.run import (
-    KEY_BYTES as KEY_BYTES,
-    Run as Run,
-    StageChangedError as StageChangedError,
-    ensure_key as ensure_key,
-    first_stage as first_stage,
-    labels_file as labels_file,
-    read_key as read_key,
-)
-from pate._runs.stage import (
     DISCLOSURE as DISCLOSURE,
     EXPORTED as EXPORTED,
+    KEY_BYTES as KEY_BYTES,
+    KEY_FILE as KEY_FILE,
     LABEL as LABEL,
     METRICS as METRICS,
     MODEL as MODEL,
@@ -21,8 +14,14 @@ from pate._runs.stage import (
     TEACHERS_FIT as TEACHERS_FIT,
     TEACHERS_VOTE as TEACHERS_VOTE,
     VOTES_IMPORT as VOTES_IMPORT,
+    Run as Run,
     Stage as Stage,
+    StageChangedError as StageChangedError,
     StageInputs as StageInputs,
     StageState as StageState,
+    ensure_key as ensure_key,
+    first_stage as first_stage,
+    labels_file as labels_file,
     other_inputs as other_inputs,
+    read_key as read_key,
 )

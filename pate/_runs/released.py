@@ -21,8 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._files import Json, digest, read_arrays, read_json
-from pate._runs.run import KEY_FILE, Run, first_stage, labels_file, read_key
-from pate._runs.stage import DISCLOSURE, LABEL, METRICS, MODEL, REPORT, STUDENT, TEACHERS_FIT
+from pate._runs.run import (
+    DISCLOSURE,
+    KEY_FILE,
+    LABEL,
+    METRICS,
+    MODEL,
+    REPORT,
+    STUDENT,
+    TEACHERS_FIT,
+    Run,
+    first_stage,
+    labels_file,
+    read_key,
+)
 from pate._validation import (
     MOST_VOTERS,
     BoolArray,

@@ -11,8 +11,7 @@ import numpy as np
 
 from pate._closed_form_plan import ClosedFormPlan
 from pate._registry import find
-from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run
-from pate._runs.run import KEY_FILE
+from pate._runs import KEY_FILE, LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run
 from pate._stages.beginning import load_plan, origin_of, training_inputs
 from pate._stages.closed_form import fit_closed_form, seal_closed_form
 from pate._validation import require

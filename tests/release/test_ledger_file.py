@@ -12,8 +12,7 @@ import yaml
 
 from pate import cli
 from pate._release.ledger_file import choose_ledger, ledger_scope, require_ledger
-from pate._runs.run import Run, labels_file
-from pate._runs.stage import LABEL, TEACHERS_FIT
+from pate._runs import LABEL, TEACHERS_FIT, Run, labels_file
 from pate.accounting import Ledger, read_ledger, verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
 from pate.data.faces import write_celeba_folder
