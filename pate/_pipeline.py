@@ -31,11 +31,8 @@ from pate._runs import (
     Run,
     first_stage,
 )
-from pate._stages.beginning import load_plan
-from pate._stages.closed_form import fit_closed_form, seal_closed_form
-from pate._stages.forgetting import forget
-from pate._stages.references import make_references
-from pate._stages.student_stage import StudentPlan, fit_student, test_student
+from pate._stages.student_stage import StudentPlan, fit_student, make_references, test_student
+from pate._stages.teachers_stage import fit_closed_form, forget, load_plan, seal_closed_form
 from pate._stages.votes_import import (
     VotesFrom,
     import_votes,

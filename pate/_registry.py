@@ -18,11 +18,11 @@ HIGHER = {
     "encode_makers": "pate._stages.student:encode_makers",
     "run_student": "pate._stages.student:run_student",
     "network_of_truth": "pate._stages.student:network_of_truth",
-    "rehearse_student": "pate._stages.student_rehearsal:rehearse_student",
+    "rehearse_student": "pate._stages.student:rehearse_student",
     "run_network_command": "pate._commands.student_network:run_network_command",
     "read_network_fit": "pate._commands.student_network:read_network_fit",
-    "SiloSum": "pate._stages.silos:SiloSum",
-    "label_silos": "pate._stages.silos:label_silos",
+    "SiloSum": "pate._silos.server:SiloSum",
+    "label_silos": "pate._silos.server:label_silos",
     "prove": "pate._audit.whole:prove",
 }
 """The place of each of them, as ``module:name``."""

@@ -31,10 +31,10 @@ ZONES = {
     "networks": """
         data.features._weights models data._datasets data._augmentation data.features._backbone
         data.features._picture_transforms _network_settings data.features._modules _checkpoints
-        teachers student _stages.teachers _stages.student
-        _stages.student_rehearsal _commands.export _commands.student_network""",
+        teachers student _stages.teachers _stages.student _commands.export
+        _commands.student_network""",
     "lab": """
-        data.faces accounting._autodp _planning _silos _stages.silos _reporting _audit
+        data.faces accounting._autodp _planning _silos _reporting _audit
         _commands.audit _commands.faces _commands.planning
         _commands.report _commands.silo""",
 }

@@ -192,8 +192,7 @@ def test_bars_of_teachers_say_nothing_of_the_records(
         told.append((total, name))
         return stage_bar(total, name, **options)
 
-    for stage in ("teachers_fit", "teachers_vote"):
-        monkeypatch.setattr(f"pate._stages.{stage}.stage_bar", recorded)
+    monkeypatch.setattr("pate._stages.teachers.stage_bar", recorded)
     arrays = make_arrays()
     for world, rows in (("integer_scores", slice(0, None)), ("less", slice(37, None))):
         data = write_arrays(

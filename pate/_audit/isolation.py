@@ -27,7 +27,7 @@ from pate._release.label_settings import LabelSettings
 from pate._runs import KEY_FILE, LABEL, TEACHERS_VOTE, Run
 from pate._runs.released import sealing_key
 from pate._settings import decode_fields
-from pate._stages.beginning import load_plan
+from pate._stages.teachers_stage import load_plan
 from pate._stages.votes_import import import_votes, votes_from
 from pate._validation import Float32Array, IntArray, UInt8Array, require, require_count
 from pate._votes import Ballots, MaskedTotal

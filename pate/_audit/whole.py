@@ -40,8 +40,8 @@ from pate._release.query_choice import chosen_rows
 from pate._runs import LABEL, TEACHERS_FIT, Run
 from pate._runs.released import ReleasedLabels, sealing_key
 from pate._settings import decode_fields
-from pate._stages.beginning import load_plan
 from pate._stages.student_stage import StudentPlan
+from pate._stages.teachers_stage import load_plan
 from pate._validation import FloatArray, IntArray, StrArray, require
 from pate._votes import Ballots, MaskedTotal, Moments as MomentVotes, Voting
 from pate._votes.loading import load_votes

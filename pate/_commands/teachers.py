@@ -30,7 +30,7 @@ from pate._data_file import load_data
 from pate._pipeline import Pipeline, open_run
 from pate._registry import find
 from pate._runs import LABEL
-from pate._stages.forgetting import residual_files
+from pate._stages.teachers_stage import residual_files
 from pate._votes import Voting
 from pate.teachers._jobs import CurveFormat, Execution
 

@@ -14,7 +14,7 @@ from pate._release.ledger_file import ledger_scope
 from pate._release.top_k import TopKSettings, release_top_k
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run
 from pate._runs.released import sealing_key
-from pate._stages.beginning import load_plan, require_same_data
+from pate._stages.teachers_stage import load_plan, require_same_data
 from pate._validation import BoolArray, IntArray, UInt8Array, require, require_distinct
 from pate.accounting import Statement, read_ledger
 from pate.data import DataSource, Role

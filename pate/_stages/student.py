@@ -1,4 +1,7 @@
-"""The stage `student`: LightningCLI, with a run's folder in place of a log folder."""
+"""The stage `student`: LightningCLI, with a run's folder in place of a log folder.
+
+In a rehearsal the student trains for one batch before any budget is spent.
+"""
 
 import logging
 import warnings
@@ -8,6 +11,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from jsonargparse import ArgumentError
@@ -26,7 +30,7 @@ from pate._checkpoints import LocalCheckpoints
 from pate._files import Json, digest
 from pate._network_settings import without_weights
 from pate._runs import STUDENT, Run, StageInputs
-from pate._runs.released import require_student
+from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import canonical, encode
 from pate._stages.student_stage import (
     export_or_say_why_not,
@@ -36,7 +40,8 @@ from pate._stages.student_stage import (
     write_figures,
     write_predictions,
 )
-from pate._validation import expecting, require, require_given
+from pate._validation import expecting, require, require_given, require_known
+from pate.data import DataSource, Role
 from pate.student import Student, StudentData
 from pate.student._answers import weights_of_tensors
 from pate.student._bar import Curves, StageBar
@@ -414,3 +419,73 @@ def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = Stu
     wrong = expecting("settings of a student", ArgumentError)
     with isolate_rng(), warnings.catch_warnings(), wrong:
         kind(arguments, exit_on_error=False)
+
+
+def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries: int) -> None:
+    """Train a student for one batch of made-up labels of the public samples, and discard it.
+
+    Writes nothing.
+
+    Args:
+        run: the run of the student.
+        content: the settings of `pate student fit`.
+        source: the records, of which the public ones are read.
+        num_queries: the number of queries that will be labeled.
+
+    Raises:
+        ValueError: in one line, if a student cannot be trained by these settings.
+    """
+    # any mix of labels; the last query has no answer, as there may be samples without labels
+    labels = np.indices((num_queries, source.num_labels)).sum(axis=0) % 2
+    made_up = ReleasedLabels(
+        ids=source.records(Role.PUBLIC).ids[:num_queries],
+        label_names=source.label_names,
+        num_teachers=1,
+        delta=0.0,
+        aggregator={},
+        release=0,
+        labels=labels.astype(np.uint8),
+        mask=np.broadcast_to(
+            np.arange(num_queries)[:, None] < max(1, num_queries - 1), labels.shape
+        ),
+    )
+
+    class MadeUpData(StudentData):
+        def _read(self) -> tuple[DataSource, ReleasedLabels]:
+            return source, made_up
+
+    class Rehearsal(StudentCLI):
+        data_class = MadeUpData
+
+        def fit(self, model: Student, ckpt_path: str | None = None, **_: Any) -> None:
+            trainer = self.trainer
+            callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+            # settings of several processes are checked; one process suffices for the rest
+            if trainer.world_size > 1:
+                model.trainer = trainer
+                model.setup("fit")
+                trainer = Trainer(accelerator="cpu", devices=1, callbacks=callbacks, **quiet)
+            trainer.fit(model, self.datamodule)
+            # callbacks do not look for their metrics after a single batch
+            wanted = {
+                monitor for callback in callbacks if (monitor := getattr(callback, "monitor", None))
+            }
+            require_known("metrics to monitor", sorted(wanted), trainer.callback_metrics)
+
+    quiet: Json = {
+        "fast_dev_run": True,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    try:
+        run_student("fit", run, content | {"trainer": content["trainer"] | quiet}, Rehearsal)
+    except OSError:  # a problem of the machine
+        raise
+    except Exception as error:
+        line = " ".join(str(error).split())
+        if not line.startswith("Expected "):
+            line = (
+                "Expected a student that can be trained on one batch, got"
+                f" {type(error).__name__}: {line[:300]}"
+            )
+        raise ValueError(line) from error

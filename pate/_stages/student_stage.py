@@ -1,4 +1,7 @@
-"""The stage `student`: its files, its plan, and a linear network that is solved in closed form."""
+"""The stage `student`: its files, its plan, and a linear network that is solved in closed form.
+
+The stage `references` computes figures to compare the student with. All its outputs are PRIVATE.
+"""
 
 import shutil
 import sys
@@ -14,14 +17,27 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from scipy.special import expit
 
+from pate._closed_form_plan import ClosedFormPlan
 from pate._data_file import load_data, public_digest
 from pate._files import Json, atomic_write, digest, read_json, write_arrays, write_json
 from pate._linear import fit_linear, student_of
 from pate._networks import LINEAR, is_linear, require_factory
 from pate._registry import find
-from pate._runs import EXPORTED, LABEL, METRICS, MODEL, STUDENT, Run, StageInputs, labels_file
+from pate._runs import (
+    EXPORTED,
+    LABEL,
+    METRICS,
+    MODEL,
+    REFERENCES,
+    STUDENT,
+    TEACHERS_FIT,
+    Run,
+    StageInputs,
+    labels_file,
+)
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import to_plain
+from pate._stages.teachers_stage import count_corrected, predicted_without_noise
 from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, expecting, require
 from pate.data import DataSource, Features, Role
 from pate.data._checks import known_truth
@@ -466,3 +482,60 @@ def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
 def student_settings(run: Run) -> Json:
     """Return the settings with which the student of a run was trained."""
     return yaml.safe_load((run.root / STUDENT.config).read_text())
+
+
+def make_references(run: Run, plan: Any) -> None:
+    """Evaluate a student of the true labels, and the teachers without noise. PRIVATE.
+
+    Neither protects the records: on data that may be looked at, they show the price of privacy.
+    The student of the true labels is trained like the private one, on all queried samples. Teachers
+    answer by their majority; teachers in closed form by a linear fit to all private records, the
+    best that linear answers can be expected to reach. All figures are on the test set.
+
+    Args:
+        run: the run, with a trained student.
+        plan: how its teachers were trained, a `TeacherPlan` or a `ClosedFormPlan`.
+
+    Raises:
+        ValueError: if an earlier stage is not finished.
+    """
+    for stage in (TEACHERS_FIT, LABEL):
+        run.require_finished(stage)
+    require_student(run)
+    data = load_data(run)
+    inputs = {
+        "labels": digest(labels_file(run)),
+        "student": digest(run.root / STUDENT.config),
+        "teachers": digest(run.root / TEACHERS_FIT.state),
+        "public": public_digest(data),
+        "test": data.fingerprint(Role.TEST),
+    }
+    if not run.begin(REFERENCES, StageInputs(digests=inputs)):
+        return
+    folder = run.root / REFERENCES.outputs[0]
+    figures, optimize = student_of_truth(run, folder)
+    if isinstance(plan, ClosedFormPlan) and plan.start_from is None:
+        reference = "linear_fit"
+        answers, public = predicted_without_noise(run, data)
+    else:
+        reference = "teacher_majority"
+        started = isinstance(plan, ClosedFormPlan)
+        count_votes = count_corrected if started else find("count_votes")
+        answers, public = (
+            count_votes(run, data, plan, role) / plan.num_teachers
+            for role in (Role.TEST, Role.PUBLIC)
+        )
+    report = {
+        "PRIVATE": "computed without privacy; not to be published",
+        "optimize": optimize,
+        "true_label_student": figures,
+        reference: evaluate(
+            answers,
+            data.records(Role.TEST).labels,
+            data.label_names,
+            cuts=choose_thresholds(public),
+            optimize=optimize,
+        ),
+    }
+    write_json(folder / METRICS, report)
+    run.finish(REFERENCES)

@@ -36,7 +36,7 @@ from pate._runs import (
     read_key,
 )
 from pate._runs.released import sealing_key
-from pate._stages.beginning import begin_fit, origin_of, require_same_data
+from pate._stages.teachers_stage import begin_fit, origin_of, require_same_data
 from pate._validation import Float32Array, IntArray, require
 from pate._votes import Voting, unpack_ballots
 from pate._votes.store import VoteStore

@@ -18,7 +18,7 @@ from pate._audit.releases import law_tests
 from pate._audit.tables import Trial, verdict_of
 from pate._release import transaction
 from pate._runs import Run
-from pate._stages import closed_form
+from pate._stages import teachers_stage
 from pate._validation import FloatArray
 from pate._votes.voters import MomentQuery, RecordVoters
 from pate.accounting import GaussianEvent
@@ -496,7 +496,7 @@ def teachers_by_row(patch: Patch) -> None:
     def faulty(units: Any, *, num_teachers: int, key: bytes) -> Any:
         return np.arange(len(list(units))) * num_teachers // 800
 
-    patch.setattr(closed_form, "assign_teachers", faulty)
+    patch.setattr(teachers_stage, "assign_teachers", faulty)
 
 
 def a_shared_teacher(patch: Patch) -> None:

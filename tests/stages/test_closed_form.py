@@ -11,7 +11,7 @@ import pytest
 
 from pate import ReleasedLabels, Votes, cli
 from pate._runs import Run, read_key
-from pate._stages.closed_form import predicted_without_noise
+from pate._stages.teachers_stage import predicted_without_noise
 from pate._validation import MOST_VOTERS
 from pate._votes.store import load_voters
 from pate.accounting import read_ledger
@@ -285,11 +285,11 @@ def test_more_records_than_are_summed_exactly_are_refused_without_their_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     place = Place(tmp_path)
-    monkeypatch.setattr("pate._stages.closed_form.MOST_VOTERS", 399)  # the data have 400
+    monkeypatch.setattr("pate._stages.teachers_stage.MOST_VOTERS", 399)  # the data have 400
     assert place.fit() == 2
     refused(capsys, "Expected at most 399 private records, whose sums are exact")
     assert not place.root.exists()
-    monkeypatch.setattr("pate._stages.closed_form.MOST_VOTERS", 400)
+    monkeypatch.setattr("pate._stages.teachers_stage.MOST_VOTERS", 400)
     assert place.fit() == 0
 
 

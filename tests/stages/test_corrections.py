@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pate import ReleasedLabels, cli, load_student
-from pate._stages.closed_form import correction
+from pate._stages.teachers_stage import correction
 from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
 from pate.accounting._ledger import Ledger
 from pate.data._partition import assign_teachers

@@ -12,7 +12,7 @@ import pytest
 from pate import Pipeline, cli
 from pate._commands.run_check import check_run
 from pate._runs import TEACHERS_VOTE, Run, Stage, StageState
-from pate._stages import forgetting, teachers
+from pate._stages import teachers, teachers_stage
 from pate.data._partition import assign_teachers
 from pate.teachers import TrainJob
 from tests.conftest import make_arrays
@@ -134,7 +134,7 @@ class _KilledError(Exception):
         (teachers, "drop_chunks"),
         (teachers, "fit_teachers"),
         (teachers, "vote_teachers"),
-        (forgetting, "replace"),
+        (teachers_stage, "replace"),
     ],
 )
 def test_killed_anywhere_it_goes_on(
@@ -147,7 +147,7 @@ def test_killed_anywhere_it_goes_on(
     def killed(*args: object, **kwargs: object) -> object:
         nonlocal calls
         calls += 1
-        if at != "replace" or calls == 5:  # in the middle of the chunks that stay
+        if at != "replace" or calls == 9:  # between training and voting
             raise _KilledError
         return step(*args, **kwargs)
 
@@ -237,7 +237,7 @@ def test_votes_are_cast_again_where_it_was_killed_as_it_cleared_them(
     ("form", "place", "vote"),
     [
         ("networks", teachers, "vote_teachers"),
-        ("records", forgetting, "seal_closed_form"),
+        ("records", teachers_stage, "seal_closed_form"),
     ],
 )
 def test_what_was_begun_is_finished_though_the_data_hold_them_no_more(

@@ -1,21 +1,41 @@
-"""Both stages of teachers in closed form, each of a record, a group or a part.
+"""The stages of teachers: how `teachers fit` begins, teachers in closed form, and forgetting.
 
-Those that start from a released student correct it by their own records, and vote.
+The beginning is the same for trained teachers and those in closed form. The latter stand for a
+record, a group or a part of the records. Those that start from a released student correct it by
+their own records, and vote. Forgetting changes teachers and votes as if some private records had
+never been there. All of it is PRIVATE.
 """
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate._closed_form_plan import ClosedFormPlan
-from pate._files import atomic_write, code_version, digest, require_disk
+from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan, Plan
+from pate._data_file import describe_data
+from pate._files import atomic_write, code_version, digest, make_folder, read_json, require_disk
 from pate._linear import fit_linear, flat
 from pate._progress import stage_bar
-from pate._release.starting import Start
-from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, StageInputs
-from pate._stages.beginning import begin_fit, require_same_data
+from pate._registry import find
+from pate._release.ledger_file import ledger_setting, open_ledger
+from pate._release.starting import Start, start_digest
+from pate._runs import (
+    KEY_FILE,
+    LABEL,
+    REFERENCES,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Run,
+    StageInputs,
+    ensure_key,
+    other_inputs,
+)
+from pate._settings import decode_fields, encode_fields
 from pate._validation import (
     MOST_VOTERS,
     BoolArray,
@@ -33,6 +53,100 @@ from pate.data import UNKNOWN, DataSource, Features, Role
 from pate.data._checks import known_truth
 from pate.data._partition import assign_teachers, partition_records
 from pate.data._records import as_features
+from pate.teachers._jobs import CHUNK_SIZE, Execution
+
+_ONE_OF_MANY = (
+    "Note: the data say whose record each is, but `unit: record` protects one record alone, not"
+    " the person; `unit: group` protects all records of a person together."
+)
+
+
+class FitContext(NamedTuple):
+    """The folder, key and digest that a stage of teachers works with."""
+
+    folder: Path
+    """The folder of the teachers, absolute because workers may start elsewhere."""
+    key: bytes
+    """The key of the partition."""
+    made_from: str
+    """A digest of the key, the plan and the data."""
+
+
+def begin_fit(
+    run: Run,
+    data: DataSource,
+    plan: Plan,
+    foreign: Callable[[Path, str], Sequence[str]],
+) -> FitContext | None:
+    """Begin or continue the stage; return None if it is finished.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: how teachers are made.
+        foreign: returns the names of files in the teachers' folder that were not made from the
+            digest given to it.
+
+    Raises:
+        ValueError: if it was begun with other settings or records, or its folder holds foreign
+            files.
+    """
+    closed_form = {"fit": CLOSED_FORM} if isinstance(plan, ClosedFormPlan) else {}
+    settings = closed_form | encode_fields(plan) | {"data": describe_data(data)}
+    if run.overwrite or not run.is_finished(TEACHERS_FIT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = ensure_key(run, TEACHERS_FIT)
+    digests = training_inputs(data, plan) | {"partition": digest(key)}
+    digests |= start_digest(run, getattr(plan, "start_from", None))
+    inputs = StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
+    made_from = origin_of(inputs)
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):
+        return None
+    make_folder(folder)
+    if plan.unit == "record" and data.records(Role.PRIVATE).groups is not None:
+        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
+    return FitContext(folder, key, made_from)
+
+
+def origin_of(inputs: StageInputs) -> str:
+    """Return the digest that marks teachers made from ``inputs``, whatever their ledger."""
+    settings = {name: value for name, value in inputs.settings.items() if name != "ledger"}
+    return replace(inputs, settings=settings).digest
+
+
+def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
+    """Return hashes of private records, and of public ones if anything is fitted on them."""
+    private_alone = data.feature_map is None and not isinstance(plan, ClosedFormPlan)
+    roles = (Role.PRIVATE,) if private_alone else (Role.PRIVATE, Role.PUBLIC)
+    return {role.value: data.fingerprint(role) for role in roles}
+
+
+def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
+    """Raise ``ValueError`` unless the data are those that the teachers were made from."""
+    now, trained = training_inputs(data, plan), run.inputs_of(TEACHERS_FIT).digests
+    changed = other_inputs({name: trained.get(name) for name in now}, now)
+    begun = f"the data that `teachers fit` of {run.root} was begun with"
+    hint = f" ({run.to_forget})" if run.to_forget else ""
+    require(not changed, begun + hint, changed=changed)
+    data.require_distinct()
+
+
+def load_plan(run: Run) -> Any:
+    """Return the `TeacherPlan` or `ClosedFormPlan` of a run with finished teachers.
+
+    Raises ``ValueError`` if a class in its settings cannot be imported.
+    """
+    # read from the state, because the file for readers may have been edited
+    settings = run.inputs_of(TEACHERS_FIT).settings
+    if settings.get("fit") == CLOSED_FORM:
+        return decode_fields(ClosedFormPlan, settings)
+    plan = decode_fields(find("TeacherPlan"), settings)
+    path = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
+    if not path.is_file():
+        run.require_finished(TEACHERS_FIT)
+    return replace(plan, **read_json(path.read_text()))
 
 
 def fit_closed_form(
@@ -319,3 +433,107 @@ def _with_constant(data: DataSource, role: Role) -> Float32Array:
 
 def _corrections(folder: Path) -> Float32Array:
     return np.load(folder / "corrections.npy", mmap_mode="r")
+
+
+def forget(run: Run, data: DataSource, units: Sequence[str], execution: Execution) -> bool:
+    """Change teachers and votes to those of a run without some units, bit for bit.
+
+    A unit is the id of a record or, if groups are protected, a group with all its records. The data
+    must still hold the units, so that the run can check that all other records are those of its
+    teachers. The run then expects the data without the units. Chunks of teachers that saw a unit
+    are deleted first and trained again; the others stay, because a teacher is a function of its own
+    records only. All teachers vote again. Private results of their votes are deleted: references,
+    and the private report.
+
+    After an interruption, the same call continues.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records, with the units or, after a completed call, without.
+        units: ids of records, or groups.
+        execution: where teachers are trained and vote.
+
+    Returns:
+        Whether there was anything to forget; False if the data hold none of the units and are the
+        data of the teachers.
+
+    Raises:
+        ValueError: if the data hold only some of the units, or are not the data of the teachers;
+            nothing is changed then.
+    """
+    require(not execution.shared, "one process that forgets, with its workers")
+    plan, state = load_plan(run), run.state(TEACHERS_FIT)
+    assert state is not None, "what has a plan was begun"
+    begun = state.inputs
+    private = data.load(Role.PRIVATE)
+    named = np.isin(private.units(plan.unit), list(units))
+    missing = sorted(set(units) - set(private.units(plan.unit)[named].tolist()))
+    require(
+        not missing or not named.any(),
+        f"{plan.unit}s of the private data, which are to be there until they are forgotten",
+        missing=missing,
+    )
+    rest = data.without(private.ids[named].tolist())
+    before, after = training_inputs(data, plan), training_inputs(rest, plan)
+    digests = {name: begun.digests[name] for name in before}
+    require(
+        digests in (before, after),
+        f"the data that `teachers fit` of {run.root} was begun with",
+    )
+    if missing:
+        run.require_finished(TEACHERS_FIT)
+        if not state.again:
+            run.record(TEACHERS_FIT, replace(state, forgotten=0))
+            return False
+    require(not named.all(), "private records that are left")
+    if digests == before and not missing:
+        run.require_finished(TEACHERS_FIT)
+        voted = run.state(TEACHERS_VOTE)
+        again = {} if voted is None else {TEACHERS_VOTE.name: dict(voted.inputs.settings)}
+        forgotten = replace(begun, digests={**begun.digests, **after})
+        # from here on the run belongs to the data without the units; some of its teachers and all
+        # of its votes are missing
+        changed = replace(state, inputs=forgotten, finished=False, files={}, again=again)
+        run.record(TEACHERS_FIT, replace(changed, forgotten=state.forgotten + len(set(units))))
+    if isinstance(plan, ClosedFormPlan):
+        fit_closed_form(run, rest, plan)
+    else:
+        if not missing:
+            old = origin_of(replace(begun, digests={**begun.digests, **before}))
+            find("drop_chunks")(run, plan, units, old=old)
+        find("fit_teachers")(run, rest, plan, execution)
+    run.clear(REFERENCES)
+    (run.private / "report.html").unlink(missing_ok=True)
+    state = run.state(TEACHERS_FIT)
+    assert state is not None
+    if TEACHERS_VOTE.name in state.again:
+        overwriting, settings = replace(run, overwrite=True), state.again[TEACHERS_VOTE.name]
+        if isinstance(plan, ClosedFormPlan):
+            seal_closed_form(overwriting, rest, plan)
+        else:
+            voting, absent = settings["votes"], settings["absent"]
+            vote = find("vote_teachers")
+            vote(overwriting, rest, plan, execution, voting=voting, absent=absent)
+        run.record(TEACHERS_FIT, replace(state, again={}))
+    return True
+
+
+def residual_files(run: Run, data: DataSource) -> list[Path]:
+    """Return files and caches that may still hold forgotten records; only their owner can tell."""
+    stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
+    accounted_for = {
+        KEY_FILE,
+        *(path for stage in stages for path in (stage.state, stage.config, *stage.outputs)),
+    }
+    residual = [
+        path
+        for path in sorted(run.private.iterdir())
+        if path.relative_to(run.root) not in accounted_for
+    ]
+    residual = [path for path in residual if path.is_file() or any(path.iterdir())]
+    used = [
+        *getattr(data.feature_map, "maps", [data.feature_map]),
+        getattr(data, "sentences", None),
+    ]
+    caches = [getattr(part, "cache", None) for part in used]
+    return [*residual, *(Path(cache) for cache in caches if cache is not None)]
