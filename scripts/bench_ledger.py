@@ -25,7 +25,7 @@ from pate.accounting import (
     GaussianEvent,
     Ledger,
     NeighboringRelation,
-    _log as log,
+    _ledger,
     verify_ledger,
 )
 from pate.accounting._charges import Events
@@ -69,8 +69,8 @@ def fill(path: Path, releases: int) -> None:
     """Reserve and settle many releases in one transaction, which saves a sync for each row."""
     events, ledger = kinds(), Ledger(path)
     with (
-        log.locked(path) as connection,
-        mock.patch.object(log, "locked", return_value=nullcontext(connection)),
+        _ledger.locked_log(path) as connection,
+        mock.patch.object(_ledger, "locked_log", return_value=nullcontext(connection)),
     ):
         for i in range(releases):
             ledger.settle(reserve(ledger, events[i % len(events)]))

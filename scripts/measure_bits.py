@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from pate import VoteShape
 from pate.accounting import DEFAULT_ORDERS, RDPAccountant, Target
-from pate.accounting._bisection import smallest_where
-from pate.accounting._cost import tightest_guarantee
+from pate.accounting._cost import smallest_where, tightest_guarantee
 from pate.aggregators import (
     Aggregator,
     Canonical,

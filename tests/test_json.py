@@ -12,7 +12,7 @@ from pate import cli, load_student
 from pate._files.json import read_json
 from pate._runs import TEACHERS_FIT, Run
 from pate.accounting import Statement, verify_ledger
-from pate.accounting._log import chained
+from pate.accounting._ledger import chained
 from pate.teachers import VoteManifest
 from tests.silos.exchanges import Hospitals
 

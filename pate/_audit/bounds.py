@@ -23,7 +23,7 @@ from pate._validation import (
     require_in_open_unit_interval,
 )
 from pate.accounting import RDPAccountant, gaussian_epsilon
-from pate.accounting._bisection import smallest_where
+from pate.accounting._cost import smallest_where
 
 TradeOff = Callable[[float], float]
 """The least rate of false positives for a rate of true positives: convex and symmetric."""

@@ -14,7 +14,7 @@ from pate._settings import Partial, import_path
 from pate._validation import require, require_in_open_unit_interval
 from pate._votes import VoteShape
 from pate.accounting import NeighboringRelation, Target, epsilon_of
-from pate.accounting._formatting import format_epsilon, format_exact
+from pate.accounting._cost import format_epsilon, format_exact
 from pate.aggregators import Aggregator, StableTopK, registered
 from pate.aggregators._base import AnyAggregator, made_for
 

@@ -17,7 +17,7 @@ from pate._files import remove_drafts, write_text
 from pate._release.promise import suited_delta
 from pate._settings import decode
 from pate._validation import require, require_given
-from pate.accounting._formatting import format_guess
+from pate.accounting._cost import format_guess
 from pate.data import DataSource, Role
 from pate.data._label_table import read_columns
 from pate.data._table import TableSource

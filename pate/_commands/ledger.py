@@ -9,8 +9,8 @@ from pate._release.statements import verify_published
 from pate._validation import require, require_in_open_unit_interval
 from pate.accounting import LedgerSnapshot, NeighboringRelation, read_ledger, verify_ledger
 from pate.accounting._charges import Charge, account, to_world
-from pate.accounting._formatting import format_epsilon, format_exact
-from pate.accounting._personal import describe_personal, personal_figures
+from pate.accounting._cost import format_epsilon, format_exact
+from pate.accounting._filters import describe_personal, personal_figures
 from pate.accounting._statement_words import (
     FIXED_BEFOREHAND,
     WORLD,

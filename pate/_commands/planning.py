@@ -25,7 +25,7 @@ from pate._settings import require_made
 from pate._validation import require
 from pate._votes import Votes, VoteShape
 from pate.accounting._autodp import unknown_to_autodp
-from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
+from pate.accounting._cost import explain_epsilon, format_epsilon, format_exact
 from pate.aggregators import Aggregator
 from pate.aggregators._base import LEAST_ANSWERED
 

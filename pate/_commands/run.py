@@ -37,7 +37,7 @@ from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
 from pate.accounting._accountant import epsilon_of
 from pate.accounting._charges import Charge
-from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
+from pate.accounting._cost import explain_epsilon, format_epsilon, format_exact
 from pate.data import DataSource, DrawnPublic, Role
 from pate.data._table import TableSource
 

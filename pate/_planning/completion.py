@@ -16,8 +16,8 @@ from pate._settings import parts
 from pate._validation import MOST_VOTERS, require, require_given
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
 from pate.accounting import GaussianEvent, Target, calibrate_scale, epsilon_of
-from pate.accounting._bisection import smallest_where
 from pate.accounting._charges import Budget, Charge
+from pate.accounting._cost import smallest_where
 from pate.accounting._filters import affordable
 from pate.aggregators import Aggregator, Outlook, Partial, Rounds, ScoreVotes, SiloVotes
 from pate.aggregators._base import AnyAggregator

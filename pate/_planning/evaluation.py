@@ -42,9 +42,8 @@ from pate._votes import (
 from pate._votes.loading import load_votes
 from pate._votes.store import finished_votes
 from pate.accounting._accountant import COARSE_ORDERS, Target, epsilon_of
-from pate.accounting._bisection import smallest_where
 from pate.accounting._charges import account
-from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._cost import DEFAULT_ORDERS, smallest_where
 from pate.aggregators import Aggregator, Outlook, Release
 from pate.aggregators._base import features_of
 from pate.data._checks import known_truth

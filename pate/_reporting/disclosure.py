@@ -20,7 +20,7 @@ from pate._reporting.page import shown
 from pate._reporting.sections import SUMMARY
 from pate._runs import DISCLOSURE
 from pate._validation import require, require_given
-from pate.accounting._formatting import format_epsilon, format_exact, format_guess
+from pate.accounting._cost import format_epsilon, format_exact, format_guess
 from pate.accounting._statement import Statement
 from pate.accounting._statement_words import (
     by_relation,

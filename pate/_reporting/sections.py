@@ -28,8 +28,7 @@ from pate._reporting.page import (
 from pate._runs.released import ReleasedLabels
 from pate.accounting._base import event_from_dict
 from pate.accounting._charges import Charge, account, for_group_size
-from pate.accounting._cost import NeighboringRelation
-from pate.accounting._formatting import format_epsilon, format_exact, format_guess
+from pate.accounting._cost import NeighboringRelation, format_epsilon, format_exact, format_guess
 from pate.accounting._statement_words import (
     FIXED_BEFOREHAND,
     by_relation,

@@ -34,7 +34,7 @@ from pate._votes.kinds import (
     unpack_ballots,
 )
 from pate._votes.voters import GroupVoters, RecordVoters, Voters
-from pate.accounting._personal import require_budgets
+from pate.accounting._filters import require_budgets
 from pate.data._records import Records
 
 Form = Literal["bits", "scores", "moments", "masked"]

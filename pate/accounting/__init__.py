@@ -3,10 +3,10 @@
 from pate.accounting._accountant import (
     RDPAccountant as RDPAccountant,
     Target as Target,
+    adaptive_epsilon as adaptive_epsilon,
     calibrate_scale as calibrate_scale,
     epsilon_of as epsilon_of,
 )
-from pate.accounting._adaptive_optimum import adaptive_epsilon as adaptive_epsilon
 from pate.accounting._autodp import from_autodp as from_autodp, to_autodp as to_autodp
 from pate.accounting._charges import Budget as Budget
 from pate.accounting._cost import (
@@ -16,6 +16,7 @@ from pate.accounting._cost import (
     NeighboringRelation as NeighboringRelation,
     gaussian_epsilon as gaussian_epsilon,
 )
+from pate.accounting._curves import Pairs as Pairs
 from pate.accounting._events import (
     BoundedRangeEvent as BoundedRangeEvent,
     ComposedEvent as ComposedEvent,
@@ -33,14 +34,15 @@ from pate.accounting._events import (
     StabilityTestEvent as StabilityTestEvent,
     event_from_dict as event_from_dict,
 )
-from pate.accounting._filters import PrivacyFilter as PrivacyFilter
-from pate.accounting._history import LedgerEntry as LedgerEntry, LedgerSnapshot as LedgerSnapshot
+from pate.accounting._filters import PersonalEvent as PersonalEvent, PrivacyFilter as PrivacyFilter
+from pate.accounting._history import (
+    LedgerEntry as LedgerEntry,
+    LedgerHead as LedgerHead,
+    LedgerSnapshot as LedgerSnapshot,
+)
 from pate.accounting._ledger import (
     Ledger as Ledger,
     read_ledger as read_ledger,
     verify_ledger as verify_ledger,
 )
-from pate.accounting._log import LedgerHead as LedgerHead
-from pate.accounting._pairs import Pairs as Pairs
-from pate.accounting._personal import PersonalEvent as PersonalEvent
 from pate.accounting._statement import Statement as Statement

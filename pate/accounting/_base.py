@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 
 from pate._validation import FloatArray, expecting, require, require_count
 from pate.accounting._cost import DEFAULT_ORDERS, Cost, NeighboringRelation
-from pate.accounting._pairs import Pairs
+from pate.accounting._curves import Pairs
 
 ENTRY_POINTS = "pate.events"
 

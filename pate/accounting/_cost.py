@@ -1,4 +1,4 @@
-"""The cost of a release under a neighboring relation, and its conversion to (epsilon, delta).
+"""The cost of a release under a neighboring relation, its conversion to (epsilon, delta).
 
 **Many bits.** Many choices and tests in Gaussian differential privacy weigh less than the sum of
 single ones. One choice or one test is a bit. Its trade-off curve touches the curve of a Gaussian
@@ -20,13 +20,16 @@ sqrt(sum 1 / s_i^2)`` (Dong, Roth & Su (2022), Corollary 3.3). Its delta at epsi
     Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu)
 
 (Balle & Wang (2018), Theorem 8).
+
+Figures of a guarantee are written as texts at the end, never rounded down.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -35,7 +38,6 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from pate._validation import BoolArray, FloatArray, require, require_in_open_unit_interval
-from pate.accounting._bisection import smallest_not_positive, smallest_where
 
 
 class NeighboringRelation(StrEnum):
@@ -439,3 +441,123 @@ def remaining_delta(delta: float, log_survival: float) -> float:
     # a difference of nearly equal numbers is rounded down
     difference = delta - delta0 - 4 * np.finfo(np.float64).eps * delta0
     return difference / (1 - delta0) if difference > 0 else difference
+
+
+def smallest_where(
+    holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-13
+) -> float:
+    """Return the smallest x in ``low..high`` where ``holds(x)``, which turns true as x grows.
+
+    The condition is assumed to hold at ``high``. The result is never too small, and too large by a
+    relative ``tolerance`` at most.
+    """
+    width = high - low
+    while high - low > tolerance * min(width, max(abs(low), abs(high))):
+        middle = low + (high - low) / 2  # the sum of both ends could overflow
+        if not low < middle < high:
+            break  # no float lies between them
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def smallest_not_positive(value: Callable[[float], float], low: float, high: float) -> float:
+    """Return the smallest x in ``low..high`` where ``value(x) <= 0``, which falls as x grows.
+
+    It is the float that `smallest_where` returns, after a third of the calls where ``value`` is
+    nearly a line.
+    """
+    positive, settled, above, below, kept = low, high, value(low), value(high), ""
+    for _ in range(20):
+        if not above > 0 >= below or settled - positive <= 1e-13 * settled:
+            break
+        # a secant, one end of which is weighed half if it stays twice (Illinois)
+        root = positive + (settled - positive) * (above / (above - below))
+        middle = min(max(root, positive + 5e-14 * root), settled - 5e-14 * root)
+        at = value(middle)
+        if at <= 0:
+            settled, below, above = middle, at, above / 2 if kept == "positive" else above
+            kept = "positive"
+        else:
+            positive, above, below = middle, at, below / 2 if kept == "settled" else below
+            kept = "settled"
+    return smallest_where(lambda x: x >= settled or (x > positive and value(x) <= 0), low, high)
+
+
+def largest_count_where(holds: Callable[[int], bool], *, limit: int = 2**53) -> int:
+    """Return the largest n in ``0..limit`` where ``holds(n)``, which turns false as n grows."""
+    low, high = 0, 1  # doubled until the condition fails, then bisected
+    while high <= limit and holds(high):
+        low, high = high, 2 * high
+    if high > limit:
+        return low if not holds(limit) else limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+_LARGE_EPSILON = 10
+_DIGITS = Context(prec=400)  # more digits than a float has before and after the point
+
+
+def format_epsilon(epsilon: float | None, digits: int = 3) -> str:
+    """Return epsilon with ``digits`` digits after the point, rounded up, or ``unbounded``.
+
+    >>> format_epsilon(8.02042), format_epsilon(0.0004), format_epsilon(None)
+    ('8.021', '0.001', 'unbounded')
+    """
+    if epsilon is None or math.isinf(epsilon):
+        return "unbounded"
+    unit = Decimal(1).scaleb(-digits)
+    return (
+        f"{Decimal(repr(float(epsilon))).quantize(unit, rounding=ROUND_CEILING, context=_DIGITS):f}"
+    )
+
+
+def format_exact(value: float) -> str:
+    """Return a number, such as a delta, with all of its digits.
+
+    >>> format_exact(1e-6), format_exact(1.0000004e-6), format_exact(8.0)
+    ('1e-06', '1.0000004e-06', '8')
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
+def explain_epsilon(epsilon: float | None) -> str | None:
+    """Return a sentence on the weak protection of an epsilon above 10; None of smaller ones.
+
+    Of two neighbors, each as likely, a guess is right with probability `e^epsilon / (1 +
+    e^epsilon)` at most, as in `format_guess`, where the small delta is left out.
+
+    >>> explain_epsilon(8.0)
+    >>> explain_epsilon(10.5)
+    'Above 10 an epsilon promises little: a guess between two neighbors may be right in all but 1 of
+    36317 cases.'
+    """
+    if epsilon is not None and epsilon <= _LARGE_EPSILON:
+        return None
+    right = "in all cases"
+    if epsilon is not None and epsilon < 700:  # beyond it floats end
+        cases = math.ceil(math.exp(epsilon)) + 1
+        right = f"in all but 1 of {cases if cases < 1e6 else f'{cases:.1e}'} cases"
+    return (
+        f"Above 10 an epsilon promises little: a guess between two neighbors may be right {right}."
+    )
+
+
+def format_guess(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:
+    """Return the largest success rate, in percent, of a guess between two equally likely neighbors.
+
+    ``epsilon`` and ``delta`` bound it by `(e^epsilon + delta) / (e^epsilon + 1)`, from the bounds
+    of Kairouz, Oh & Viswanath (2015) on both errors of a test. A ``total_variation``, the delta at
+    epsilon 0, bounds it by `(1 + total_variation) / 2` (Neyman & Pearson (1933)), which is mostly
+    less. The smaller one is rounded up.
+
+    >>> guarantee = {"epsilon": 1.0, "delta": 1e-6}
+    >>> format_guess(guarantee), format_guess(guarantee, 0.0942)
+    ('73.2%', '54.8%')
+    """
+    epsilon = guarantee["epsilon"]
+    decay = 0.0 if epsilon is None else math.exp(-epsilon)
+    share = min((1.0 + guarantee["delta"] * decay) / (1.0 + decay), (1.0 + total_variation) / 2)
+    return f"{format_epsilon(100 * share, 1)}%"

@@ -35,24 +35,23 @@ from pate.accounting._base import (
     leaves as leaves,
     total_cost as total_cost,
 )
-from pate.accounting._bit_curves import stability_test_rdp, threshold_bit_rdp
 from pate.accounting._cost import CHOICE, DEFAULT_ORDERS, TEST, WIDTHS, Bits, Cost, bit_weights
 from pate.accounting._curves import (
+    Pairs,
     bounded_range_mu_squared,
+    bounded_range_pairs,
     bounded_range_rdp,
+    gaussian_bit_pairs,
     gaussian_mu_squared,
     gaussian_noisy_max_mu_squared,
     gaussian_noisy_max_rdp,
     gaussian_rdp,
     pure_dp_mu_squared,
     pure_dp_rdp,
-    renyi_curve_rdp,
-)
-from pate.accounting._pairs import (
-    Pairs,
-    bounded_range_pairs,
-    gaussian_bit_pairs,
     randomized_response_pairs,
+    renyi_curve_rdp,
+    stability_test_rdp,
+    threshold_bit_rdp,
 )
 
 _ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -36,14 +36,14 @@ from pate.accounting._charges import (
 )
 from pate.accounting._cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate.accounting._filters import (
+    PersonalEvent,
     PrivacyFilter,
     describe_remainder,
     filter_from_dict,
     make_filter,
     refuse,
+    require_kept,
 )
-from pate.accounting._log import LedgerHead
-from pate.accounting._personal import PersonalEvent, require_kept
 
 # of a release, in a statement
 _LISTED = (
@@ -52,6 +52,13 @@ _LISTED = (
 )
 _KINDS = ("budget", "home", "reserve", "settle", "state")
 _DECODER = json.JSONDecoder(object_pairs_hook=distinct_keys)
+
+
+class LedgerHead(NamedTuple):
+    """The end of a log: its number of rows, and the digest of the last, which covers all."""
+
+    rows: int = 0
+    digest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,20 +1,23 @@
 """The ledger: a SQLite file that lists every release made from one private data set.
 
-A release is reserved before its noise is drawn and settled once its labels are on disk. A
-reservation that was never settled counts in full, so that a crash never hides a cost; whoever made
-it finds it again by its token. The file is a log: rows are added, never changed, and each carries a
-digest of itself and all rows before it.
+The file is a log: rows are added, never changed, and each carries a digest of itself and all rows
+before it. Functions of the log do not know the content of rows. A release is reserved before its
+noise is drawn and settled once its labels are on disk. A reservation that was never settled counts
+in full, so that a crash never hides a cost; whoever made it finds it again by its token.
 
 `verify_ledger` computes everything in it again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -22,15 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from pate._files import remove_abandoned
+from pate._files import draft_of, remove_abandoned
 from pate._validation import (
     FloatArray,
     given,
+    one_line,
     require,
     require_count,
     require_in_open_unit_interval,
 )
-from pate.accounting import _log as log
 from pate.accounting._charges import (
     Budget,
     Charge,
@@ -46,11 +49,209 @@ from pate.accounting._filters import PrivacyFilter, refuse, require_filter_of_fi
 from pate.accounting._history import (
     History,
     LedgerEntry,
+    LedgerHead,
     LedgerSnapshot,
     orders_of_sums,
     restrict_to_filter,
 )
-from pate.accounting._log import LedgerHead
+
+_APPLICATION, _VERSION = 0x70617465, 2  # "pate"
+# rows of version 1 do not say how many teachers a unit reaches: readers of that one overlook it
+_READ = 1, _VERSION
+_TABLE = (
+    "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest"
+    " TEXT NOT NULL)"
+)
+_FINAL = tuple(
+    f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is"
+    " final'); END"
+    for change in ("UPDATE", "DELETE")
+)
+_SCHEMA = (
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_VERSION}",
+    _TABLE,
+    *_FINAL,
+)
+_ROWS = 4096  # read at once: a read keeps other processes from writing
+
+
+def make_log(path: Path) -> None:
+    """Create an empty log at ``path`` in one step, unless another process was faster."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(";".join(_SCHEMA))
+        content = connection.serialize()
+    with draft_of(path, once=True, permissions=0o644) as file:
+        file.write(content)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def log_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and of the file system into a one-line ``ValueError``."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise ValueError(
+            f"Expected a readable and writable ledger at {path}, got: {one_line(str(error))}"
+        ) from None
+
+
+@contextmanager
+def opened_log(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
+    """Open the log at ``path``.
+
+    Raises ``ValueError`` if it is not a log, or its journal mode was changed.
+
+    Another journal mode keeps other files next to the log, and may lose the last rows in other
+    ways.
+    """
+    # a transaction that a killed process left half-written is rolled back by the next writer,
+    # before it reads
+    mode = (
+        "rw" if writable or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)) else "ro"
+    )
+    # never "rwc": SQLite would create an empty file in place of one deleted meanwhile
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    with (
+        log_errors(path),
+        closing(sqlite3.connect(address, uri=True, timeout=60, isolation_level=None)) as connection,
+    ):
+        # the header shows it before any row is read
+        marks = tuple(
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version")
+        )
+        # an empty file, which SQLite takes for a new database, has no marks
+        require(
+            marks in [(_APPLICATION, version) for version in _READ],
+            f"a ledger of version {' or '.join(map(str, _READ))} at {path}",
+            marks=marks,
+        )
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+        require(
+            journal == "delete",
+            f"a ledger with PRAGMA journal_mode = delete at {path}",
+            journal_mode=journal,
+        )
+        yield connection
+
+
+@contextmanager
+def locked_log(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the log at ``path`` for one transaction, which locks out all other writers."""
+    with log_errors(path):
+        require_writable(path)
+    with opened_log(path, writable=True) as connection:
+        # EXTRA: the folder is synced too, so that no power failure brings back a log without the
+        # last row
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("COMMIT")
+
+
+def require_writable(path: Path) -> None:
+    """Raise ``ValueError`` if ``path`` is marked read-only.
+
+    The superuser could write it nevertheless, but a ledger that somebody closed stays closed.
+    """
+    mode = path.stat().st_mode
+    require(
+        mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH),
+        f"a writable ledger at {path}",
+        mode=stat.filemode(mode),
+    )
+
+
+def require_intact(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise ``ValueError`` unless the pages of the file fit together."""
+    (state,) = connection.execute("PRAGMA quick_check").fetchone()
+    require(state == "ok", "an intact ledger", path=str(path), state=state)
+
+
+def require_final(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise ``ValueError`` unless the file is intact and its rows are final."""
+    (state,) = connection.execute("PRAGMA integrity_check").fetchone()
+    require(state == "ok", "an intact ledger", path=str(path), state=state)
+    statements = {
+        sql
+        for (sql,) in connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'"
+        )
+    }
+    # another trigger could drop rows while they are added
+    require(
+        statements == {_TABLE, *_FINAL},
+        f"a ledger whose rows are final at {path}",
+        schema=sorted(map(str, statements)),
+    )
+
+
+def rows_after(
+    connection: sqlite3.Connection, head: LedgerHead, path: Path
+) -> Iterator[tuple[str, str]]:
+    """Yield the body and the digest of each row after ``head``.
+
+    No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` was changed, if a
+    row does not follow from the rows before it, or if rows are missing at the end.
+    """
+    number, previous = head
+    while True:
+        block, last = _some_rows(connection, number)
+        if number:
+            require(
+                bool(block) and (block[0][0], block[0][2]) == (number, previous),
+                f"a ledger at {path} that continues row {number}",
+            )
+        for row, text, digest in block[1 if number else 0 :]:
+            number, previous = number + 1, chained(previous, str(text))
+            require(
+                row == number and digest == previous,
+                "an intact ledger",
+                path=str(path),
+                damage=f"row {row} does not follow from those before it",
+            )
+            yield text, digest
+        if len(block) < _ROWS:
+            break
+    require(last == number, f"an intact ledger of {last} rows", path=str(path), rows=number)
+
+
+def _some_rows(
+    connection: sqlite3.Connection, number: int
+) -> tuple[list[tuple[int, str, str]], int]:
+    """Return row ``number`` and some rows after it, and the number of the last row ever written."""
+    own_transaction = not connection.in_transaction
+    if own_transaction:
+        connection.execute("BEGIN")
+    first = number or -(2**63)
+    query = "SELECT row, body, digest FROM log WHERE row >= ? ORDER BY row LIMIT ?"
+    rows = connection.execute(query, (first, _ROWS)).fetchall()
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchall()
+    if own_transaction:
+        connection.execute("COMMIT")
+    return rows, last[0][0] if last else 0
+
+
+def append_row(connection: sqlite3.Connection, head: LedgerHead, text: str) -> LedgerHead:
+    """Add a row after ``head``, and return the new end of the log."""
+    after = LedgerHead(head.rows + 1, chained(head.digest, text))
+    row = (after.rows, text, after.digest)
+    added = connection.execute("INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", row).rowcount
+    require(added == 1, "a ledger to which rows can be added", rows=head.rows)
+    connection.execute(f"PRAGMA user_version = {_VERSION}")  # of the same transaction
+    return after
+
+
+def chained(previous: str, text: str) -> str:
+    """Return the digest of a row that follows a row of digest ``previous``."""
+    return hashlib.blake2b(f"{previous}\n{text}".encode(), digest_size=16).hexdigest()
 
 
 class Ledger:
@@ -85,14 +286,14 @@ class Ledger:
         require_count(1, max_teachers_per_unit=max_teachers_per_unit)
         self.path, self.max_teachers_per_unit = Path(path), int(max_teachers_per_unit)
         self._alone = threading.Lock()
-        with log.one_line(self.path):
+        with log_errors(self.path):
             if not self.path.exists():
-                log.make(self.path)
+                make_log(self.path)
             remove_abandoned(self.path)  # of processes that were killed as they made it
-            log.require_writable(self.path)
+            require_writable(self.path)
         self._history = History()
-        with log.opened(self.path, writable=True) as connection:
-            log.require_intact(connection, self.path)
+        with opened_log(self.path, writable=True) as connection:
+            require_intact(connection, self.path)
             self._catch_up(connection)
         self._history.prepare()
         if home is not None and home != self._history.home:
@@ -265,7 +466,7 @@ class Ledger:
 
     @contextmanager
     def _reading(self) -> Iterator[History]:
-        with self._alone, log.opened(self.path, writable=False) as connection:
+        with self._alone, opened_log(self.path, writable=False) as connection:
             self._catch_up(connection)
             yield self._history
 
@@ -276,7 +477,7 @@ class Ledger:
             try:
                 # the lock is taken before the budget is read: two processes never both spend the
                 # same remainder
-                with log.locked(self.path) as connection:
+                with locked_log(self.path) as connection:
                     self._catch_up(connection)
                     before = self._history.head
                     yield connection
@@ -298,9 +499,9 @@ class Ledger:
         last = self._history.home
         if last is None or not last.is_file() or last.samefile(self.path):
             return
-        with log.opened(last, writable=False) as other:
+        with opened_log(last, writable=False) as other:
             # another ledger may have taken the place of one that was moved away
-            first = next((digest for _, digest in log.rows_after(other, LedgerHead(), last)), None)
+            first = next((digest for _, digest in rows_after(other, LedgerHead(), last)), None)
         copied = first is not None and self._history.snapshot().follows(LedgerHead(1, first))
         require(
             not copied,
@@ -309,15 +510,15 @@ class Ledger:
         )
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:
-        for text, digest in log.rows_after(connection, self._history.head, self.path):
+        for text, digest in rows_after(connection, self._history.head, self.path):
             self._history.fold_row(text, digest, self.path)
 
     def _append(self, connection: sqlite3.Connection, body: Mapping[str, Any]) -> None:
         text = json.dumps(body, allow_nan=False)
         # a row that no reader could read is refused here, before it is written
         head = self._history.head
-        self._history.fold(text, log.chained(head.digest, text))
-        log.append(connection, head, text)
+        self._history.fold(text, chained(head.digest, text))
+        append_row(connection, head, text)
 
 
 def read_ledger(path: Path, *, rows: int | None = None) -> LedgerSnapshot:
@@ -342,9 +543,9 @@ def require_payable(
 def _read_history(path: Path, *, rows: int | None = None) -> History:
     require(path.is_file(), "a ledger", path=str(path))
     history = History()
-    with log.opened(path, writable=False) as connection:
-        log.require_intact(connection, path)
-        for text, digest in islice(log.rows_after(connection, history.head, path), rows):
+    with opened_log(path, writable=False) as connection:
+        require_intact(connection, path)
+        for text, digest in islice(rows_after(connection, history.head, path), rows):
             history.fold_row(text, digest, path)
     return history
 
@@ -368,9 +569,9 @@ def verify_ledger(path: Path) -> LedgerSnapshot:
     path = Path(path)
     require(path.is_file(), "a ledger", path=str(path))
     verifier = _Verifier(path)
-    with log.opened(path, writable=False) as connection:
-        log.require_final(connection, path)
-        for text, digest in log.rows_after(connection, LedgerHead(), path):
+    with opened_log(path, writable=False) as connection:
+        require_final(connection, path)
+        for text, digest in rows_after(connection, LedgerHead(), path):
             verifier.take(text, digest)
     verifier.check(verifier.history.filter)
     return verifier.history.snapshot()

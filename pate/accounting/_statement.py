@@ -26,11 +26,14 @@ from pate.accounting._charges import (
     to_world,
 )
 from pate.accounting._cost import DEFAULT_ORDERS, NeighboringRelation
-from pate.accounting._filters import filter_from_dict, require_filter_of_first
-from pate.accounting._history import LedgerEntry, LedgerSnapshot
+from pate.accounting._filters import (
+    filter_from_dict,
+    personal_figures,
+    require_filter_of_first,
+    require_kept,
+)
+from pate.accounting._history import LedgerEntry, LedgerHead, LedgerSnapshot
 from pate.accounting._ledger import read_ledger
-from pate.accounting._log import LedgerHead
-from pate.accounting._personal import personal_figures, require_kept
 from pate.accounting._statement_words import AUDIT, CONVERSION, WORDS, describe
 
 REACHED = (1, 2, 3)

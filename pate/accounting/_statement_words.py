@@ -21,11 +21,13 @@ from pate.accounting._cost import (
     Cost,
     Guarantee,
     NeighboringRelation,
+    explain_epsilon,
+    format_epsilon,
+    format_exact,
 )
 from pate.accounting._events import PureDPEvent
-from pate.accounting._formatting import explain_epsilon, format_epsilon, format_exact
+from pate.accounting._filters import describe_personal
 from pate.accounting._history import LedgerSnapshot
-from pate.accounting._personal import describe_personal
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """The first line of every file that an audit writes."""

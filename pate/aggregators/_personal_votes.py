@@ -13,7 +13,7 @@ from pate._validation import require
 from pate._votes import VoteShape
 from pate._votes.voters import RecordVoters, Voters
 from pate.accounting import Event, NeighboringRelation, PersonalEvent
-from pate.accounting._personal import personal_weights, require_budgets
+from pate.accounting._filters import personal_weights, require_budgets
 from pate.aggregators._base import Aggregator, AnyAggregator
 from pate.aggregators._score_votes import ScoreVotes
 

@@ -18,7 +18,7 @@ import numpy as np
 from pate._files import digest
 from pate._settings import RecordsInitArgs
 from pate._validation import require, require_label_names
-from pate.accounting._personal import require_budgets
+from pate.accounting._filters import require_budgets
 from pate.data._checks import are_row_numbers
 from pate.data._records import Features, MappedFeatures, Records, Role, as_features, values_of
 from pate.data.features import FeatureMap

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import comb, gammaln, log_expit
 
 from pate._validation import BoolArray, FloatArray, IntArray, require, require_in_open_unit_interval
-from pate.accounting._bisection import smallest_where
+from pate.accounting._cost import smallest_where
 from pate.mechanisms._noise import ChoiceNoise, Noise, log_survival, quantile
 from pate.mechanisms._ranking import Rows
 

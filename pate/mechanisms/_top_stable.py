@@ -18,7 +18,7 @@ from pate._validation import (
     require_positive,
 )
 from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent
-from pate.accounting._bisection import smallest_where
+from pate.accounting._cost import smallest_where
 from pate.mechanisms._base import Case, Release, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._limited_domain import DomainMechanism, TopItems

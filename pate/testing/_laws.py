@@ -32,8 +32,7 @@ from pate._validation import (
     require_in_open_unit_interval,
 )
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation
-from pate.accounting._bisection import smallest_where
-from pate.accounting._cost import gaussian_delta
+from pate.accounting._cost import gaussian_delta, smallest_where
 
 Input = TypeVar("Input")
 

@@ -22,8 +22,7 @@ from pate._validation import (
     require_positive,
 )
 from pate.accounting import gaussian_epsilon
-from pate.accounting._bisection import smallest_where
-from pate.accounting._cost import conversion_overhead
+from pate.accounting._cost import conversion_overhead, smallest_where
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
 ORDERS: FloatArray = np.concatenate(

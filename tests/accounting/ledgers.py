@@ -17,9 +17,10 @@ from pate.accounting import (
     Event,
     GaussianEvent,
     Ledger,
+    LedgerHead,
     NeighboringRelation,
     StabilityTestEvent,
-    _log as log,
+    _ledger,
     read_ledger,
     verify_ledger,
 )
@@ -99,9 +100,9 @@ def forge(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Write rows with digests that fit."""
     Ledger(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        head = log.LedgerHead()
+        head = LedgerHead()
         for body in rows:
-            head = log.append(connection, head, json.dumps(body))
+            head = _ledger.append_row(connection, head, json.dumps(body))
     return path
 
 

@@ -25,12 +25,12 @@ from pate.accounting import (
     RepeatedEvent,
     RootPeelingEvent,
     StabilityTestEvent,
-    _adaptive_optimum as adaptive_optimum,
+    _accountant,
     adaptive_epsilon,
 )
-from pate.accounting._adaptive_optimum import adaptive_profile, equal_rounds, pure_profile
+from pate.accounting._accountant import adaptive_profile, equal_rounds, pure_profile
 from pate.accounting._cost import gaussian_delta
-from pate.accounting._pairs import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
+from pate.accounting._curves import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]
@@ -96,9 +96,7 @@ CASES = {
 
 
 def test_a_profile_is_read_at_its_nodes_and_on_chords_between_them() -> None:
-    profile = adaptive_optimum.Profile(
-        np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1])
-    )
+    profile = _accountant.Profile(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1]))
     for delta, epsilon in ((0.95, 0.0), (0.5, 0.0), (0.2, 1.0), (0.1, 2.0)):
         assert profile.at(delta) == pytest.approx(epsilon) and profile.at(delta) >= epsilon
     middle = math.log((1 + math.e) / 2)  # straight in exp(epsilon), and raised by a part in 10^12
@@ -111,7 +109,7 @@ def test_a_profile_is_read_at_its_nodes_and_on_chords_between_them() -> None:
         assert (
             profile.delta_at(epsilon) == pytest.approx(delta) and profile.delta_at(epsilon) >= delta
         )
-    assert adaptive_optimum.Profile(np.array([0.5, 1.0]), np.array([0.2, 0.1])).at(0.3) == 0.5
+    assert _accountant.Profile(np.array([0.5, 1.0]), np.array([0.2, 0.1])).at(0.3) == 0.5
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -394,7 +392,7 @@ def test_order_and_repetition_of_halves_are_kept() -> None:
 def test_a_chord_that_is_too_low_is_noticed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: with the value of the upper node in place of the chord, enumeration finds
     better strategies."""
-    monkeypatch.setattr(adaptive_optimum, "_chord", lambda place, step: np.zeros_like(place))
+    monkeypatch.setattr(_accountant, "_chord", lambda place, step: np.zeros_like(place))
     rounds, laws, count = CASES[case]
     assert (bound(rounds, count) < enumerated(np.exp(EPSILONS), laws)).any()
 
@@ -675,8 +673,8 @@ def test_half_a_round_moves_and_weighs_a_profile() -> None:
     value = np.array([0.9, 0.5, 0.1, 0.0])
 
     def moved(value: FloatArray, place: int) -> FloatArray:
-        nodes = [adaptive_optimum._Node(place, 0.25)] * 4
-        return adaptive_optimum._before(value, [nodes])
+        nodes = [_accountant._Node(place, 0.25)] * 4
+        return _accountant._before(value, [nodes])
 
     for move, expected in (
         (-1, [1.0, 0.9, 0.5, 0.1]),
@@ -692,7 +690,7 @@ def test_half_a_round_moves_and_weighs_a_profile() -> None:
 
 def test_losses_at_nodes_are_moved_down_by_a_billionth_of_a_cell() -> None:
     step, q = 0.01, 0.3
-    moves = adaptive_optimum._moves(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
+    moves = _accountant._moves(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
     # the loss of a yes, played in both directions
     assert [[node.place for node in nodes[:2]] for nodes in moves] == [[-4, -3], [2, 3]]
     shares = [nodes[0].weight / (nodes[0].weight + nodes[1].weight) for nodes in moves]

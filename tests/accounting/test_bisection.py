@@ -2,7 +2,7 @@
 
 import pytest
 
-from pate.accounting._bisection import (
+from pate.accounting._cost import (
     largest_count_where,
     smallest_not_positive,
     smallest_where,

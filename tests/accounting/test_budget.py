@@ -31,14 +31,15 @@ from pate.accounting import (
     gaussian_epsilon,
     verify_ledger,
 )
-from pate.accounting._bisection import largest_count_where, smallest_where
 from pate.accounting._charges import BudgetExceededError, Events, FilterName
 from pate.accounting._cost import (
     WIDTHS,
     conversion_overhead,
     gaussian_delta,
+    largest_count_where,
     largest_mu,
     many_bits_mu_squared,
+    smallest_where,
 )
 from pate.accounting._filters import (
     GaussianFilter,

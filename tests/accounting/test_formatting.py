@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pate.accounting._formatting import format_epsilon, format_guess
+from pate.accounting._cost import format_epsilon, format_guess
 
 
 @pytest.mark.parametrize(

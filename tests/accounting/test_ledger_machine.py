@@ -21,8 +21,9 @@ from pate.accounting import (
     Budget,
     GaussianEvent,
     Ledger,
+    LedgerHead,
     NeighboringRelation,
-    _log as log,
+    _ledger,
     read_ledger,
     verify_ledger,
 )
@@ -291,16 +292,16 @@ def copy_files(path: Path, to: Path) -> None:
 @contextmanager
 def crashing(after: bool, look: Callable[[], None]) -> Iterator[None]:
     """Break off whoever appends a row."""
-    plain = log.append
+    plain = _ledger.append_row
 
-    def broken(connection: sqlite3.Connection, head: log.LedgerHead, text: str) -> log.LedgerHead:
+    def broken(connection: sqlite3.Connection, head: LedgerHead, text: str) -> LedgerHead:
         if after:
             plain(connection, head, text)
         look()
         raise Crash
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "append", broken)
+        patch.setattr(_ledger, "append_row", broken)
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pate.accounting import Ledger, LedgerHead, _log as log, read_ledger, verify_ledger
+from pate.accounting import Ledger, LedgerHead, _ledger, read_ledger, verify_ledger
 from tests.accounting.ledgers import (
     BUDGET,
     ONE_LINE,
@@ -123,7 +123,7 @@ def test_a_reader_rolls_back_what_was_cut_short_only_where_it_may_write(
     )
     monkeypatch.setattr(sqlite3, "connect", recorded)
     read_ledger(path)
-    with log.opened(path, writable=True):
+    with _ledger.opened_log(path, writable=True):
         pass
     assert modes == ["rw" if file and folder else "ro", "rw"]
 
@@ -227,7 +227,7 @@ def test_rows_that_never_reached_the_file_are_forgotten(
         def full(*_: object) -> LedgerHead:
             raise sqlite3.OperationalError("database or disk is full")
 
-        patch.setattr("pate.accounting._log.append", full)
+        patch.setattr("pate.accounting._ledger.append_row", full)
         with pytest.raises(ValueError, match="disk is full"):
             reserve(ledger, gaussian(600), 1)
     assert len(ledger.entries()) == 40
@@ -283,13 +283,13 @@ def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.Monkey
     ledger, other = filled(path), Ledger(path)
     reserve(other, gaussian(6000), 1)
     read: list[str] = []
-    real = log.chained
+    real = _ledger.chained
 
     def spy(previous: str, text: str) -> str:
         read.append(text)
         return real(previous, text)
 
-    monkeypatch.setattr("pate.accounting._log.chained", spy)
+    monkeypatch.setattr("pate.accounting._ledger.chained", spy)
     reserve(ledger, gaussian(6000), 1)
     # the row of the other process, and twice its own: folded, and written
     assert len(read) == 3
@@ -297,8 +297,8 @@ def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.Monkey
 
 def test_reading_holds_no_lock(path: Path) -> None:
     ledger = filled(path)
-    with log.opened(path, writable=False) as connection:
-        rows = log.rows_after(connection, LedgerHead(), path)
+    with _ledger.opened_log(path, writable=False) as connection:
+        rows = _ledger.rows_after(connection, LedgerHead(), path)
         next(rows)
         reserve(ledger, gaussian(6000), 1)  # while the others are not read yet
         assert len(list(rows)) == 80
@@ -346,7 +346,7 @@ def test_a_ledger_that_anybody_may_write_is_writable(path: Path, mode: int, writ
         if writable
         else pytest.raises(ValueError, match=r"^Expected a writable ledger")
     ):
-        log.require_writable(path)
+        _ledger.require_writable(path)
 
 
 @pytest.mark.parametrize("rows", [2, 7, 8, 9, 100])
@@ -354,5 +354,5 @@ def test_blocks_of_rows_end_anywhere(
     path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = filled(path).snapshot()
-    monkeypatch.setattr(log, "_ROWS", rows)
+    monkeypatch.setattr(_ledger, "_ROWS", rows)
     assert read_ledger(path).entries == book.entries

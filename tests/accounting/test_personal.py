@@ -23,7 +23,7 @@ from pate.accounting import (
 )
 from pate.accounting._charges import BudgetExceededError, Events
 from pate.accounting._cost import largest_mu
-from pate.accounting._personal import (
+from pate.accounting._filters import (
     describe_personal,
     named_budgets,
     personal_figures,

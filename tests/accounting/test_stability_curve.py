@@ -6,13 +6,14 @@ import pytest
 from scipy.special import ndtri
 
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, StabilityTestEvent
-from pate.accounting._bit_curves import (
+from pate.accounting._curves import (
+    ROUNDING,
     _largest_rdp,
     _Outcome,
     _two_outcome_rdp,
+    gaussian_rdp,
     stability_test_rdp,
 )
-from pate.accounting._curves import ROUNDING, gaussian_rdp
 from pate.accounting._events import total_cost
 from tests.accounting import oracles
 
@@ -219,7 +220,7 @@ def test_gaps_that_floats_do_not_tell_apart_have_the_gaussian_curve() -> None:
 def test_bounds_stand_in_for_too_many_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = {"sigma": 60.0, "delta_test": 1e-9, "shift": 2, "window": 2, "num_teachers": 800}
     exact = stability_test_rdp(DEFAULT_ORDERS, **arguments)  # type: ignore[arg-type]
-    monkeypatch.setattr("pate.accounting._bit_curves._MAX_BLOCKS", 5_000)
+    monkeypatch.setattr("pate.accounting._curves._MAX_BLOCKS", 5_000)
     rough = stability_test_rdp(DEFAULT_ORDERS, **arguments)  # type: ignore[arg-type]
     assert (rough >= exact * (1 - 1e-11)).all() and (rough > exact).any()
     assert (rough <= gaussian_rdp(DEFAULT_ORDERS, 30.0)).all()

@@ -35,8 +35,8 @@ from pate.accounting import (
     gaussian_epsilon,
 )
 from pate.accounting._charges import account, require_delta_beyond_tests
+from pate.accounting._cost import format_epsilon, format_exact, format_guess
 from pate.accounting._filters import make_filter
-from pate.accounting._formatting import format_epsilon, format_exact, format_guess
 from pate.accounting._statement import REACHED, require_same
 from pate.accounting._statement_words import AUDIT, AUDITED, WORLD, describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds

@@ -9,10 +9,9 @@ from pate.accounting import (
     DEFAULT_ORDERS,
     GaussianThresholdEvent,
     NeighboringRelation,
-    _bit_curves as bit,
+    _curves,
 )
-from pate.accounting._bit_curves import threshold_bit_rdp
-from pate.accounting._curves import ROUNDING, gaussian_rdp
+from pate.accounting._curves import ROUNDING, gaussian_rdp, threshold_bit_rdp
 from tests.accounting import oracles
 
 ORDERS = np.array([1.001, 1.01, 1.2, 2.0, 5.0, 17.0, 80.0, 900.0])
@@ -120,7 +119,7 @@ def test_shapes_and_caching() -> None:
     threshold_bit_rdp(ORDERS, 2.0)[:] = 0
     np.testing.assert_array_equal(rows[1], threshold_bit_rdp(ORDERS, 2.0))
     with pytest.raises(ValueError, match="read-only"):
-        bit._curve(ORDERS.tobytes(), 2.0)[:] = 0
+        _curves._curve(ORDERS.tobytes(), 2.0)[:] = 0
 
 
 def test_extreme_noise_leaves_a_bound() -> None:
@@ -143,21 +142,23 @@ def test_both_bounds_hold_on_cells(width: float) -> None:
     """What branch and bound rests on, at random cells of all widths that it comes to."""
     generator = np.random.default_rng(0)
     tight = 0
-    for alpha in (1.05, 3.0, 0.9 * bit._LARGEST_EXPONENT / width):
+    for alpha in (1.05, 3.0, 0.9 * _curves._LARGEST_EXPONENT / width):
         for size in (1.0, 1 / 32, 1 / 256, 1 / 2048):
             start = generator.uniform(-12, 8, 200) // size * size  # no cell contains 0
-            inside = bit._excess(
-                np.array(alpha), bit._parts_at(start[:, None] + size * np.linspace(0, 1, 33), width)
+            inside = _curves._excess(
+                np.array(alpha),
+                _curves._parts_at(start[:, None] + size * np.linspace(0, 1, 33), width),
             )
-            x, c, y = (bit._parts_at(start + size * share, width) for share in (0, 0.5, 1))
-            first = bit._first_bound(np.array(alpha), x, y)
-            second = bit._second_bound(np.array(alpha), x, c, y, np.array(size))
+            x, c, y = (_curves._parts_at(start + size * share, width) for share in (0, 0.5, 1))
+            first = _curves._first_bound(np.array(alpha), x, y)
+            second = _curves._second_bound(np.array(alpha), x, c, y, np.array(size))
             assert (inside.max(axis=1) <= first * (1 + 1e-9) + 1e-290).all()
             assert (inside.max(axis=1) <= second * (1 + 1e-9) + 1e-290).all()
             steps = np.abs(np.diff(inside, axis=1)).max(axis=1) * 32 / size
             assert (
                 steps
-                <= bit._slope(np.array(alpha), x, y) * (1 + 1e-6) + 1e-9 * inside.max(axis=1) / size
+                <= _curves._slope(np.array(alpha), x, y) * (1 + 1e-6)
+                + 1e-9 * inside.max(axis=1) / size
             ).all()
             tight += int((second < first).sum())
     assert tight > 0
@@ -170,12 +171,12 @@ def test_the_bound_on_the_slope_is_the_slope_where_a_cell_is_a_point(
     """So that cells that are narrow enough are decided by it."""
     points, step, order = np.array([-9.0, -4.0, -1.7, -0.6, 0.3, 1.2]), 1e-4, np.array(alpha)
     below, above = (
-        bit._excess(order, bit._parts_at(points + move, width)) for move in (-step, step)
+        _curves._excess(order, _curves._parts_at(points + move, width)) for move in (-step, step)
     )
-    here = bit._parts_at(points, width)
-    slope, height = np.abs(above - below) / (2 * step), bit._excess(order, here)
+    here = _curves._parts_at(points, width)
+    slope, height = np.abs(above - below) / (2 * step), _curves._excess(order, here)
     np.testing.assert_allclose(
-        bit._slope(order, here, here), slope, rtol=1e-5, atol=float(height.max()) * 1e-7
+        _curves._slope(order, here, here), slope, rtol=1e-5, atol=float(height.max()) * 1e-7
     )
 
 
@@ -204,13 +205,16 @@ def test_bounds_of_a_point_err_by_far_less_than_a_cell_is_decided_with(
 ) -> None:
     """In half a cell of the largest size, as a slope counts."""
     points = np.array([-30.0, -9.0, -1.7, -0.6, 0.3, 1.2])
-    here = bit._parts_at(points, width)
-    excesses, slopes = bit._excess(np.array(order), here), bit._slope(np.array(order), here, here)
+    here = _curves._parts_at(points, width)
+    excesses, slopes = (
+        _curves._excess(np.array(order), here),
+        _curves._slope(np.array(order), here, here),
+    )
     for a, excess, slope in zip(points.tolist(), excesses.tolist(), slopes.tolist(), strict=True):
         with mp.workdps(60):
             exact, up, down = exact_slopes(order, a, width)
             errors = float((excess - exact) / exact), float((slope - abs(up - down)) / 2 / exact)
-        assert max(map(abs, errors)) < 1e-9 < (bit._TOLERANCE - bit._DECIDED) / 10
+        assert max(map(abs, errors)) < 1e-9 < (_curves._TOLERANCE - _curves._DECIDED) / 10
 
 
 @pytest.mark.parametrize("width", [1e-4, 1e-7])
@@ -219,18 +223,18 @@ def test_narrow_bits_are_rounded_upwards(width: float) -> None:
     ratios of a slope."""
     for order in (1.5, 20.0):
         for a in (-3.0, -0.4, 0.7, 3.0):
-            here = bit._parts_at(np.array(a), width)
-            m, yes, no = float(bit._mills(np.array(a))), *np.exp([here.log_yes, here.log_no])
+            here = _curves._parts_at(np.array(a), width)
+            m, yes, no = float(_curves._mills(np.array(a))), *np.exp([here.log_yes, here.log_no])
             with mp.workdps(60):
                 exact = exact_slopes(order, a, width)[0]
                 raised = float(
-                    (mp.mpf(float(bit._excess(np.array(order), here))) - exact) / ROUNDING
+                    (mp.mpf(float(_curves._excess(np.array(order), here))) - exact) / ROUNDING
                 )
             assert raised == pytest.approx(4 * order * width * m * yes, rel=0.3, abs=0)
             assert here.slack == pytest.approx(2 * ROUNDING * (m + m * yes / no), rel=1e-3, abs=0)
             # to both sides of the slope's difference
             loose, sharp = (
-                bit._slope(np.array(order), at, at)
+                _curves._slope(np.array(order), at, at)
                 for at in (here, here._replace(slack=np.array(0.0)))
             )
             slack = 2 * order * (order - 1) * float(here.slack) * width * m * yes
@@ -239,5 +243,8 @@ def test_narrow_bits_are_rounded_upwards(width: float) -> None:
 
 def test_cells_cover_what_counts_and_none_contains_the_middle() -> None:
     """From 38 below the left end of the larger exponents up to 38."""
-    assert bit._EDGES[0] == -bit._LARGEST_EXPONENT - 38 and bit._EDGES[-1] == 38
-    assert 0 in bit._EDGES and 0 < np.diff(bit._EDGES).min() <= np.diff(bit._EDGES).max() == 1
+    assert _curves._EDGES[0] == -_curves._LARGEST_EXPONENT - 38 and _curves._EDGES[-1] == 38
+    assert (
+        0 in _curves._EDGES
+        and 0 < np.diff(_curves._EDGES).min() <= np.diff(_curves._EDGES).max() == 1
+    )

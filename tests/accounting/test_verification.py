@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pate.accounting import Ledger, _log as log, verify_ledger
+from pate.accounting import Ledger, LedgerHead, _ledger, verify_ledger
 from pate.accounting._charges import Events
 from tests.accounting.ledgers import (
     BUDGET,
@@ -40,9 +40,9 @@ def test_figures_that_do_not_follow_from_the_events_are_noticed(path: Path, fiel
     forged = path.with_name("forged.sqlite")
     Ledger(forged)
     with closing(sqlite3.connect(forged, isolation_level=None)) as connection:
-        head = log.LedgerHead()
+        head = LedgerHead()
         for body in rows:
-            head = log.append(connection, head, json.dumps(body))
+            head = _ledger.append_row(connection, head, json.dumps(body))
     with pytest.raises(ValueError, match=ONE_LINE):
         verify_ledger(forged)
     assert len(verify_ledger(path).entries) == len(ledger.entries())

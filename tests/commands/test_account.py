@@ -7,7 +7,7 @@ import pytest
 from pate import VoteShape
 from pate._commands.planning import account
 from pate.accounting import NeighboringRelation, epsilon_of
-from pate.accounting._formatting import format_epsilon
+from pate.accounting._cost import format_epsilon
 from pate.aggregators import StableTopK
 
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)

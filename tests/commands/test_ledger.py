@@ -9,7 +9,7 @@ import pytest
 from pate import VoteShape
 from pate._commands.ledger import ledger_show, ledger_verify
 from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, epsilon_of
-from pate.accounting._formatting import format_epsilon
+from pate.accounting._cost import format_epsilon
 from pate.accounting._statement import sha256
 from pate.aggregators import StableTopK
 from tests.statements import PUBLISHED

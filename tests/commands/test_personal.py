@@ -12,7 +12,7 @@ import pate
 from pate import cli
 from pate._commands.run_check import check_run
 from pate.accounting import PersonalEvent, Statement, read_ledger
-from pate.accounting._personal import personal_figures, personal_weights
+from pate.accounting._filters import personal_figures, personal_weights
 from pate.data import NumberTable, Role
 
 BUDGETS = (0.5, 1.0, 2.0)

@@ -17,7 +17,7 @@ from pate import LabelSettings, Partial, VoteShape, cli
 from pate._commands.run_check import check_run
 from pate._planning.completion import resolve_settings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
-from pate.accounting._formatting import format_epsilon
+from pate.accounting._cost import format_epsilon
 from pate.aggregators import NoisyVotes
 from tests.conftest import copy_run, make_arrays, recipe
 

@@ -10,7 +10,7 @@ import pytest
 import pate
 from pate import cli
 from pate._release.top_k import TopKSettings
-from pate.accounting._formatting import explain_epsilon
+from pate.accounting._cost import explain_epsilon
 from tests.stages.test_votes_import import label, made_votes, place, refused, spent
 
 __all__ = ["place"]

@@ -19,8 +19,7 @@ from pate._reporting.findings import Findings, read_findings
 from pate._runs import Run
 from pate._runs.released import unexpected_public_files
 from pate.accounting import Statement
-from pate.accounting._cost import gaussian_delta
-from pate.accounting._formatting import format_epsilon, format_exact, format_guess
+from pate.accounting._cost import format_epsilon, format_exact, format_guess, gaussian_delta
 from tests.reporting.conftest import NAMES, label_votes
 
 TEMPLATE = {

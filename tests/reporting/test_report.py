@@ -20,8 +20,8 @@ from PIL import Image
 
 from pate import ReleasedLabels, cli
 from pate._reporting.report import make_page
-from pate.accounting import Statement, _log as log, read_ledger
-from pate.accounting._formatting import format_epsilon
+from pate.accounting import Statement, _ledger, read_ledger
+from pate.accounting._cost import format_epsilon
 from pate.aggregators import Ballots
 from pate.data._images import read_image
 from tests.reporting.conftest import NAMES, Reader, label_votes, read, report
@@ -350,7 +350,7 @@ def test_the_ledger_is_left_alone(copied: Path) -> None:
         path.stat().st_mtime_ns,
         sorted(each.name for each in copied.iterdir()),
     )
-    with log.locked(path):  # while somebody else is about to write
+    with _ledger.locked_log(path):  # while somebody else is about to write
         report(copied)
     assert (
         path.read_bytes(),
