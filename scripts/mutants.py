@@ -40,7 +40,7 @@ MODULES = (
         "pate/data/_partition*.py",
         "pate/teachers/_plan.py",
         "pate/_linear.py",
-        "pate/_votes/geometry.py",
+        "pate/_votes/voters.py",
         "pate/_votes/voters.py",
     ),
 )

@@ -35,7 +35,7 @@ MANY_PARAMETERS = {
 # three fields or fewer, or results that only the package makes
 GUARDED = (
     *("pate/accounting/", "pate/aggregators/", "pate/mechanisms/", "pate/_release/"),
-    *("pate/_linear.py", "pate/_votes/geometry.py", "pate/_votes/voters.py"),
+    *("pate/_linear.py", "pate/_votes/voters.py"),
     "pate/teachers/_plan.py",
 )
 # in a base, in a subclass, under another name

@@ -22,7 +22,7 @@ ZONES = {
         _version _lazy _registry _validation _files _progress _own_code _settings
         accounting mechanisms _histogram _release.promise _release.transaction _release.top_k testing""",
     "pate": """
-        _linear _votes _runs _networks data _data_file _votes.store _votes.named _votes.loading
+        _linear _votes _runs _networks data _data_file _votes.store _votes.named
         aggregators _closed_form_plan teachers._jobs student._metrics student._targets
         student._predictor student._samples student._carried student._predictions
         _planning.proposals _planning.tables _release _planning.completion

@@ -24,8 +24,7 @@ from pate._validation import (
     require_in_open_unit_interval,
 )
 from pate._votes import Ballots, Votes
-from pate._votes.geometry import Geometry
-from pate._votes.voters import GroupVoters, RecordVoters
+from pate._votes.voters import Geometry, GroupVoters, RecordVoters
 
 _FEWEST_RECORDS = 5  # of one teacher
 _SMALLEST, _LARGEST = 50, 12_800  # numbers of teachers that are tried

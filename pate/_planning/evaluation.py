@@ -39,8 +39,7 @@ from pate._votes import (
     drawn_rows,
     require_kind,
 )
-from pate._votes.loading import load_votes
-from pate._votes.store import finished_votes
+from pate._votes.store import finished_votes, load_votes
 from pate.accounting._accountant import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS, smallest_where

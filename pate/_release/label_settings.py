@@ -19,8 +19,13 @@ from pate._runs.released import Queries
 from pate._settings import encode, encode_fields, require_made
 from pate._validation import IntArray, given, require, require_count
 from pate._votes import MaskedTotal, Moments, Votes, VoteShape, drawn_rows
-from pate._votes.loading import require_features, require_predictions
-from pate._votes.store import VoteManifest, VoteStore, fingerprint_of_voters
+from pate._votes.store import (
+    VoteManifest,
+    VoteStore,
+    fingerprint_of_voters,
+    require_features,
+    require_predictions,
+)
 from pate.accounting import NeighboringRelation
 from pate.accounting._charges import Budget, Charge, FilterName
 from pate.aggregators._base import Aggregator, AnyAggregator, made_for

@@ -29,8 +29,7 @@ from pate._runs.released import Queries, ReleasedLabels, sealing_key
 from pate._validation import expecting, require
 from pate._version import __version__
 from pate._votes import NoisyTotal, Votes
-from pate._votes.loading import load_votes
-from pate._votes.store import VoteStore
+from pate._votes.store import VoteStore, load_votes
 from pate.accounting import LedgerEntry
 from pate.accounting._statement import sha256
 from pate.aggregators import Release

@@ -15,8 +15,7 @@ from pate._release.starting import Start
 from pate._runs import TEACHERS_FIT, Run
 from pate._validation import FloatArray, IntArray, require
 from pate._votes import drawn_rows, rows_of
-from pate._votes.loading import public_features, voted_data
-from pate._votes.store import VoteStore
+from pate._votes.store import VoteStore, public_features, voted_data
 from pate.data._records import Role
 
 

@@ -11,7 +11,7 @@ from pate._runs import LABEL, Run
 from pate._settings import encode_fields
 from pate._validation import FloatArray, IntArray, require
 from pate._votes import Ballots, Counts, Moments, Scores, Votes, VoteShape, drawn_rows, serves
-from pate._votes.loading import read_predictions
+from pate._votes.store import read_predictions
 from pate._votes.voters import RecordVoters
 from pate.accounting import ComposedEvent, RepeatedEvent
 from pate.accounting._charges import Charge

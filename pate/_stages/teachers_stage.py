@@ -46,9 +46,8 @@ from pate._validation import (
     require,
 )
 from pate._votes import Voting, pack_ballots, rows_of
-from pate._votes.geometry import Geometry
 from pate._votes.store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
-from pate._votes.voters import GroupVoters, RecordVoters
+from pate._votes.voters import Geometry, GroupVoters, RecordVoters
 from pate.data import UNKNOWN, DataSource, Features, Role
 from pate.data._checks import known_truth
 from pate.data._partition import assign_teachers, partition_records

@@ -26,9 +26,8 @@ from pate._release.ledger_file import (
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Run, StageInputs, ensure_key, read_key
 from pate._validation import require
 from pate._votes import Votes
-from pate._votes.loading import require_features
 from pate._votes.named import NamedVotes, Silos
-from pate._votes.store import FORMS, VoteStore
+from pate._votes.store import FORMS, VoteStore, require_features
 from pate.data._records import Role
 from pate.data._source import DataSource, expand_path
 

@@ -10,8 +10,8 @@ from pate._votes import (
     NoisyTotal as NoisyTotal,
     Scores as Scores,
 )
-from pate._votes.geometry import Geometry as Geometry
 from pate._votes.voters import (
+    Geometry as Geometry,
     GroupVoters as GroupVoters,
     MomentQuery as MomentQuery,
     RecordVoters as RecordVoters,

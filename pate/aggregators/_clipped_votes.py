@@ -12,7 +12,7 @@ import numpy as np
 
 from pate._validation import FloatArray, IntArray, UInt8Array
 from pate._votes import Ballots, Need, VoteShape
-from pate._votes.geometry import blocks
+from pate._votes.voters import blocks
 from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
 from pate.aggregators._outlook import Outlook

@@ -10,8 +10,7 @@ from scipy.special import expit
 
 from pate._linear import labels_better_than_constant, match_logistic_moments
 from pate._validation import BoolArray, FloatArray
-from pate._votes.geometry import Geometry
-from pate._votes.voters import MomentQuery, Voters
+from pate._votes.voters import Geometry, MomentQuery, Voters
 
 # of a slope's prior variance to the least noise
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))

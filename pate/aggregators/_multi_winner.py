@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pate._validation import FloatArray, IntArray, UInt8Array, require, require_positive
 from pate._votes import Ballots, Need, VoteShape
-from pate._votes.geometry import blocks
+from pate._votes.voters import blocks
 from pate.accounting import BoundedRangeEvent, Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Gap, Release, predictions_of
 from pate.aggregators._outlook import Outlook

@@ -22,8 +22,7 @@ from pate._linear import (
     student_of,
 )
 from pate._validation import MOST_VOTERS, BoolArray, FloatArray, UInt8Array
-from pate._votes.geometry import Int32Array
-from pate._votes.voters import encode_scores
+from pate._votes.voters import Int32Array, encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (
     Ballots,

@@ -327,7 +327,7 @@ def test_scores_of_few_samples_need_no_features(
     votes = replace(made_scores(), features=None)
     votes.save(Path("votes.npz"))
     with monkeypatch.context() as patch:
-        patch.setattr("pate._votes.loading.MOST_SAMPLES", 99)
+        patch.setattr("pate._votes.store.MOST_SAMPLES", 99)
         message = (
             "features [N, F] in the votes, or a data.yaml with their public"
             " records, or scores of 99 samples"

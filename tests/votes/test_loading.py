@@ -2,7 +2,7 @@
 
 import pytest
 
-from pate._votes.loading import MOST_SAMPLES, require_features
+from pate._votes.store import MOST_SAMPLES, require_features
 from pate.aggregators import Ballots, Scores
 
 

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import pate._votes.geometry
+import pate._votes.voters
 from pate._linear import Directions
 from pate._validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
-from pate._votes.geometry import blocks
-from pate._votes.voters import clip_factors, encode_scores
+from pate._votes.voters import blocks, clip_factors, encode_scores
 from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
 from pate.data import UNKNOWN
 
@@ -136,7 +135,7 @@ def test_blocks_and_order_change_no_bit(kind: str, monkeypatch: pytest.MonkeyPat
     norms, total = make(records).norms(question), make(records).clipped_sum(question, 0.3)
     order = np.argsort(records.groups + generator.random(300) * 0.5)
     shuffled = records.of(order)
-    monkeypatch.setattr(pate._votes.geometry, "_ENTRIES", 100)
+    monkeypatch.setattr(pate._votes.voters, "_ENTRIES", 100)
     np.testing.assert_array_equal(np.sort(make(shuffled).norms(question)), np.sort(norms))
     np.testing.assert_array_equal(make(shuffled).clipped_sum(question, 0.3), total)
 
@@ -467,7 +466,7 @@ def test_the_4096_widest_directions_are_kept(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_directions_of_wide_features_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are as large as the features, and so is a copy of these without their mean."""
-    monkeypatch.setattr(pate._votes.geometry, "_ENTRIES", 1 << 17)
+    monkeypatch.setattr(pate._votes.voters, "_ENTRIES", 1 << 17)
     features = np.random.default_rng(0).integers(0, 2, size=(50, 5000)).astype(np.float64)
     tracemalloc.start()
     geometry = Geometry.of(features)
