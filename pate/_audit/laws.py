@@ -1,4 +1,8 @@
-"""The noise of releases, compared with the law that the aggregator states.
+"""The noise of releases, as numbers that are standard normal if it has its stated law.
+
+Gaussian noise in units of its deviation is such a number. An outcome of a discrete law becomes one
+by the normal quantile of a uniform number in its interval (Rosenblatt (1952)), so that one set of
+tests serves all mechanisms.
 
 Exact sums are computed here again, by their definition, so that a clip which is not applied, or
 applied to the sum, looks like wrong noise.
@@ -7,29 +11,31 @@ applied to the sum, looks like wrong noise.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import product
+from typing import Any, TypeGuard
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
+from scipy.stats import chi2, kstest, t as student
 
-from pate._audit.normals import FACTORS, Gaussians, Outcomes
-from pate._audit.sums import guess_of, is_scores, plain_sum, reach_of, sums_of, tau_sums, weights_of
-from pate._validation import FloatArray, IntArray
+from pate._validation import FloatArray, IntArray, UInt8Array
 from pate._votes import Ballots, Counts
-from pate._votes.voters import RecordVoters, Voters
+from pate._votes.voters import GroupedVoters, MomentQuery, RecordVoters, Voters
 from pate.aggregators import (
     Aggregator,
     ClippedVotes,
     ConfidentScreen,
     InteractiveScreen,
     NoisyVotes,
+    PersonalVotes,
     Release,
     Rounds,
     ScoreVotes,
     SiloVotes,
     TauVoting,
 )
-from pate.aggregators._clipped_votes import MEDIAN_SHARE, MEDIAN_SPARE, Bisection
+from pate.aggregators._clipped_votes import MEDIAN_SHARE, MEDIAN_SPARE, Bisection, clipped_sums
+from pate.aggregators._learner import Learner
 from pate.aggregators._noisy_votes import Screen
 from pate.aggregators._rounds import round_releases
 from pate.aggregators._score_votes import (
@@ -41,6 +47,235 @@ from pate.aggregators._score_votes import (
     share_of_levels,
 )
 from pate.mechanisms._law import NotStatedError
+
+FACTORS = (0.7, 0.5)
+"""Faults that the power of a test is stated for: so much of the noise is drawn."""
+_LARGEST = 40.0  # a normal number that is impossible
+_UNITS = 1500  # whose pairs are compared: all of a smaller axis, a part of a longer one
+_LEAST = 8  # numbers in a unit, for its correlation with others
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """Gaussian noise in units of the stated deviation.
+
+    Attributes:
+        values: the numbers, of any shape.
+    """
+
+    values: FloatArray
+
+    def normals(self, generator: np.random.Generator) -> FloatArray:
+        """Return the numbers themselves."""
+        return self.values
+
+    def simulated(self, factor: float, generator: np.random.Generator) -> FloatArray:
+        """Return such numbers with ``factor`` times the noise."""
+        return factor * generator.standard_normal(self.values.shape)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Outcomes of discrete laws.
+
+    Attributes:
+        chances: the chances ``[n, m]`` of m outcomes, by the factor of the noise: 1 and `FACTORS`.
+        chosen: the outcome ``[n]``; -1 for one that has no chance.
+    """
+
+    chances: Mapping[float, FloatArray]
+    chosen: IntArray
+
+    def normals(self, generator: np.random.Generator) -> FloatArray:
+        """Return a normal number ``[n]`` for each outcome.
+
+        Outcomes are sorted by how much likelier they are with less noise, so that the mean shows
+        it.
+        """
+        return self._normals(self.chosen, generator)
+
+    def simulated(self, factor: float, generator: np.random.Generator) -> FloatArray:
+        """Return the normal numbers of outcomes that are drawn with ``factor`` times the noise."""
+        levels = np.cumsum(self.chances[factor], axis=1)
+        drawn = generator.random((len(levels), 1)) * levels[:, -1:]
+        return self._normals((levels < drawn).sum(axis=1), generator)
+
+    def _normals(self, chosen: IntArray, generator: np.random.Generator) -> FloatArray:
+        stated, faulty = self.chances[1.0], self.chances[FACTORS[0]]
+        order = np.argsort(-(faulty + 1e-12) / (stated + 1e-12), axis=1, kind="stable")
+        levels = np.cumsum(np.take_along_axis(stated, order, axis=1), axis=1)
+        rank = (order == chosen[:, None]).argmax(axis=1)
+        rows = np.arange(len(chosen))
+        high = levels[rows, rank]
+        width = stated[rows, chosen]
+        uniform = (high - width * generator.random(len(chosen))) / levels[:, -1]
+        impossible = (chosen < 0) | (width <= 0)
+        normals = ndtri(np.clip(uniform, 1e-300, 1 - 1e-16))
+        return np.where(impossible, _LARGEST, normals)
+
+
+def p_values(normals: FloatArray, axes: tuple[str, ...]) -> dict[str, float]:
+    """Return a p-value of each test of numbers ``[...]`` with these names of their axes.
+
+    The size, the mean and the law of all numbers are tested, and along each axis the sums and the
+    pairs of its units. All laws are exact but for Kolmogorov and Smirnov's, which is close.
+    """
+    flat = normals.ravel()
+    found = {
+        "size": _two_sided(float((flat**2).sum()), flat.size),
+        "mean": 2 * float(ndtr(-abs(flat.sum()) / np.sqrt(flat.size))),
+        "law": float(kstest(flat, "norm").pvalue),
+    }
+    for place, name in enumerate(axes):
+        units = np.moveaxis(normals, place, 0).reshape(normals.shape[place], -1)
+        if len(units) < 2:
+            continue
+        sums = (units.sum(axis=0) ** 2).sum() / len(units)
+        found[f"sums over {name}"] = _two_sided(float(sums), units.shape[1])
+        if units.shape[1] >= _LEAST:
+            found[f"pairs of {name}"] = _pairs(units[:_UNITS])
+    return found
+
+
+def _two_sided(squares: float, freedom: int) -> float:
+    return min(1.0, 2 * float(min(chi2.cdf(squares, freedom), chi2.sf(squares, freedom))))
+
+
+def _pairs(units: FloatArray) -> float:
+    """Return the p-value of the largest correlation of two among ``units`` ``[k, n]``, times k."""
+    # units of zeros, which another test finds, have no correlation
+    lengths = np.maximum(np.linalg.norm(units, axis=1, keepdims=True), 1e-150)
+    cosines = (units / lengths) @ (units / lengths).T
+    largest = float(np.abs(cosines[np.triu_indices(len(units), 1)]).max())
+    freedom = units.shape[1] - 1
+    if largest >= 1 - 1e-12:
+        return 0.0
+    statistic = largest * np.sqrt(freedom / (1 - largest**2))
+    return min(1.0, len(units) * (len(units) - 1) * float(student.sf(statistic, freedom)))
+
+
+def is_scores(aggregator: Aggregator) -> TypeGuard[ScoreVotes]:
+    """Whether it is of the package; a subclass may draw otherwise."""
+    return type(aggregator) in (ScoreVotes, PersonalVotes)
+
+
+def guess_of(around: bool, votes: Ballots) -> UInt8Array:
+    if not around:
+        return np.zeros(votes.counts.shape, dtype=np.uint8)
+    assert votes.predictions is not None, "they are needed"
+    return np.asarray(votes.predictions > 0.5, dtype=np.uint8)
+
+
+def sums_of(ballots: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
+    """Return sums ``[Q, C]`` of ballots ``[Q, T, C]`` of ``sizes`` that are scaled to a clip."""
+    factors = np.minimum(1.0, np.sqrt(clip / np.maximum(sizes, 1)))
+    return np.array([factors @ rows.astype(np.float64) for rows in ballots])
+
+
+def tau_sums(aggregator: TauVoting, votes: Ballots) -> FloatArray:
+    guess = guess_of(aggregator.around_predictions, votes)
+    sums = []
+    for rows, expected in zip(votes.ballots, guess, strict=True):
+        differing = (rows ^ expected).astype(np.float64)
+        sizes = np.maximum(differing.sum(axis=1), 1)
+        norms = sizes if aggregator.norm == "l1" else np.sqrt(sizes)
+        sums.append(np.minimum(1.0, aggregator.tau / norms) @ differing)
+    return np.array(sums)
+
+
+def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] | None:
+    """Return how far the program's clipped sums are from their definition, and its rounding error.
+
+    Both are in clips. The clip is so small that it scales most ballots. None without clipped sums.
+    """
+    if is_scores(aggregator):
+        voters, distances = aggregator.weighed(votes.voters), []
+        for question in _questions(voters):
+            norms = voters.norms(question)
+            clip = float(np.median(norms[norms > 0])) / 4 if (norms > 0).any() else 1.0
+            sums = voters.clipped_sum(question, clip), plain_sum(voters, question, clip)
+            distances.append(float(np.abs(sums[0] - sums[1]).max()) / clip)
+        return max(distances), 1e-3
+    if type(aggregator) is ClippedVotes:
+        nothing = np.zeros(votes.counts.shape, dtype=np.uint8)
+        sizes = votes.ballots.sum(axis=(0, 2), dtype=np.int64)
+        size = max(1, int(np.median(sizes)) // 4)
+        sums = clipped_sums(votes, nothing, sizes, size), sums_of(votes.ballots, sizes, size)
+        return float(np.abs(sums[0] - sums[1]).max()) / math.sqrt(size), votes.num_teachers / 2**19
+    if type(aggregator) is TauVoting:
+        small = replace(aggregator, tau=aggregator.tau / 4)
+        sums = small.clipped_sums(votes), tau_sums(small, votes)
+        return float(np.abs(sums[0] - sums[1]).max()) / small.tau, votes.num_teachers / 2**29
+    return None
+
+
+def moves_of_budgets(aggregator: PersonalVotes, votes: Any) -> dict[float, float]:
+    """Return how far a record of each budget moves the sum, in clips, or the number of voters.
+
+    The record is removed. The clip is half of its norm, so that its ballot is scaled to it.
+    """
+    voters: Any = votes.voters
+    moves: dict[float, float] = {}
+    for question, budget in product(_questions(voters), aggregator.budgets):
+        norms = voters.norms(question)
+        rows = np.flatnonzero((voters.budgets == budget) & (norms > 0))
+        if not len(rows):
+            continue
+        kept = np.delete(np.arange(len(norms)), rows[0])
+        names = ("coordinates", "labels", "budgets")
+        rest = replace(voters, **{name: getattr(voters, name)[kept] for name in names})
+        clip, both = norms[rows[0]] / 2, [aggregator.weighed(each) for each in (voters, rest)]
+        sums, numbers = zip(
+            *((each.clipped_sum(question, clip), each.num_private) for each in both), strict=True
+        )
+        moved = float(np.linalg.norm(sums[0] - sums[1])) / clip
+        moves[budget] = max(moves.get(budget, 0.0), moved, abs(numbers[0] - numbers[1]))
+    return moves
+
+
+def reach_of(question: MomentQuery) -> float:
+    """Return the largest distance of two ballots with norms up to 1, by the signs of ballots.
+
+    Ballots are taken from public samples without labels: a residual is at least minus the answer.
+    """
+    samples = question.geometry.samples
+    unlabeled = np.zeros((len(samples), question.num_labels))
+    factors = question.basis(samples), question.residuals(samples, unlabeled)
+    return 2.0 if any((factor < 0).any() for factor in factors) else math.sqrt(2)
+
+
+def _questions(voters: Voters) -> list[MomentQuery]:
+    """Return the first questions: about moments, and about levels if few voters are private."""
+    learner = Learner(voters.geometry, voters.num_labels, math.inf)
+    levels = None if voters.num_private is None else learner.question_of_levels()
+    return [learner.question(), *([levels] if levels else [])]
+
+
+def weights_of(voters: RecordVoters) -> FloatArray:
+    """Return the weight ``[N]`` of each record."""
+    return np.ones(len(voters.labels)) * voters.weights
+
+
+def plain_sum(voters: Voters, question: MomentQuery, clip: float) -> FloatArray:
+    """Return the sum of clipped ballots, as `Voters.clipped_sum` defines it."""
+    if isinstance(voters, RecordVoters):
+        total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
+        weights, done = weights_of(voters), 0
+        for basis, residuals, _ in voters.parts(question):
+            norms = np.sqrt((basis**2).sum(axis=1) * (residuals**2).sum(axis=1)) / 2.0**28
+            shares = np.minimum(1.0, clip * (1 - 2.0**-30) / np.maximum(norms, 1e-300))
+            shares *= weights[done : done + len(norms)]
+            done += len(norms)
+            total += basis.T @ np.trunc(residuals * shares[:, None])
+        return total / 2.0**28
+    if isinstance(voters, GroupedVoters):
+        total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
+        for ballot, _ in voters._ballots(question):
+            norm = float(np.linalg.norm(ballot)) / 2.0**voters._bits
+            total += np.trunc(ballot * min(1.0, clip * (1 - 2.0**-30) / max(norm, 1e-300)))
+        return total / 2.0**voters._bits
+    return np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
+
 
 Seen = Mapping[str, Gaussians | Outcomes]
 """The noise of a release, by its subject."""

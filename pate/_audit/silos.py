@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._audit.normals import Gaussians, Outcomes
+from pate._audit.laws import Gaussians, Outcomes
 from pate._audit.tables import Trial, scratch
 from pate._files.hashing import digest
 from pate._runs import Run

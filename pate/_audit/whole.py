@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pate._audit.bounds import Bounds, TradeOff, detectable_leak, hits_at, trade_off_of
-from pate._audit.canaries import CanaryRecords
+from pate._audit.canaries import CanaryMoments, CanaryRecords, CanaryTeachers, CanaryVotes, Exact
 from pate._audit.isolation import (
     MadeUp,
     has_ballots,
@@ -28,7 +28,6 @@ from pate._audit.isolation import (
 )
 from pate._audit.releases import law_tests, moments_tests, without_budget
 from pate._audit.tables import VERDICTS, Trial, Verdict, scratch, text_of, verdict_of
-from pate._audit.turned import CanaryMoments, CanaryTeachers, CanaryVotes, Exact
 from pate._closed_form_plan import FIRST, ClosedFormPlan, Plan
 from pate._data_file import load_data, load_ledger
 from pate._files import make_once, write_text
@@ -44,8 +43,7 @@ from pate._stages.student_stage import StudentPlan
 from pate._stages.teachers_stage import load_plan
 from pate._validation import FloatArray, IntArray, StrArray, require
 from pate._votes import Ballots, MaskedTotal, Moments as MomentVotes, Voting
-from pate._votes.loading import load_votes
-from pate._votes.store import finished_votes
+from pate._votes.store import finished_votes, load_votes
 from pate._votes.voters import RecordVoters
 from pate.accounting import NeighboringRelation, read_ledger
 from pate.accounting._charges import account, for_group_size

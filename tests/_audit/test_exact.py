@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from pate import Votes, VoteShape
-from pate._audit.turned import CanaryTeachers, CanaryVotes, Exact, joint_epsilon
+from pate._audit.canaries import CanaryTeachers, CanaryVotes, Exact, joint_epsilon
 from pate._validation import FloatArray
 from pate.accounting import NeighboringRelation, RDPAccountant, gaussian_epsilon
 from pate.aggregators import (

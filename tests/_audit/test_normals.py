@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pate._audit.laws import median_law
-from pate._audit.normals import FACTORS, Gaussians, Outcomes, p_values
+from pate._audit.laws import FACTORS, Gaussians, Outcomes, median_law, p_values
 from pate._validation import FloatArray, IntArray
 from pate.aggregators._clipped_votes import noisy_median
 

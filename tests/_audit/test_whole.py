@@ -12,8 +12,7 @@ import yaml
 
 import pate
 from pate import ReleasedLabels, cli
-from pate._audit.canaries import CanaryRecords
-from pate._audit.turned import CanaryMoments
+from pate._audit.canaries import CanaryMoments, CanaryRecords
 from pate._audit.whole import AuditResult, audit
 from pate._linear import fit_linear
 from pate._release import transaction

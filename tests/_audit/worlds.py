@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 
-from pate._audit.canaries import CanaryRecords, Kind
-from pate._audit.turned import CanaryMoments
+from pate._audit.canaries import CanaryMoments, CanaryRecords, Kind
 from pate.aggregators import (
     Geometry,
     GroupVoters,
