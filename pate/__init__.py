@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pate._estimator import PateClassifier as PateClassifier
     from pate._pipeline import Pipeline as Pipeline, label as label
     from pate._release.label_settings import LabelSettings as LabelSettings
-    from pate._release.statements import StatedLabels as StatedLabels
+    from pate._release.labels import StatedLabels as StatedLabels
     from pate._runs.released import ReleasedLabels as ReleasedLabels
     from pate._stages.student_stage import StudentPlan as StudentPlan
     from pate._votes import Votes as Votes, VoteShape as VoteShape

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pate import cli, load_student
-from pate._files.json import read_json
+from pate._files.reading import read_json
 from pate._runs import TEACHERS_FIT, Run
 from pate.accounting import Statement, verify_ledger
 from pate.accounting._ledger import chained

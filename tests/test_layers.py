@@ -20,7 +20,7 @@ DESIGN = ROOT.parent / "docs" / "design.md"
 ZONES = {
     "core": """
         _version _lazy _registry _validation _files _progress _own_code _settings
-        accounting mechanisms _histogram _release.promise _release.transaction _release.top_k testing""",
+        accounting mechanisms _histogram _release.transaction _release.top_k testing""",
     "pate": """
         _linear _votes _runs _networks data _data_file _votes.store _votes.named
         aggregators _closed_form_plan teachers._jobs student._metrics student._targets

@@ -38,9 +38,9 @@ from pate._audit.silos import masked_noise
 from pate._audit.tables import Trial, scratch, untested
 from pate._closed_form_plan import FIRST
 from pate._progress import stage_bar
+from pate._release.earlier_releases import SampleSettings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import LabelsRelease
-from pate._release.public_samples import SampleSettings
 from pate._release.transaction import release
 from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels

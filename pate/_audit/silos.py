@@ -13,7 +13,7 @@ import numpy as np
 
 from pate._audit.laws import Gaussians, Outcomes
 from pate._audit.tables import Trial, scratch
-from pate._files.hashing import digest
+from pate._files.reading import digest
 from pate._runs import Run
 from pate._silos.exchange import AwaitedError, Exchange, Invitation
 from pate._silos.member import Consent, Member

@@ -33,9 +33,9 @@ from pate._data_file import load_data, load_ledger
 from pate._files import make_once, write_text
 from pate._pipeline import Pipeline
 from pate._planning.completion import sample_settings
+from pate._release.earlier_releases import SampleSettings
 from pate._release.label_settings import LabelSettings, queries_on
-from pate._release.public_samples import SampleSettings
-from pate._release.query_choice import chosen_rows
+from pate._release.labels import chosen_rows
 from pate._runs import LABEL, TEACHERS_FIT, Run
 from pate._runs.released import ReleasedLabels, sealing_key
 from pate._settings import decode_fields

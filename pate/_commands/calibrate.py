@@ -9,7 +9,7 @@ import yaml
 
 from pate._commands.parsing import run_command
 from pate._planning.completion import complete_aggregator, scale_to_target
-from pate._release.promise import require_promise
+from pate._release.transaction import require_promise
 from pate._settings import Partial, import_path
 from pate._validation import require, require_in_open_unit_interval
 from pate._votes import VoteShape

@@ -8,7 +8,7 @@ from pate._commands.parsing import run_command
 from pate._commands.run_check import check_run
 from pate._commands.suggestions import with_options
 from pate._files import lease, read_json
-from pate._release.statements import pack as write_archive
+from pate._release.labels import pack as write_archive
 from pate._runs import (
     LABEL,
     STUDENT,

@@ -14,7 +14,7 @@ import yaml
 from pate._commands.init_guesses import PUBLIC_FRACTION, Guess, guess_table
 from pate._commands.parsing import run_command
 from pate._files import remove_drafts, write_text
-from pate._release.promise import suited_delta
+from pate._release.transaction import suited_delta
 from pate._settings import decode
 from pate._validation import require, require_given
 from pate.accounting._cost import format_guess

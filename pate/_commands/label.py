@@ -22,8 +22,7 @@ from pate._pipeline import Pipeline
 from pate._planning.unanswered import describe_unanswered
 from pate._registry import find
 from pate._release.label_settings import LabelSettings
-from pate._release.labels import label
-from pate._release.statements import StatedLabels
+from pate._release.labels import StatedLabels, label
 from pate._validation import AwaitedError, require
 from pate.aggregators import load_plugins
 

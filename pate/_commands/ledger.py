@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from pate._commands.parsing import run_command
-from pate._release.statements import verify_published
+from pate._release.labels import verify_published
 from pate._validation import require, require_in_open_unit_interval
 from pate.accounting import LedgerSnapshot, NeighboringRelation, read_ledger, verify_ledger
 from pate.accounting._charges import Charge, account, to_world

@@ -27,11 +27,10 @@ from pate._planning.completion import (
 )
 from pate._planning.unanswered import describe_gap
 from pate._registry import find
-from pate._release.label_settings import LabelSettings
+from pate._release.earlier_releases import SampleSettings, released_samples
+from pate._release.label_settings import LabelSettings, is_paid, require_possible
+from pate._release.labels import require_student_for
 from pate._release.ledger_file import choose_ledger
-from pate._release.public_samples import SampleSettings, released_samples
-from pate._release.query_choice import require_student_for
-from pate._release.rehearsal import is_paid, require_possible
 from pate._runs import STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting

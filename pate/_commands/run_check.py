@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pate._data_file import load_ledger, require_data_config
+from pate._release.labels import require_stated
 from pate._release.ledger_file import require_ledger
-from pate._release.statements import require_stated
 from pate._runs import (
     LABEL,
     METRICS,

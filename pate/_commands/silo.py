@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pate._commands.parsing import run_command
-from pate._release.promise import require_promise
+from pate._release.transaction import require_promise
 from pate._validation import given, require
 from pate.accounting import Budget, NeighboringRelation
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pate._release.earlier_releases import SampleSettings
 from pate._release.label_settings import LabelSettings
-from pate._release.promise import require_promise
-from pate._release.public_samples import SampleSettings
+from pate._release.transaction import require_promise
 from pate._settings import parts
 from pate._validation import MOST_VOTERS, require, require_given
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape

@@ -19,7 +19,7 @@ from pate._planning.ensemble import (
 )
 from pate._planning.evaluation import Task, score_student
 from pate._progress import stage_bar
-from pate._release.promise import require_promise
+from pate._release.transaction import require_promise
 from pate._validation import FloatArray, require, require_count, require_given, require_positive
 from pate._votes import Votes, VoteShape
 from pate.accounting import NeighboringRelation, Target

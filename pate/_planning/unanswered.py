@@ -3,7 +3,7 @@
 All of it follows from public numbers and the answers.
 """
 
-from pate._release.statements import StatedLabels
+from pate._release.labels import StatedLabels
 from pate._settings import decode
 from pate._votes import VoteShape
 from pate.accounting._cost import format_epsilon, format_exact

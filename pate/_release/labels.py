@@ -1,21 +1,41 @@
-"""The stage `label`: a mechanism turns PRIVATE votes into PUBLIC labels."""
+"""The stage `label`: a mechanism turns PRIVATE votes into PUBLIC labels, which bear a statement.
+
+The choice of the public samples that are asked about follows from public facts and costs nothing.
+By a released student: ``entropy`` and ``margin`` take the samples on which it is least certain
+(Settles (2009)). By public features: ``k_center`` takes samples far from each other (Gonzalez
+(1985); Sener & Savarese (2018)).
+
+Statements are compared with the files next to them, and `pack` puts all of these in one archive.
+"""
+
+from __future__ import annotations
 
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import IO
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
+from scipy.special import entr
 
-from pate._files import atomic_write
-from pate._release.label_settings import LabelSettings, digest_of, label_inputs, queries_on
+from pate._data_file import load_ledger, require_data_config
+from pate._files import atomic_write, locked
+from pate._release.earlier_releases import Start
+from pate._release.label_settings import (
+    LabelSettings,
+    QueryChoice,
+    digest_of,
+    label_inputs,
+    queries_on,
+    rehearse,
+)
 from pate._release.ledger_file import ledger_scope, open_ledger
-from pate._release.query_choice import chosen_rows
-from pate._release.rehearsal import rehearse
-from pate._release.statements import StatedLabels
 from pate._release.transaction import (
     PendingRelease,
     Releasable,
@@ -24,15 +44,208 @@ from pate._release.transaction import (
     release,
     write_statement,
 )
-from pate._runs import LABEL, Run, first_stage, labels_file
-from pate._runs.released import Queries, ReleasedLabels, sealing_key
-from pate._validation import expecting, require
+from pate._runs import LABEL, TEACHERS_FIT, Run, first_stage, labels_file
+from pate._runs.released import (
+    Queries,
+    ReleasedLabels,
+    published_files,
+    sealing_key,
+    unexpected_public_files,
+)
+from pate._validation import FloatArray, IntArray, expecting, require
 from pate._version import __version__
-from pate._votes import NoisyTotal, Votes
-from pate._votes.store import VoteStore, load_votes
-from pate.accounting import LedgerEntry
+from pate._votes import NoisyTotal, Votes, drawn_rows, rows_of
+from pate._votes.store import VoteStore, load_votes, public_features, voted_data
+from pate.accounting import LedgerEntry, Statement
 from pate.accounting._statement import sha256
 from pate.aggregators import Release
+from pate.data._records import Role
+
+
+def least_margin(probabilities: FloatArray) -> FloatArray:
+    """Return minus the distance ``[N]`` of the least certain label from one half."""
+    return np.asarray(-np.abs(probabilities - 0.5).min(axis=1))
+
+
+def total_entropy(probabilities: FloatArray) -> FloatArray:
+    """Return the entropy ``[N]`` of all labels, in nats, as if they were independent."""
+    return np.asarray((entr(probabilities) + entr(1 - probabilities)).sum(axis=1))
+
+
+_BY_STUDENT: dict[QueryChoice, Callable[[FloatArray], FloatArray]] = {
+    "entropy": total_entropy,
+    "margin": least_margin,
+}
+"""The uncertainty ``[N]`` of a student's probabilities ``[N, C]``, by choice."""
+
+
+def require_student_for(choice: QueryChoice | None, start_from: str | None) -> None:
+    """Raise ``ValueError`` if a choice takes a released student, and teachers start from none."""
+    require(
+        choice not in _BY_STUDENT or start_from is not None,
+        "teachers with start_from, a released student that chooses the queries",
+        query_choice=choice,
+    )
+
+
+def chosen_rows(run: Run, store: VoteStore, settings: LabelSettings) -> IntArray:
+    """Return the rows ``[Q]``, in order, of the samples with votes that are asked about.
+
+    Ties go to the first samples in the public order of ``query_seed``.
+
+    Raises:
+        ValueError: if there are not enough samples, or no released student chooses among them.
+    """
+    manifest, choice, number = store.manifest(), settings.query_choice, settings.num_queries
+    assert choice is not None and number is not None, "settings are complete"
+    ids = np.array(manifest.ids)
+    require(number <= len(ids), f"num_queries <= {len(ids)}", num_queries=number)
+    order = drawn_rows(len(ids), len(ids), seed=settings.query_seed)
+    if choice == "k_center":
+        return order[farthest_first(public_features(run, store, order), number)]
+    start_from = run.inputs_of(TEACHERS_FIT).settings.get("start_from")
+    require_student_for(choice, start_from)
+    assert start_from is not None
+    data = voted_data(run, manifest)
+    public = data.load(Role.PUBLIC)
+    samples = public.features[rows_of(ids[order], public.ids)]
+    uncertainty = _BY_STUDENT[choice](Start.of(run, start_from, data).answers(samples))
+    return order[np.argsort(-uncertainty, kind="stable")[:number]]
+
+
+def farthest_first(features: FloatArray, number: int) -> IntArray:
+    """Return the rows ``[number]`` of samples far from each other.
+
+    The first comes first, then the one that is farthest from all before it. The largest distance of
+    a sample from the nearest of them is at most twice the least possible (Gonzalez (1985), Theorem
+    2.2).
+
+    Args:
+        features: ``[N, F]``.
+        number: the number of samples, at most N.
+    """
+    squares = np.einsum("nf,nf->n", features, features)
+    rows = np.zeros(number, dtype=np.int64)
+    nearest = np.full(len(features), np.inf)
+    for place in range(1, number):
+        latest = rows[place - 1]
+        distances = squares - 2 * (features @ features[latest]) + squares[latest]
+        np.minimum(nearest, distances, out=nearest)
+        nearest[rows[:place]] = -np.inf  # a copy of a sample is still another sample
+        rows[place] = np.argmax(nearest)
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StatedLabels(ReleasedLabels):
+    """Released labels with the statement on their cost and the cost of earlier releases. PUBLIC.
+
+    Attributes:
+        statement: the content of ``privacy.json``; its `verify` computes it again.
+    """
+
+    statement: Statement
+
+    def describe(self) -> str:
+        """Return the statement as text, the content of ``privacy.txt``."""
+        return self.statement.text
+
+
+def require_stated(run: Run) -> int:
+    """Raise ``ValueError`` unless existing labels bear the run's seal and match their statement.
+
+    Returns the number of later releases in the ledger, by other runs on the same data.
+    """
+    statement = run.root / LABEL.outputs[1]
+    if labels_file(run).is_file():
+        ReleasedLabels.load(run.root)
+        if statement.is_file():
+            ledger = run.ledger_path if run.ledger_path.is_file() else None
+            return _verify(statement, ledger, None)[0]
+    return 0
+
+
+def verify_published(statement: Path, ledger: Path | None, released: Path | None = None) -> int:
+    """Verify the statement of labels or of a list of ``pate topk``, with the files next to it.
+
+    Args:
+        statement: the file.
+        ledger: the file of the ledger; None to verify only the releases that the statement lists.
+        released: the released file; None for the one next to the statement.
+
+    Returns:
+        The number of releases in the ledger after the release of a list; 0 for labels.
+
+    Raises:
+        ValueError: in one line, at the first figure that differs, or if a file is missing or
+            damaged; also if the ledger holds releases after the statement on labels.
+    """
+    since, kind = _verify(statement, ledger, released)
+    require_newest(since if kind == "labels" else 0)
+    return since
+
+
+def require_newest(since: int) -> None:
+    """Raise ``ValueError`` if there were releases ``since`` a statement on labels."""
+    require(
+        since == 0,
+        "a statement on all releases of the ledger; the same `pate label` makes it",
+        more=since,
+    )
+
+
+def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tuple[int, str]:
+    """Verify a statement; return the number of releases after it, and the kind of its own."""
+    stated, facts = Statement.read(statement), {}
+    if stated.kind == "labels":
+        file = statement.with_name(LABEL.outputs[0].name) if released is None else released
+        facts = ReleasedLabels.read(file).facts
+    else:
+        name = statement.name.removesuffix(".privacy.json")
+        lists = [statement.with_name(f"{name}{suffix}") for suffix in (".csv", ".json", ".npz")]
+        file = (
+            next((path for path in lists if path.is_file()), lists[0])
+            if released is None
+            else released
+        )
+    since = stated.verify(ledger=ledger, released=file, facts=facts)
+    text = statement.with_suffix(".txt")
+    if text.is_file():
+        same = text.read_text(encoding="utf-8") == stated.text
+        made_by = stated["versions"].get("pate")
+        other = f"; pate {made_by} worded it: verify with that version, or remove the text"
+        hint = "" if made_by == __version__ else other
+        require(same, f"the words of the statement in {text}{hint}")
+    return since, stated.kind
+
+
+def pack(root: Path, output: Path) -> None:
+    """Write the public folder of a run as one zip archive, with equal bytes for equal files.
+
+    Args:
+        root: the run's folder.
+        output: the archive.
+
+    Raises:
+        ValueError: if labels are missing or disagree with their statement, the statement disagrees
+            with the ledger, or a file in the folder must not be published.
+    """
+    run = replace(Run(root), ledger=load_ledger(root))
+    inside = output.resolve().is_relative_to(run.public.resolve())
+    require(not inside, f"an archive outside of {run.public}, which it holds", output=str(output))
+    with locked(root):
+        run.require_finished(LABEL)
+        require_data_config(run)  # it names the ledger that the statement is compared with
+        require_newest(require_stated(run))
+        for problem in unexpected_public_files(run):
+            raise ValueError(problem)
+        with atomic_write(output) as file, ZipFile(file, "w") as archive:
+            for name in published_files(run):
+                # without times and modes, which differ between copies of a run
+                entry = ZipInfo(name.as_posix())
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, (root / name).read_bytes())
+
 
 _STATEMENT_BYTES = 1 << 20
 

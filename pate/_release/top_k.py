@@ -15,7 +15,6 @@ import numpy as np
 
 from pate._files import cell, code_version, digest, locked_output, remove_drafts, write_text
 from pate._histogram import Histogram, HistogramSource
-from pate._release.promise import require_promise
 from pate._release.transaction import (
     PendingRelease,
     Releasable,
@@ -23,6 +22,7 @@ from pate._release.transaction import (
     ReservationRequest,
     pending_release,
     release,
+    require_promise,
 )
 from pate._validation import (
     given,

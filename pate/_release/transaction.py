@@ -1,5 +1,7 @@
 """The only way to publish anything private: prepared, reserved, drawn, settled, stated.
 
+It begins with the largest delta at which a release still promises something.
+
 A release that is killed at any step continues when it is requested again: it pays once and draws
 the same noise. Before it is reserved, its token and the seed of its noise are written to a file
 named by a digest of the request. The same command finds that file: the token leads to its
@@ -8,6 +10,7 @@ two requests ever share noise. These files are PRIVATE.
 """
 
 import json
+import math
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -21,7 +24,7 @@ import numpy as np
 
 from pate._files import atomic_write, output_errors, read_json, write_json, write_text
 from pate._progress import step_bar
-from pate._validation import require
+from pate._validation import MOST_VOTERS, require, require_in_open_unit_interval
 from pate.accounting import (
     Budget,
     Ledger,
@@ -43,6 +46,42 @@ from pate.accounting._filters import affordable
 from pate.accounting._history import History
 from pate.accounting._ledger import require_payable
 from pate.mechanisms._noise import KEY_BITS, draw_key, private_generator, seeded_generator
+
+LARGEST_DELTA = 1e-3
+
+
+def suited_delta(num_units: int) -> float:
+    """Return the power of ten at or below a tenth of one over the number of private units.
+
+    >>> suited_delta(80_000)
+    1e-06
+    """
+    return min(LARGEST_DELTA, 10.0 ** math.floor(-math.log10(10 * num_units)))
+
+
+def require_promise(delta: float, *, num_units: int | None = None) -> None:
+    """Raise ``ValueError`` unless a guarantee at ``delta`` protects every private unit.
+
+    A mechanism that publishes one of N units, drawn at random, is private at epsilon 0 and delta
+    1/N.
+
+    Args:
+        delta: the delta of a release or of a budget.
+        num_units: the number of units if it is public: nominal teachers, or the records of a plan.
+            The number of private records is not public, and decides nothing.
+    """
+    require_in_open_unit_interval(delta=delta)
+    require(
+        delta <= LARGEST_DELTA, f"delta <= {LARGEST_DELTA:g}, which promises something", delta=delta
+    )
+    # MOST_VOTERS stands for a private number
+    if num_units is not None and num_units < MOST_VOTERS:
+        require(
+            delta * num_units < 1,
+            f"delta < 1 / {num_units}, one over the public number of teachers or records",
+            delta=delta,
+        )
+
 
 _TOKEN_BYTES = 16
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings, queries_on
-from pate._release.statements import StatedLabels
+from pate._release.labels import StatedLabels
 from pate._silos.exchange import (
     INVITATION,
     SERVER,

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pate._files.hashing import digest
+from pate._files.reading import digest
 from pate._validation import Float32Array, IntArray, require_count
 from pate.data._checks import UnknownLabels
 from pate.data._label_table import TableReading, read_label_table

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pate._files.packaged import packaged_file
+from pate._files.reading import packaged_file
 from pate._validation import require
 from pate.data.features._weights import load_weights
 

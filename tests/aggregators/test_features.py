@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from pate import ReleasedLabels, Votes, VoteShape, cli
-from pate._release.rehearsal import rehearse
+from pate._release.label_settings import rehearse
 from pate.accounting import NeighboringRelation, read_ledger
 from pate.aggregators import ConfidentScreen, Counts, Need, NoisyVotes, Release
 from pate.aggregators._base import features_of

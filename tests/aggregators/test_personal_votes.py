@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pate import VoteShape
-from pate._release.rehearsal import rehearse
+from pate._release.label_settings import rehearse
 from pate._validation import FloatArray
 from pate.accounting import NeighboringRelation, PersonalEvent, Target
 from pate.accounting._cost import largest_mu

@@ -18,7 +18,7 @@ import submitit
 
 from pate import cli
 from pate._commands.submit import submitted
-from pate._files.locks import lease
+from pate._files.writing import lease
 from tests.conftest import make_arrays, recipe
 from tests.processes import Start
 from tests.stages.test_teachers import begin, same_partition

@@ -17,7 +17,7 @@ from pate import cli, load_student
 from pate._commands.init import _KINDS, recipe_files
 from pate._commands.recipes import find_recipe, shipped_recipes, with_shipped_files
 from pate._data_file import describe_data, read_data
-from pate._release.promise import suited_delta
+from pate._release.transaction import suited_delta
 from pate.accounting._cost import format_guess
 from pate.data import CelebA, DataSource, Role
 from tests.conftest import make_arrays

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._files.hashing import digest
+from pate._files.reading import digest
 from pate._validation import Float32Array
 from pate.data import (
     ArrayFeatures,

@@ -11,7 +11,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 import pytest
 
-from pate._files.arrays import read_arrays
+from pate._files.reading import read_arrays
 from pate._files.writing import atomic_write, cell, write_text
 
 

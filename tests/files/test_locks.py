@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._files.locks import LOCK, lock_run, release_locks
+from pate._files.writing import LOCK, lock_run, release_locks
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ class Other:
 
     def __init__(self, root: Path, *, shared: bool = False) -> None:
         script = (
-            "import sys\nfrom pathlib import Path\nfrom pate._files.locks import lock_run, release_locks\n"
+            "import sys\nfrom pathlib import Path\nfrom pate._files.writing import lock_run, release_locks\n"
             f"lock_run(Path({str(root)!r}), shared={shared})\nprint('locked', flush=True)\n"
             "sys.stdin.read()\nrelease_locks()\n"
         )

@@ -15,7 +15,7 @@ import yaml
 
 import pate
 from pate import ReleasedLabels, cli
-from pate._files.hashing import digest
+from pate._files.reading import digest
 from pate._runs import LABEL, Run
 from pate.accounting import NeighboringRelation, read_ledger
 from pate.aggregators import NoisyVotes, Release

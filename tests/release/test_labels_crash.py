@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pate import LabelSettings, ReleasedLabels
-from pate._files.hashing import digest
+from pate._files.reading import digest
 from pate._release.labels import label as label_stage
 from pate._runs import Run
 from pate._votes.store import finished_votes

@@ -9,7 +9,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from pate import ReleasedLabels, cli, load_student
-from pate._release.query_choice import farthest_first, least_margin, total_entropy
+from pate._release.labels import farthest_first, least_margin, total_entropy
 from pate.accounting import read_ledger
 from tests.conftest import make_arrays
 from tests.stages.test_corrections import WORDS, warm_recipe

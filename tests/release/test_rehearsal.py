@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pate import Votes, VoteShape
-from pate._release.rehearsal import rehearse
+from pate._release.label_settings import rehearse
 from pate.aggregators import (
     Aggregator,
     Ballots,

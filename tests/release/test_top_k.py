@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._files.locks import locked_output
+from pate._files.writing import locked_output
 from pate._histogram import Histogram, HistogramFiles
 from pate._release import top_k, transaction
-from pate._release.statements import verify_published
+from pate._release.labels import verify_published
 from pate._release.top_k import TopKSettings, release_top_k
 from pate._validation import IntArray
 from pate.accounting import Event, Ledger, NeighboringRelation, Statement, read_ledger

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pate._runs import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, StageInputs, Run, Stage, StageChangedError
-from pate._files.hashing import code_version, digest
+from pate._files.reading import code_version, digest
 from pate._files.writing import atomic_write, write_json
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from models import MLP, Linear
-from pate._files.locks import lease
+from pate._files.writing import lease
 from pate.data import ArrayFeatures, Records
 from pate.teachers import (
     ChunkJob,
@@ -361,7 +361,7 @@ def test_shared_work_is_done_once_and_waits_for_others(tmp_path: Path) -> None:
 
 def test_the_chunk_of_a_process_that_died_is_taken_over(tmp_path: Path) -> None:
     script = (
-        "import os, signal\nfrom pathlib import Path\nfrom pate._files.locks import lease\n"
+        "import os, signal\nfrom pathlib import Path\nfrom pate._files.writing import lease\n"
         f"with lease(Path({str(tmp_path / '2.lease')!r})) as held:\n    assert held\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -212,7 +212,7 @@ def test_ballots_of_a_file_are_packed_block_by_block(
         "label_names": np.char.mod("l%d", np.arange(11)),
     }
     save(tmp_path / "votes.npz", **given, ballots=np.asarray(ballots, order=order))
-    monkeypatch.setattr("pate._files.arrays._BLOCK", 4 * ballots[0].nbytes)
+    monkeypatch.setattr("pate._files.reading._BLOCK", 4 * ballots[0].nbytes)
     packed, expected = read_votes(tmp_path / "votes.npz"), NamedVotes(**given, ballots=ballots)
     assert packed.ballots is None and packed.num_teachers == 7
     assert (

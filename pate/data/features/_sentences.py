@@ -11,8 +11,7 @@ from typing import Any
 from weakref import finalize
 from zipfile import ZipFile, ZipInfo, is_zipfile
 
-from pate._files.hashing import digest
-from pate._files.packaged import packaged_file
+from pate._files.reading import digest, packaged_file
 from pate._settings import RecordsInitArgs
 from pate._validation import Float32Array, as_float32, require
 from pate.data.features._kept import kept_features

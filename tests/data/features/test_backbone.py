@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import models
 from pate import cli
 from pate._data_file import read_data
-from pate._files.hashing import digest
+from pate._files.reading import digest
 from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
 from pate.data._images import ImageFiles
 from pate.data.faces import write_celeba_folder

@@ -1,11 +1,20 @@
-"""Careful reading of arrays in files that others may have written."""
+"""Careful reading of files that others wrote: JSON, YAML and arrays; and digests of files.
 
+JSON has a bounded depth and distinct keys. Arrays are plain values that match the size of their
+file.
+"""
+
+import hashlib
+import json
 import math
+import os
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from struct import Struct
 from tokenize import TokenError
@@ -13,9 +22,74 @@ from typing import IO, Any, Literal, Self
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
-from pate._validation import expecting, require, require_known
+from pate._validation import expecting, require, require_distinct, require_known
+from pate._version import __version__
+
+Json = dict[str, Any]
+
+_DEEPEST = 100  # objects and lists within each other
+_MOST_DIGITS = 308  # of a whole number that fits a float
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return the content of a JSON text.
+
+    Raises:
+        ValueError: if it is not JSON, is nested too deeply, holds a whole number beyond the range
+            of floats, or repeats a key in an object, which readers would interpret differently.
+    """
+    try:
+        content = json.loads(text, object_pairs_hook=distinct_keys, parse_int=_whole_number)
+    except RecursionError:
+        raise ValueError(f"Expected JSON of at most {_DEEPEST} levels, got more") from None
+    level, depth = [content], 1
+    while level := [item for part in level for item in _parts(part)]:
+        depth += 1
+        require(depth <= _DEEPEST, f"JSON of at most {_DEEPEST} levels")
+    return content
+
+
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; raise ``ValueError`` if a key occurs twice.
+
+    It serves as the ``object_pairs_hook`` of `json.loads`.
+    """
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        require_distinct("keys of an object", (name for name, _ in pairs))
+    return content
+
+
+def _whole_number(digits: str) -> int:
+    require(
+        len(digits.lstrip("-")) <= _MOST_DIGITS,
+        f"whole numbers of at most {_MOST_DIGITS} digits",
+    )
+    return int(digits)
+
+
+def _parts(content: Any) -> list[Any]:
+    """Return the objects and lists in a list or an object."""
+    if isinstance(content, dict):
+        content = content.values()
+    elif not isinstance(content, list):
+        return []
+    return [part for part in content if isinstance(part, dict | list)]
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may have been built without it
+
+
+def read_yaml(text: str) -> Any:
+    """Return the content of a YAML text.
+
+    Raises ``yaml.YAMLError`` if it is not YAML, or needs classes of Python.
+    """
+    return yaml.load(text, Loader=_LOADER)
+
 
 _BLOCK = 1 << 22  # bytes read at once
 # the local header of a zip's member: the lengths of the name and the extra fields after it
@@ -211,3 +285,57 @@ def _header(file: IO[bytes]) -> _Header:
     except (ValueError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError) as error:
         raise _DamagedError(f"a damaged one ({error})") from None
     return shape, "F" if by_columns else "C", dtype
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Bytes that are read while they are hashed.
+
+    Attributes:
+        size: number of bytes.
+        blocks: the bytes, in blocks.
+    """
+
+    size: int
+    blocks: Iterable[bytes | memoryview]
+
+
+def digest(*parts: bytes | str | Path | Stream) -> str:
+    """Return one hash of bytes, texts, the contents of files, and streams, in order.
+
+    Files and streams may be larger than memory. A stream has the hash of its bytes.
+    """
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, Path):
+            with part.open("rb") as file:
+                total.update(os.fstat(file.fileno()).st_size.to_bytes(8, "big"))
+                while block := file.read(_BLOCK):
+                    total.update(block)
+        elif isinstance(part, Stream):
+            total.update(part.size.to_bytes(8, "big"))
+            for piece in part.blocks:
+                total.update(piece)
+        else:
+            content = part.encode() if isinstance(part, str) else part
+            total.update(len(content).to_bytes(8, "big") + content)
+    return total.hexdigest()
+
+
+@cache
+def code_version() -> str:
+    """Return the package's version and a hash of its source."""
+    root = Path(__file__).parents[1]
+    return f"{__version__}+{digest(*sorted(root.rglob('*.py')))}"
+
+
+def packaged_file(name: str, *suffixes: str) -> Path | None:
+    """Return the one file with a suffix in an installed package, which is not imported, or None."""
+    spec = find_spec(name) if name.isidentifier() else None
+    files = [
+        file
+        for place in (spec and spec.submodule_search_locations) or ()
+        for file in Path(place).rglob("*")
+        if file.suffix in suffixes
+    ]
+    return files[0] if len(files) == 1 else None
