@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from pate._validation import UNKNOWN, FloatArray, IntArray, StrArray, UInt8Array
 from pate._votes import highest
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 
 
 def ballots_of(

@@ -44,8 +44,8 @@ from pate.data import (
     PublicScaling,
     Role,
 )
-from pate.data._checks import UnknownLabels, as_text, check_labels, known_truth
-from pate.data._drawn import column_bounds
+from pate.data._records import UnknownLabels, as_text, check_labels, known_truth
+from pate.data._wrapped import column_bounds
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

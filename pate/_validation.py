@@ -67,6 +67,11 @@ class Faults:
         except errors as error:
             self.lines += error.args if isinstance(error, InputError) else [str(error)]
 
+    def require(self, condition: object, requirement: str, **got: Any) -> None:
+        """Keep the error of `require`, if there is one."""
+        with self.gather():
+            require(condition, requirement, **got)
+
     def refuse(self) -> None:
         """Raise an `InputError` with all faults, if there are any."""
         if self.lines:

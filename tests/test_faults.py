@@ -20,7 +20,7 @@ import pytest
 from pate import cli
 from pate._files.os_errors import explain_os_error
 from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, Stage
-from pate.data._images import read_image
+from pate.data._pictures import read_image
 from pate.teachers._training import SavedChunk
 from tests.conftest import make_arrays, recipe
 from tests.faults import full_disk, read_only

@@ -26,11 +26,11 @@ MOST_PARAMETERS = 8
 MANY_PARAMETERS = {
     "pate/_estimator.py:PateClassifier.__init__",
     "pate/data/_arrays.py:Arrays.__init__",
-    "pate/data/_number_table.py:NumberTable.__init__",
-    "pate/data/_picture_table.py:PictureTable.__init__",
-    "pate/data/_text_table.py:TextTable.__init__",
-    "pate/student/_data.py:StudentData.__init__",
-    "pate/student/_module.py:Student.__init__",
+    "pate/data/_tables.py:NumberTable.__init__",
+    "pate/data/_pictures.py:PictureTable.__init__",
+    "pate/data/_tables.py:TextTable.__init__",
+    "pate/student/_training.py:StudentData.__init__",
+    "pate/student/_training.py:Student.__init__",
 }
 # three fields or fewer, or results that only the package makes
 GUARDED = (

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import models
-from pate.data.features._weights import load_weights
+from pate.data.features._torch_maps import load_weights
 
 NETWORKS = [
     models.Linear,
@@ -175,7 +175,7 @@ def test_weights_of_timm_that_come_in_a_package() -> None:
 
 
 def test_where_timm_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pate.models._backbone.find_spec", lambda name: None)
+    monkeypatch.setattr("pate.models._networks.find_spec", lambda name: None)
     with pytest.raises(
         ValueError, match=r"timm: pip install 'pate\[backbones\]', got name='timm.a'"
     ):

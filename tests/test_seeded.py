@@ -39,7 +39,7 @@ from pate.aggregators import (
     TauVoting,
     TopStableTopK,
 )
-from pate.data._partition import partition_records
+from pate.data._records import partition_records
 from pate.data.faces import write_celeba_folder
 from pate.mechanisms._noise import ChoiceNoise, Noise
 

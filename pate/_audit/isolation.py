@@ -34,7 +34,7 @@ from pate._votes import Ballots, MaskedTotal
 from pate._votes.named import NamedVotes
 from pate._votes.store import VoteManifest, finished_votes
 from pate.data import ArrayFeatures, DataSource, Features, Records, Role
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 
 Change = Literal["altered", "removed"]
 # an altered record is so many times as far out as the farthest public sample

@@ -49,7 +49,7 @@ from pate.accounting import NeighboringRelation, read_ledger
 from pate.accounting._charges import account, for_group_size
 from pate.accounting._statement_words import AUDITED
 from pate.data import DataSource, DrawnPublic, Role
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 from pate.mechanisms import NotStatedError, private_generator
 
 _CONFIDENCE = 1 - 0.05 / 2  # of each of two bounds

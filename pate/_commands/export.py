@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pate._commands.parsing import FLAG, run_command
 from pate._own_code import own_code
+from pate.student._answers import ExportFormat, export_program
 from pate.student._carried import load_student
-from pate.student._export import ExportFormat, export_program
 
 
 def export(model: Path, *, format: ExportFormat, output: Path, trust: bool = False) -> None:

@@ -20,7 +20,7 @@ from pate._validation import require, require_given
 from pate.accounting._cost import format_guess
 from pate.data import DataSource, Role
 from pate.data._label_table import read_columns
-from pate.data._table import TableSource
+from pate.data._source import TableSource
 
 _SHOWN = 8  # names of labels
 _TEMPLATES = Path(__file__).parent / "templates"

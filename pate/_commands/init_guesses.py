@@ -12,9 +12,8 @@ import numpy as np
 
 from pate._validation import Faults, require
 from pate.data import Role
-from pate.data._label_table import BUDGET, LABELS, Columns, as_list, read_columns
-from pate.data._number_table import as_number, is_gap
-from pate.data._table import SPLIT_OF_ROLE, split_by_hash
+from pate.data._label_table import BUDGET, LABELS, Columns, as_list, as_number, is_gap, read_columns
+from pate.data._source import SPLIT_OF_ROLE, split_by_hash
 
 PUBLIC_FRACTION = 0.2
 """The share of public records that is proposed, and used for guesses, without a column of roles."""

@@ -38,7 +38,7 @@ from pate.accounting._accountant import epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._cost import explain_epsilon, format_epsilon, format_exact
 from pate.data import DataSource, DrawnPublic, Role
-from pate.data._table import TableSource
+from pate.data._source import TableSource
 
 _PROOF = "proof.txt"
 _NO_THEOREM = "a test of this program, not a proof of the theorem"

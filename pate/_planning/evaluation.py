@@ -45,8 +45,7 @@ from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS, smallest_where
 from pate.aggregators import Aggregator, Outlook, Release
 from pate.aggregators._base import features_of
-from pate.data._checks import known_truth
-from pate.data._records import Role
+from pate.data._records import Role, known_truth
 from pate.student._metrics import agreement, average_precision
 
 Kind = TypeVar("Kind", bound=Votes, covariant=True)

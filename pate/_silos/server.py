@@ -32,7 +32,7 @@ from pate._votes.named import Silos
 from pate._votes.store import VoteManifest
 from pate.aggregators import Partial, SiloVotes
 from pate.data import DataSource, Role
-from pate.data._checks import as_text
+from pate.data._records import as_text
 
 Revealed = Mapping[str, Mapping[str, bytes]]
 """The shares that silos revealed, by their holder and their dealer."""

@@ -18,8 +18,7 @@ from pate._stages.teachers_stage import load_plan, require_same_data
 from pate._validation import BoolArray, IntArray, UInt8Array, require, require_distinct
 from pate.accounting import Statement, read_ledger
 from pate.data import DataSource, Role
-from pate.data._checks import known_truth
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers, known_truth
 from pate.student._carried import ExportedStudent, load_student
 
 Figure = Literal["accuracy", "micro_f1"]

@@ -40,23 +40,26 @@ from pate._settings import to_plain
 from pate._stages.teachers_stage import count_corrected, predicted_without_noise
 from pate._validation import BoolArray, Float32Array, FloatArray, StrArray, expecting, require
 from pate.data import DataSource, Features, Role
-from pate.data._checks import known_truth
+from pate.data._records import known_truth
 from pate.student._carried import (
+    LinearPredictor,
     Trained,
     Weights,
+    arrays_of,
     export_student,
     student_digests,
+    student_from,
     weights_of_arrays,
 )
 from pate.student._metrics import (
     DECISION_METRICS,
+    Labels,
     Metric,
     choose_thresholds,
     evaluate,
     evaluate_constant,
+    queried,
 )
-from pate.student._predictor import LinearPredictor, arrays_of, student_from
-from pate.student._targets import Labels, queried
 
 if TYPE_CHECKING:
     from torch import nn

@@ -42,7 +42,7 @@ from pate._votes import Voting, unpack_ballots
 from pate._votes.store import VoteStore
 from pate.data import DataSource, Role
 from pate.data._augmentation import require_pictures
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 from pate.teachers import (
     Execution,
     PartitionedRecords,
@@ -53,8 +53,7 @@ from pate.teachers import (
     load_chunk,
     run_jobs,
 )
-from pate.teachers._chunk import make_networks
-from pate.teachers._devices import available_bytes, root_device
+from pate.teachers._executors import available_bytes, root_device
 from pate.teachers._jobs import CHUNK_SIZE, CurveFormat
 from pate.teachers._plan import draw_batches
 from pate.teachers._sizing import choose_size, describe_training, disk_bytes, require_network
@@ -63,6 +62,7 @@ from pate.teachers._training import (
     chunk_file,
     foreign_files,
     log_curves,
+    make_networks,
     read_losses,
     read_origin,
     teachers_table,

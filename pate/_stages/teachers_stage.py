@@ -49,9 +49,7 @@ from pate._votes import Voting, pack_ballots, rows_of
 from pate._votes.store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
 from pate._votes.voters import Geometry, GroupVoters, RecordVoters
 from pate.data import UNKNOWN, DataSource, Features, Role
-from pate.data._checks import known_truth
-from pate.data._partition import assign_teachers, partition_records
-from pate.data._records import as_features
+from pate.data._records import as_features, assign_teachers, known_truth, partition_records
 from pate.teachers._jobs import CHUNK_SIZE, Execution
 
 _ONE_OF_MANY = (

@@ -49,8 +49,7 @@ from pate._votes.kinds import (
 from pate._votes.voters import Geometry, GroupVoters, RecordVoters, ScoreVoters, Voters, blocks
 from pate.accounting._filters import require_budgets
 from pate.data import DataSource, Role
-from pate.data._checks import as_text
-from pate.data._records import Records
+from pate.data._records import Records, as_text
 
 Form = Literal["bits", "scores", "moments", "masked"]
 Known = TypeVar("Known", bound=Counts)

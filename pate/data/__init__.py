@@ -2,17 +2,13 @@
 
 from pate._validation import UNKNOWN as UNKNOWN
 from pate.data._arrays import Arrays as Arrays, CelebAAttributes as CelebAAttributes
-from pate.data._celeba import CelebA as CelebA
 from pate.data._datasets import (
     HuggingFace as HuggingFace,
     Keys as Keys,
     LightningData as LightningData,
     TorchDatasets as TorchDatasets,
 )
-from pate.data._drawn import DrawnPublic as DrawnPublic
-from pate.data._number_table import ColumnEncoding as ColumnEncoding, NumberTable as NumberTable
-from pate.data._picture_table import PictureTable as PictureTable
-from pate.data._python_file import PythonFile as PythonFile
+from pate.data._pictures import CelebA as CelebA, PictureTable as PictureTable
 from pate.data._records import (
     ArrayFeatures as ArrayFeatures,
     Features as Features,
@@ -20,7 +16,12 @@ from pate.data._records import (
     Role as Role,
 )
 from pate.data._source import DataSource as DataSource
-from pate.data._text_table import TextTable as TextTable
+from pate.data._tables import (
+    ColumnEncoding as ColumnEncoding,
+    NumberTable as NumberTable,
+    TextTable as TextTable,
+)
+from pate.data._wrapped import DrawnPublic as DrawnPublic, PythonFile as PythonFile
 from pate.data.features import (
     AutoFeatures as AutoFeatures,
     ChainedFeatures as ChainedFeatures,

@@ -25,11 +25,18 @@ from pate._validation import (
     require,
     require_distinct,
 )
-from pate.data._checks import UnknownLabels, as_text, check_labels, select_labels
-from pate.data._records import ArrayFeatures, Features, SparseFeatures, blocks_of
-from pate.data._source import expand_path
-from pate.data._table import Table, TableSource, require_fractions, split_by_hash
-from pate.data.features import FeatureMap
+from pate.data._records import (
+    ArrayFeatures,
+    FeatureMap,
+    Features,
+    SparseFeatures,
+    UnknownLabels,
+    as_text,
+    blocks_of,
+    check_labels,
+    select_labels,
+)
+from pate.data._source import Table, TableSource, expand_path, require_fractions, split_by_hash
 
 OPTIONAL = ("ids", "split", "group", "budget", "label_names")
 """Arrays that a file may have besides ``X`` and ``Y``; ``ids`` are required of a source."""
@@ -119,12 +126,11 @@ class Arrays(TableSource):
             groups = as_text(arrays["group"], name="group") if "group" in arrays else None
         with faults.gather():
             split = self._split(arrays, source=source)
-        with faults.gather():
-            require(
-                ("budget" in arrays) == bool(self.budgets),
-                f"`budgets` of the source and an array budget in {source}, both or none",
-                budgets=self.budgets,
-            )
+        faults.require(
+            ("budget" in arrays) == bool(self.budgets),
+            f"`budgets` of the source and an array budget in {source}, both or none",
+            budgets=self.budgets,
+        )
         with faults.gather():
             rows = {name: arrays[name].shape[:1] for name in _ROWS_OF if name in arrays}
             sizes = {name: shape[0] if shape else 0 for name, shape in rows.items()}

@@ -20,11 +20,10 @@ from pate._validation import (
     require_given,
     require_label_names,
 )
-from pate.data._checks import UnknownLabels, check_labels
-from pate.data._images import Pictures, center_crop
-from pate.data._records import FeatureMap, Features, Records, Role
+from pate.data._pictures import Pictures, center_crop
+from pate.data._records import FeatureMap, Features, Records, Role, UnknownLabels, check_labels
 from pate.data._source import DataSource, expand_path
-from pate.data._text_table import features_of_texts
+from pate.data._tables import features_of_texts
 from pate.data.features import SentenceFeatures
 
 if TYPE_CHECKING:
@@ -110,9 +109,8 @@ class ItemFeatures(Features):
         values = np.empty((index.size, *self.shape[1:]), dtype=np.float32)
         for place, item in enumerate(index.ravel().tolist()):
             read = self._read(item)
-            same = read.shape == values.shape[1:]
             require(
-                same,
+                read.shape == values.shape[1:],
                 f"features of shape {values.shape[1:]} in all items",
                 item=item,
                 shape=read.shape,
@@ -200,9 +198,8 @@ class _Datasets(DataSource):
 
     def _read(self, role: Role) -> Records:
         items, keys = self._datasets[role], self._keys
-        sized = hasattr(items, "__len__") and hasattr(items, "__getitem__")
         require(
-            sized,
+            hasattr(items, "__len__") and hasattr(items, "__getitem__"),
             f"a data set of {role.value} records that are read by index",
             type=type(items).__name__,
         )
@@ -391,9 +388,10 @@ def _values(items: Items, keys: Sequence[Key]) -> list[list[Any]]:
             values[key] = [*items[key]]  # type: ignore[index, call-overload, unused-ignore]
         elif isinstance(key, str) and hasattr(items, key):
             values[key] = [*getattr(items, key)]
-            same = len(values[key]) == len(items)
             require(
-                same, f"as many values in `{key}` as items, {len(items)}", values=len(values[key])
+                len(values[key]) == len(items),
+                f"as many values in `{key}` as items, {len(items)}",
+                values=len(values[key]),
             )
     rest = [key for key in keys if key not in values]
     if rest:

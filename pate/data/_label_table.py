@@ -12,9 +12,8 @@ from typing import TypeAlias
 import numpy as np
 
 from pate._validation import BoolArray, Faults, FloatArray, require, require_distinct, require_known
-from pate.data._checks import BY_FIELD, UnknownLabels, check_labels, select_labels
-from pate.data._records import Features, Role
-from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
+from pate.data._records import BY_FIELD, Features, Role, UnknownLabels, check_labels, select_labels
+from pate.data._source import SPLIT_OF_ROLE, Table, split_by_hash
 
 _GROUPS = ("group", "identity")
 BUDGET = "budget"
@@ -27,6 +26,9 @@ LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0, "0.0": 0.0, "1.0": 1.0, "-1.0": -1.0} 
     for value, word in enumerate(("false", "true"))
     for text in (word, word.title(), word.upper())
 }
+GAPS = frozenset(("", "na", "n/a", "<na>", "nan", "null", "none", "?"))
+"""Texts, in lower case, in place of a value that is missing."""
+_LARGEST = float(np.finfo(np.float32).max)
 _NO_LABEL = dict.fromkeys(("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "?"), math.nan)
 _SEPARATORS = ";|,"
 """Separators of label names in one value."""
@@ -84,11 +86,18 @@ class Columns:
             what: the values that fit.
             hint: the end of the error.
         """
-        rows = [row for row, fit in enumerate(fits) if not fit]
-        if rows:
-            got = {"line": self.lines[rows[0]], "value": self.values[name][rows[0]]}
-            further = {"further_lines": len(rows) - 1} if len(rows) > 1 else {}
-            require(False, f"{what} in column `{name}` of {self.path}{hint}", **got, **further)
+        wrong = [
+            {"line": line, "value": value}
+            for line, value, fit in zip(self.lines, self.values[name], fits, strict=True)
+            if not fit
+        ]
+        require(not wrong, f"{what} in column `{name}` of {self.path}{hint}", **_first_of(wrong))
+
+
+def _first_of(faults: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return the first of faults as it is shown, with the number of further lines."""
+    further = {"further_lines": len(faults) - 1} if len(faults) > 1 else {}
+    return {**faults[0], **further} if faults else {}
 
 
 def read_label_table(
@@ -118,8 +127,7 @@ def read_label_table(
     """
     consent = (BUDGET,) if reading.budgets else ()
     required = tuple(dict.fromkeys((identity, *content, *consent)))
-    known = (*required, "split", *_GROUPS)
-    require_known("`names` of columns", reading.names, known)
+    require_known("`names` of columns", reading.names, (*required, "split", *_GROUPS))
     table, faults = read_columns(path, required, reading.names), Faults()
     head, columns, wanted = table.names, table.values, reading.labels
     with faults.gather():
@@ -128,23 +136,19 @@ def read_label_table(
     unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
     misspelt = _misspelt(unnamed, required, wanted is None)
     for name, meant in misspelt.items():
-        with faults.gather():
-            require(False, f"a column `{meant}` of {path}", column=name)
-    with faults.gather():
-        require(
-            not set(_GROUPS) <= unnamed.keys(),
-            f"one column among {', '.join(_GROUPS)} in {path}",
-            columns=_GROUPS,
-        )
-    with faults.gather():
-        require(
-            listed or BUDGET not in unnamed.keys() - {*required},
-            f"`budgets`, the list of personal budgets in column `{BUDGET}` of {path} (a label or a"
-            " feature of this name is listed as one)",
-        )
+        faults.require(False, f"a column `{meant}` of {path}", column=name)
+    faults.require(
+        not set(_GROUPS) <= unnamed.keys(),
+        f"one column among {', '.join(_GROUPS)} in {path}",
+        columns=_GROUPS,
+    )
+    faults.require(
+        listed or BUDGET not in unnamed.keys() - {*required},
+        f"`budgets`, the list of personal budgets in column `{BUDGET}` of {path} (a label or a"
+        " feature of this name is listed as one)",
+    )
     group = next((name for name in _GROUPS if name in head), None)
-    special = (*required, "split", group, *misspelt)
-    others = [name for name in head if name not in special]
+    others = [name for name in head if name not in (*required, "split", group, *misspelt)]
     chosen: list[str] = []
     with faults.gather():
         require(others, f"a column of labels in {path}", columns=head)
@@ -196,18 +200,25 @@ def read_label_table(
 
 def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> FloatArray:
     """Return the personal budgets ``[N]``, each of which is declared; of others the first one."""
-    values = np.array([_number(text) for text in table.values[BUDGET]])
+    values = np.array([as_number(text) for text in table.values[BUDGET]], dtype=np.float64)
     values[~private] = declared[0]
     listed = ", ".join(map("{:g}".format, declared))
     table.require(BUDGET, np.isin(values, declared).tolist(), f"a budget among {listed}")
     return values
 
 
-def _number(text: str) -> float:
+def is_gap(text: str) -> bool:
+    """Return whether a text stands for a missing value."""
+    return text.lower() in GAPS
+
+
+def as_number(text: str) -> float | None:
+    """Return the number that a text is; None if it is none that float32 holds."""
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        return math.nan
+        return None
+    return number if math.isfinite(number) and abs(number) <= _LARGEST else None
 
 
 def _coded(
@@ -292,38 +303,27 @@ def read_columns(
     """
     require(path.is_file(), "a CSV file of labels", missing=str(path))
     numbered = _parquet_lines(path) if path.suffix == ".parquet" else _csv_lines(path)
-    written, faults, theirs = numbered[0][1] if numbered else [], Faults(), names or {}
+    written, lines = numbered[0][1] if numbered else [], numbered[1:]
+    faults, theirs = Faults(), names or {}
     ours = {name: special for special, name in theirs.items()}
     head = [ours.get(name, name) for name in written]
     for name in dict.fromkeys((*required, *theirs)):
-        with faults.gather():
-            require(
-                name in head,
-                f"a column `{theirs.get(name, name)}` in {path}, between commas",
-                columns=written,
-            )
-    with faults.gather():
-        require(
-            len(set(head)) == len(head) and all(head),
-            f"columns of {path} with names that are unique",
-            columns=head,
+        faults.require(
+            name in head,
+            f"a column `{theirs.get(name, name)}` in {path}, between commas",
+            columns=written,
         )
-    with faults.gather():
-        require(len(numbered) > 1, f"lines below the headings of {path}")
-    uneven = [(line, len(row)) for line, row in numbered[1:] if len(row) != len(head)]
-    with faults.gather():
-        for line, size in uneven[:1]:
-            further = {"further_lines": len(uneven) - 1} if len(uneven) > 1 else {}
-            require(
-                False,
-                f"{len(head)} values in each line of {path}",
-                line=line,
-                values=size,
-                **further,
-            )
+    faults.require(
+        len(set(head)) == len(head) and all(head),
+        f"columns of {path} with names that are unique",
+        columns=head,
+    )
+    faults.require(lines, f"lines below the headings of {path}")
+    uneven = [{"line": line, "values": len(row)} for line, row in lines if len(row) != len(head)]
+    faults.require(not uneven, f"{len(head)} values in each line of {path}", **_first_of(uneven))
     faults.refuse()
-    columns = {name: [row[place] for _, row in numbered[1:]] for place, name in enumerate(head)}
-    return Columns(path, columns, [line for line, _ in numbered[1:]])
+    columns = {name: [row[place] for _, row in lines] for place, name in enumerate(head)}
+    return Columns(path, columns, [line for line, _ in lines])
 
 
 def _misspelt(

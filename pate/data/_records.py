@@ -1,32 +1,154 @@
-"""Records of one role: lazily read features, labels, ids and groups."""
+"""Records of one role, from their checks to their teachers.
+
+A source reads labels, names and ids, which are checked. `Records` hold them, with `Features` that
+are read when they are needed and may pass a public `FeatureMap`. A keyed hash of the ids assigns
+records to teachers, so that no record affects another.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from math import prod
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pate._files import Stream
 from pate._settings import RecordsInitArgs
 from pate._validation import (
+    UNKNOWN,
+    BoolArray,
     Float32Array,
     FloatArray,
     IntArray,
     StrArray,
     UInt8Array,
     as_float32,
+    given,
     require,
+    require_count,
     require_distinct,
     require_given,
 )
-from pate.data._checks import as_text
+
+
+def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
+    """Return ids, groups or names ``[N]`` as strings, as wide as the longest of them.
+
+    Raises ``ValueError`` unless all are texts or all are integers: 7 and 7.0 would be two ids of
+    one record.
+    """
+    array = np.asarray(values)
+    require(array.ndim == 1, f"{name} of shape [N]", shape=array.shape)
+    items = array.tolist()
+    types = sorted({type(item).__name__ for item in items})
+    require(types in ([], ["int"], ["str"]), f"{name} that are texts or integers", types=types)
+    return np.array(items, dtype=np.str_)
+
+
+def are_row_numbers(ids: Sequence[StrArray]) -> bool:
+    """Return whether ids number the rows of one table from 0, 1 or 2 on, up or down; 0.0 is a 0.
+
+    Fewer than three ids show no order, and are taken for names. Two is the first row of a
+    spreadsheet with a header.
+
+    Args:
+        ids: the ids of each role, in the order of its records.
+    """
+    names = [[name.removesuffix(".0") for name in part.tolist()] for part in ids]
+    every = [name for part in names for name in part]
+    if len(every) < 3 or not all(
+        name.isascii() and name.isdigit() and len(name) < 19 for name in every
+    ):
+        return False
+    numbers = [np.array(part, dtype=np.int64) for part in names if part]
+    first, last = min(part.min() for part in numbers), max(part.max() for part in numbers)
+    steps = np.concatenate([np.diff(part) for part in numbers])
+    in_order = (steps > 0).all() or (steps < 0).all()
+    return bool(
+        in_order
+        and first in (0, 1, 2)
+        and last - first + 1 == len(np.unique(np.concatenate(numbers)))
+    )
+
+
+UnknownLabels = Literal["nan", -1]
+"""The sign of a label that is unknown: NaN or an empty cell; or these and -1."""
+BY_FIELD = "; `unknown_labels` is the sign of unknown ones"
+"""For errors of sources that have this field."""
+
+
+def check_labels(
+    labels: NDArray[Any], *, source: str, unknown: UnknownLabels | None = None, hint: str = BY_FIELD
+) -> UInt8Array:
+    """Return labels ``[N, C]`` as uint8 in {0, 1}, from 0/1 or -1/1, or `UNKNOWN`.
+
+    Args:
+        labels: ``[N, C]``, numbers.
+        source: where they come from.
+        unknown: the sign of those that are unknown; None if all must be known.
+        hint: the end of the error on another value.
+
+    Raises:
+        ValueError: on any other value.
+    """
+    require(
+        unknown in (None, *get_args(UnknownLabels)),
+        "`unknown_labels` among nan, -1, or none",
+        unknown_labels=unknown,
+    )
+    labels = np.asarray(labels)
+    require(
+        labels.ndim == 2 and labels.shape[1] > 0,
+        f"labels of shape [N, C] in {source}",
+        shape=labels.shape,
+    )
+    lost = np.zeros(labels.shape, dtype=np.bool_)
+    if unknown is not None and labels.dtype.kind == "f":
+        lost = np.isnan(labels)
+    if unknown == -1:
+        lost |= labels == -1
+    values = np.unique(labels[~lost])
+    signed = bool((values == -1).any())
+    allowed = (-1, 1) if signed else (0, 1)
+    wrong = [value.item() for value in values if value not in allowed]
+    require(not wrong, f"labels among {allowed} in {source}{hint}", values=wrong[:5])
+    return np.where(lost, UNKNOWN, labels == 1).astype(np.uint8)
+
+
+def known_truth(truth: ArrayLike) -> tuple[BoolArray, BoolArray]:
+    """Return which labels ``[N, C]`` are there, and which are known.
+
+    Unknown ones are NaN or `UNKNOWN`.
+
+    >>> known_truth([[0, 1, np.nan, UNKNOWN]])
+    (array([[False,  True, False, False]]), array([[ True,  True, False, False]]))
+    """
+    values = np.asarray(truth)
+    return values == 1, values <= 1
+
+
+def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source: str) -> IntArray:
+    """Return the columns of the ``wanted`` names, or all if None.
+
+    Raises ``ValueError`` on an unknown or second one.
+    """
+    require_distinct(f"label names of {source}", names)
+    if wanted is None:
+        return np.arange(len(names))
+    require(wanted, "at least one label", labels=list(wanted))
+    unknown = sorted(set(wanted) - set(names))
+    require(not unknown, f"names of labels among {', '.join(names)} ({source})", unknown=unknown)
+    require_distinct("label names", wanted)
+    return np.array([list(names).index(name) for name in wanted])
+
 
 Unit = Literal["record", "group"]
 """The unit of privacy: each unit belongs to one teacher."""
@@ -231,22 +353,21 @@ class Records:
         object.__setattr__(self, "ids", as_text(self.ids))
         if self.groups is not None:
             object.__setattr__(self, "groups", as_text(self.groups, name="groups"))
-        sizes = {"features": self.features.shape[0], "ids": len(self.ids)}
-        if self.groups is not None:
-            sizes["groups"] = len(self.groups)
         if self.budgets is not None:
             budgets = np.asarray(self.budgets, dtype=np.float64)
             require(budgets.ndim == 1, "budgets of shape [N]", shape=budgets.shape)
             object.__setattr__(self, "budgets", budgets)
-            sizes["budgets"] = len(budgets)
+        columns = given(ids=self.ids, groups=self.groups, budgets=self.budgets)
+        sizes = {name: len(values) for name, values in columns.items()}
         require(
             self.labels.ndim == 2 and self.labels.shape[1] > 0,
             "labels of shape [N, C]",
             shape=self.labels.shape,
         )
         require(
-            set(sizes.values()) == {len(self.labels)},
+            {self.features.shape[0], *sizes.values()} == {len(self.labels)},
             "as many features, ids, groups and budgets as labels",
+            features=self.features.shape[0],
             **sizes,
         )
         require_distinct("record ids", self.ids.tolist())
@@ -271,11 +392,12 @@ class Records:
         """
         if unit == "record":
             return self.ids
-        where = (
+        return require_given(
+            self.groups,
             "groups of the private records (`group` in an .npz or a CSV file,"
-            " identity_CelebA.txt in a folder)"
+            " identity_CelebA.txt in a folder)",
+            unit=unit,
         )
-        return require_given(self.groups, where, unit=unit)
 
 
 class FeatureMap(RecordsInitArgs, ABC):
@@ -331,3 +453,45 @@ class MappedFeatures(Features):
 
     def _mapped(self, rows: IntArray) -> Features:
         return as_features(self._map.transform(self._raw.select(rows).once()))
+
+
+def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> IntArray:
+    """Return the teacher of each record, ``[N]`` integers in ``[0, num_teachers)``.
+
+    The teacher is a keyed 64-bit BLAKE2b hash modulo ``num_teachers``: uniform to one part in 2^64
+    / num_teachers.
+
+    Args:
+        units: the units of assignment: the records' ids, or their groups if a person has several
+            records.
+        num_teachers: the number of teachers, at least 2.
+        key: a secret of 16 to 64 bytes. Without it no one can tell which teacher saw a record.
+
+    Raises:
+        ValueError: if ``num_teachers`` or the length of the key is out of range.
+    """
+    require_count(2, num_teachers=num_teachers)
+    require(16 <= len(key) <= 64, "a key of 16 to 64 bytes", length=len(key))
+    teachers = (
+        int.from_bytes(hashlib.blake2b(unit.encode(), digest_size=8, key=key).digest(), "big")
+        % num_teachers
+        for unit in units
+    )
+    return np.fromiter(teachers, dtype=np.int64)
+
+
+def partition_records(
+    ids: StrArray, units: StrArray, *, num_teachers: int, key: bytes
+) -> list[IntArray]:
+    """Return the rows of each teacher's records, sorted by id and not by the source's order.
+
+    Args:
+        ids: ids of the records, ``[N]``.
+        units: units of assignment, ``[N]``; see `assign_teachers`.
+        num_teachers: the number of teachers.
+        key: the secret of the partition.
+    """
+    teachers = assign_teachers((str(unit) for unit in units), num_teachers=num_teachers, key=key)
+    order = np.lexsort((ids, teachers))
+    bounds = np.searchsorted(teachers[order], np.arange(num_teachers + 1))
+    return [order[start:stop] for start, stop in pairwise(bounds)]

@@ -1,4 +1,8 @@
-"""The interface of a data source: records in three roles."""
+"""The interface of a data source, and sources that read one table.
+
+A source has records in three roles. A table holds all of them, a row for each, with a split that
+says the role, or a hash of the id that decides it.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,39 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Self
+from zlib import crc32
 
 import numpy as np
 
 from pate._files import digest
 from pate._settings import RecordsInitArgs
-from pate._validation import require, require_label_names
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    require,
+    require_given,
+    require_in_open_unit_interval,
+    require_label_names,
+)
 from pate.accounting._filters import require_budgets
-from pate.data._checks import are_row_numbers
-from pate.data._records import Features, MappedFeatures, Records, Role, as_features, values_of
-from pate.data.features import FeatureMap
+from pate.data._records import (
+    FeatureMap,
+    Features,
+    MappedFeatures,
+    Records,
+    Role,
+    UnknownLabels,
+    are_row_numbers,
+    as_features,
+    values_of,
+)
 
 
 class DataSource(RecordsInitArgs, ABC):
@@ -216,3 +238,116 @@ def expand_path(path: Path | str) -> Path:
     filled = os.path.expandvars(path)
     require("$" not in filled, "the environment variables of a path to be set", path=str(path))
     return Path(filled).expanduser()
+
+
+SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """All records of a source.
+
+    Attributes:
+        features: ``[N, ...]``.
+        names: names of the labels, ``[C]``.
+        labels: ``[N, C]`` in {0, 1}, or `UNKNOWN`.
+        ids: ``[N]``.
+        split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
+        groups: the group of each, ``[N]``; None if the table has none.
+        budgets: the personal budget of each private record, ``[N]``; None if none are declared.
+    """
+
+    features: Features
+    names: Sequence[str]
+    labels: UInt8Array
+    ids: StrArray
+    split: IntArray
+    groups: StrArray | None = None
+    budgets: FloatArray | None = None
+
+
+class TableSource(DataSource):
+    """A source for subclasses that read a `Table`.
+
+    Args:
+        path: the file of the table, or the folder that holds it.
+        labels: names of the labels to learn; None for all.
+        features: a public map of the features.
+        permanent_ids: whether ids that number the rows are permanent.
+        unknown_labels: the sign of a label that is unknown; None if all must be known.
+        budgets: the personal budgets that private records may have; None without.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        labels: Sequence[str] | None,
+        features: FeatureMap | None,
+        *,
+        permanent_ids: bool = False,
+        unknown_labels: UnknownLabels | None = None,
+        budgets: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(
+            features=features,
+            permanent_ids=permanent_ids,
+            unknown_labels=unknown_labels is not None,
+            budgets=budgets,
+        )
+        self._unknown = unknown_labels
+        self.path = expand_path(path)
+        self._wanted = labels
+
+    @cached_property
+    def _table(self) -> Table:
+        return self._read_table()
+
+    @abstractmethod
+    def _read_table(self) -> Table: ...
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger next to the file: ``data.npz`` has ``data.ledger.sqlite``."""
+        # a link leads to the same records, and so to the same ledger
+        return self.path.resolve().with_suffix(".ledger.sqlite")
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(self._table.names)
+
+    def load(self, role: Role) -> Records:
+        table = self._table
+        rows = np.flatnonzero(table.split == SPLIT_OF_ROLE[role])
+        require(rows.size > 0, f"at least one {role.value} record in {self.path}")
+        return Records(
+            features=table.features.select(rows),
+            labels=table.labels[rows],
+            ids=table.ids[rows],
+            groups=None if table.groups is None else table.groups[rows],
+            budgets=table.budgets[rows]
+            if table.budgets is not None and role is Role.PRIVATE
+            else None,
+        )
+
+
+def require_fractions(public_fraction: float | None, test_fraction: float) -> None:
+    """Raise ``ValueError`` unless these shares leave some records private."""
+    public = {} if public_fraction is None else {"public_fraction": public_fraction}
+    require_in_open_unit_interval(**public, test_fraction=test_fraction)
+    total = (public_fraction or 0.0) + test_fraction
+    require(total < 1, "public_fraction + test_fraction < 1", total=total)
+
+
+def split_by_hash(
+    groups: StrArray, public_fraction: float | None, test_fraction: float, *, source: str
+) -> IntArray:
+    """Split by a public hash of the group or id: no record affects another, no group is divided.
+
+    Raises ``ValueError`` without a share of public records of ``source``.
+    """
+    public = require_given(
+        public_fraction,
+        f"split in {source}, or public_fraction, the share of records that a hash makes public",
+    )
+    places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
+    return np.where(places < public, 1, np.where(places < public + test_fraction, 2, 0))

@@ -8,9 +8,8 @@ are its own. A ``Backbone`` has no labels. In the checkout the folder
 from typing import NoReturn
 
 from pate._lazy import no_attribute
-from pate.models._backbone import Backbone
 from pate.models._factory import Factory
-from pate.models._networks import MLP, Linear, ResNet8, ResNet50, SmallCNN
+from pate.models._networks import MLP, Backbone, Linear, ResNet8, ResNet50, SmallCNN
 
 __all__ = [
     "MLP",

@@ -10,16 +10,19 @@ if TYPE_CHECKING:
     from pate.student._answers import Predictor as Predictor
     from pate.student._carried import (
         ExportedStudent as ExportedStudent,
+        InputFormat as InputFormat,
         load_student as load_student,
     )
-    from pate.student._data import StudentData as StudentData
     from pate.student._metrics import (
         agreement as agreement,
         choose_thresholds as choose_thresholds,
         evaluate as evaluate,
         evaluate_constant as evaluate_constant,
     )
-    from pate.student._module import Student as Student, masked_loss as masked_loss
-    from pate.student._samples import InputFormat as InputFormat
+    from pate.student._training import (
+        Student as Student,
+        StudentData as StudentData,
+        masked_loss as masked_loss,
+    )
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,21 +1,28 @@
-"""The exported student: written for use without the run and its data, and read, offline. PUBLIC."""
+"""The exported student, offline: the samples that it takes, its answers, and its folder. PUBLIC.
+
+Samples are pictures of any size, texts, columns of a table or arrays of features. A linear student
+answers without torch. The folder is written for use without the run and its data.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
+from scipy.sparse import issparse
 
 from pate._files import Json, atomic_folder, digest, read_json
+from pate._linear import LinearStudent
 from pate._networks import is_linear
 from pate._registry import find
 from pate._runs import MODEL, STUDENT
@@ -23,23 +30,273 @@ from pate._validation import (
     BoolArray,
     Float32Array,
     UInt8Array,
+    as_float32,
     expecting,
     require,
     require_count,
+    require_given,
     require_known,
     require_label_names,
 )
 from pate._version import __version__
 from pate.accounting._statement import Statement
 from pate.data import DataSource, Role
-from pate.data.features._saved import needs_torch, restore_map, save_map
+from pate.data._pictures import Pictures, center_crop, read_image
+from pate.data._records import ArrayFeatures, FeatureMap, Features, as_features
+from pate.data._tables import ColumnEncoding, EmbeddedTexts, HashedTexts, NumberColumns, hashed
+from pate.data.features._numeric import needs_torch, restore_map, save_map
 from pate.data.features._sentences import SentenceFeatures
 from pate.student._metrics import DECISION_METRICS, Metric
-from pate.student._predictor import LinearPredictor, Predict, student_from
-from pate.student._samples import InputFormat, Kind, Samples
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
+
+
+Samples: TypeAlias = "NDArray[Any] | Tensor | Sequence[Any]"
+"""An array ``[N, ...]``, or a list of pictures, paths, texts or arrays of features."""
+Kind = Literal["pictures", "texts", "sentences", "features"]
+
+_MEANINGS = {
+    "features": "as trained",
+    "texts": "words, hashed by HashingVectorizer of scikit-learn",
+    "sentences": "embeddings by the model in sentences.zip",
+}
+
+
+@dataclass(frozen=True)
+class InputFormat:
+    """The format of a student's raw samples.
+
+    Attributes:
+        kind: ``pictures``, ``texts`` of hashed words, ``sentences`` that a model embeds, or
+            ``features`` of any other kind.
+        shape: shape of one sample: of a picture ``(3, size, size)``, of a text the number of its
+            features.
+        columns: the columns of a table that the features were, if they were any.
+        model: the model of sentences.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+    columns: ColumnEncoding | None = None
+    model: SentenceFeatures | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, raw: Features) -> Self:
+        """Return the format of the raw features of a source."""
+        if isinstance(raw, EmbeddedTexts):
+            return cls("sentences", raw.shape[1:], model=raw.sentences)
+        rest: Kind = "texts" if isinstance(raw, HashedTexts) else "features"
+        columns = raw.encoding if isinstance(raw, NumberColumns) else None
+        return cls("pictures" if isinstance(raw, Pictures) else rest, tuple(raw.shape[1:]), columns)
+
+    @classmethod
+    def from_dict(cls, content: Json) -> Self:
+        """Return the format that `to_dict` described."""
+        names = tuple(content.get("columns", ()))
+        levels = {name: tuple(each) for name, each in content.get("levels", {}).items()}
+        identity = content.get("identity", "id")
+        fills, texts = content.get("fills", {}), content.get("texts", {})
+        columns = ColumnEncoding(names, levels, fills, identity, texts)
+        return cls(content["kind"], tuple(content["shape"]), columns if names else None)
+
+    def to_dict(self) -> Json:
+        """Return the format as plain data, with the meaning of the numbers."""
+        if self.kind == "pictures":
+            means = (
+                "red, green, blue; the central square of a picture, resized bilinearly;"
+                " 255 is white"
+            )
+            return {
+                "kind": self.kind,
+                "shape": list(self.shape),
+                "dtype": "uint8",
+                "range": [0, 255],
+                "means": means,
+            }
+        columns: Json = {} if self.model is None else {"model": self.model.identity}
+        if self.columns is not None:
+            levels = {name: list(each) for name, each in self.columns.levels.items()}
+            columns = {"columns": list(self.columns.names), "levels": levels}
+            columns |= {"fills": dict(self.columns.fills), "identity": self.columns.identity}
+            columns |= {"texts": dict(self.columns.texts)} if self.columns.texts else {}
+        numbers = {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "dtype": "float32",
+            "range": None,
+            "means": _MEANINGS[self.kind],
+        }
+        return numbers | columns
+
+    @property
+    def size(self) -> int:
+        """Height and width of a picture, in pixels."""
+        return self.shape[-1]
+
+    def read(self, path: Path) -> UInt8Array:
+        """Return the picture in a file as uint8 ``[3, size, size]``.
+
+        Raises ``ValueError`` if it is not readable.
+        """
+        return read_image(path, self.size)
+
+    def encoded(self, samples: Any) -> Samples:
+        """Return columns, of a DataFrame or a mapping, as an array ``[N, F]``; others as they are.
+
+        Raises ``ValueError`` if a column is missing or malformed, or the student takes no columns.
+        """
+        if not isinstance(samples, Mapping) and not hasattr(samples, "columns"):
+            return samples
+        wanted = f"{self.kind} in a list or an array"
+        return require_given(self.columns, wanted, samples="columns").encode(samples)
+
+    def batch(self, samples: Samples) -> NDArray[Any]:
+        """Return samples as the student takes them: uint8 pictures, or float32, ``[N, *shape]``.
+
+        Args:
+            samples: ``[N, *shape]``. Pictures are uint8 or floats in [0, 1]; or uint8 ``[N, height,
+                width, 3]`` of any size; or a list of PIL pictures, of paths, or of single arrays
+                ``[height, width, 3]`` of any sizes; or texts in a list.
+
+        Raises:
+            ValueError: in one line, if they are of another shape, not finite, or not readable.
+        """
+        rows: Any = samples
+        if hasattr(rows, "detach"):
+            rows = rows.detach().cpu().numpy()
+        elif issparse(rows):
+            rows = rows.toarray()
+        if self.kind == "pictures":
+            return self._pictures(rows)
+        are_texts = [isinstance(sample, str) for sample in rows]
+        if self.kind in ("texts", "sentences") and (any(are_texts) or not are_texts):
+            require(all(are_texts), "texts", types=_types(rows))
+            if self.model is not None:
+                return self.model.transform([*rows])
+            return hashed([*rows], self.shape[0]).toarray()
+        features = _numbers(rows)
+        self._require_shape(features)
+        others = int((~np.isfinite(features)).sum())
+        require(not others, "finite features", numbers_that_are_not=others)
+        return features
+
+    def _pictures(self, samples: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
+        if not isinstance(samples, np.ndarray):
+            pictures = [self._picture(sample) for sample in samples]
+            return np.stack(pictures) if pictures else np.empty((0, *self.shape), dtype=np.uint8)
+        if samples.dtype == np.uint8:
+            if samples.ndim == 4 and samples.shape[1:] != self.shape and samples.shape[-1] == 3:
+                return self._pictures([*samples])
+            self._require_shape(samples)
+            return samples
+        pixels = _numbers(samples)
+        self._require_shape(pixels)
+        low, high = (float(pixels.min()), float(pixels.max())) if pixels.size else (0.0, 0.0)
+        require(
+            low >= 0 and high <= 1, "uint8 pictures, or floats in [0, 1]", minimum=low, maximum=high
+        )
+        return pixels
+
+    def _picture(self, picture: Any) -> UInt8Array:
+        if isinstance(picture, str | Path):
+            return self.read(Path(picture))
+        if isinstance(picture, Image.Image):
+            return center_crop(picture.convert("RGB"), self.size)
+        array = np.asarray(picture)
+        if array.dtype == np.uint8 and array.shape == self.shape:
+            return array
+        require(
+            array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3,
+            "PIL pictures, paths or uint8 [height, width, 3]",
+            shape=array.shape,
+            dtype=str(array.dtype),
+        )
+        return center_crop(Image.fromarray(array), self.size)
+
+    def _require_shape(self, samples: NDArray[Any]) -> None:
+        require(
+            samples.shape[1:] == self.shape and samples.ndim > 0,
+            f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]",
+            shape=list(samples.shape),
+        )
+
+
+def _numbers(samples: NDArray[Any] | Sequence[Any]) -> Float32Array:
+    try:
+        return as_float32(samples)
+    except (TypeError, ValueError) as error:
+        if isinstance(error.__context__, ArithmeticError):
+            raise
+        # numpy's words would show an entry, which may be somebody's text
+        wanted = "an array of numbers, with samples of one shape"
+        raise ValueError(f"Expected {wanted}, got types={_types(samples)}") from None
+
+
+def _types(samples: Iterable[Any]) -> list[str]:
+    return sorted({type(sample).__name__ for sample in samples})
+
+
+Predict = Callable[[NDArray[Any]], tuple[Float32Array, BoolArray]]
+"""Maps samples ``[B, ...]``, float32 or uint8 pictures, to probabilities and labels ``[B, C]``."""
+
+_WHITE = np.float32(255)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPredictor:
+    """A linear student from raw samples to answers.
+
+    Attributes:
+        features: the map from raw samples to the input of the student; None for the samples.
+        student: the linear model of each label.
+        cuts: float32 ``[C]``; a label is given where its probability is above its cut.
+    """
+
+    features: FeatureMap | None
+    student: LinearStudent
+    cuts: Float32Array
+
+    def __call__(self, samples: NDArray[Any]) -> tuple[Float32Array, BoolArray]:
+        """Return probabilities and labels, float32 and bool ``[B, C]``.
+
+        Args:
+            samples: float32 ``[B, ...]``, or pictures in uint8, with 255 as 1.
+        """
+        values = samples.astype(np.float32)
+        if samples.dtype == np.uint8:
+            values /= _WHITE
+        if self.features is not None:
+            values = as_features(self.features.transform(ArrayFeatures(values)))[:]
+        return self.decided(values)
+
+    def decided(self, features: NDArray[Any]) -> tuple[Float32Array, BoolArray]:
+        """Return probabilities and labels of mapped features ``[B, ...]``."""
+        probabilities = self.student.predict(features).astype(np.float32)
+        return probabilities, probabilities > self.cuts
+
+
+def arrays_of(student: LinearStudent) -> dict[str, NDArray[Any]]:
+    """Return a linear student as the arrays of its files, in single precision.
+
+    They are ``weight`` ``[C, F]``, ``bias`` ``[C]``, which is 0 for a label of which nothing was
+    released, ``departs`` ``[C]`` and ``constant_logits`` ``[C]``.
+    """
+    bias = student.weights[-1]
+    return {
+        "weight": np.ascontiguousarray(student.weights[:-1].T, dtype=np.float32),
+        "bias": np.where(np.isfinite(bias), bias, 0).astype(np.float32),
+        "departs": student.departs,
+        "constant_logits": student.constants.astype(np.float32),
+    }
+
+
+def student_from(arrays: Mapping[str, NDArray[Any]]) -> LinearStudent:
+    """Return the linear student with the arrays of `arrays_of`."""
+    constants = arrays["constant_logits"].astype(np.float64)
+    bias = np.where(np.isneginf(constants), -np.inf, arrays["bias"])
+    weights = np.concatenate((arrays["weight"].T, bias[None]))
+    return LinearStudent(weights, arrays["departs"], constants)
 
 
 Weights = Callable[[dict[str, Any]], bytes]

@@ -15,12 +15,11 @@ from pate._files import atomic_write, cell, output_errors, read_arrays, write_ar
 from pate._progress import stage_bar
 from pate._validation import Float32Array, UInt8Array, require, require_count
 from pate.data._arrays import OPTIONAL, is_sparse, read_sparse
-from pate.data._checks import as_text
-from pate.data._images import FORMATS
 from pate.data._label_table import read_columns
-from pate.data._number_table import ColumnEncoding, encode_table, unknown_levels
-from pate.student._carried import ExportedStudent
-from pate.student._samples import InputFormat
+from pate.data._pictures import FORMATS
+from pate.data._records import as_text
+from pate.data._tables import ColumnEncoding, encode_table, unknown_levels
+from pate.student._carried import ExportedStudent, InputFormat
 
 Unreadable = Literal["refuse", "skip"]
 

@@ -1,13 +1,15 @@
 """Runs jobs on chunks of teachers: in this process, on local workers, or on Ray.
 
 The work on each chunk writes a file, and a chunk with a file is not done again. If a worker is
-lost, its chunk resumes from the last checkpoint.
+lost, its chunk resumes from the last checkpoint. A process works on its processor or on the GPU of
+its rank, and a chunk may take a share of the memory that is free.
 """
 
 from __future__ import annotations
 
 import ctypes
 import logging
+import multiprocessing
 import os
 import platform
 import signal
@@ -15,13 +17,19 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytorch_lightning as pl
 import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 
+from pate._checkpoints import LocalCheckpoints
 from pate._files import lease
 from pate._own_code import OwnCode, finder_in_use
 from pate._validation import expecting, require_given
@@ -29,6 +37,7 @@ from pate.teachers._jobs import ChunkJob, Execution, Progress, Report, forget_st
 
 if TYPE_CHECKING:
     from ray import ObjectRef
+
 
 _Sent = tuple[OwnCode | None, ChunkJob]
 """A job behind the finder of the modules of its classes, which is unpickled first."""
@@ -226,3 +235,72 @@ def _set_up_process(threads: int) -> None:
         libc = ctypes.CDLL(None)
         for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
             libc.mallopt(parameter, _KEPT_BYTES)
+
+
+# the estimate of a chunk leaves out temporary results of operations, and fragmentation
+_HEADROOM = 0.6
+
+
+def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
+    """Return a trainer for this process only, on the processor or on the GPU of its local rank.
+
+    Teachers never communicate, so that each rank of torchrun or SLURM trains its share by itself.
+    """
+    # under Ray, and in SLURM tasks that are bound to a GPU, only one is visible
+    gpus = torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
+    with expecting(
+        "an accelerator that this machine has", MisconfigurationException, got=accelerator
+    ):
+        return pl.Trainer(
+            accelerator=accelerator,
+            devices=[local_rank() % gpus] if gpus > 1 else 1,
+            plugins=[LightningEnvironment(), LocalCheckpoints()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **settings,  # type: ignore[arg-type]
+        )
+
+
+def local_rank() -> int:
+    """Return the number of this process on its machine, by torchrun, SLURM or loky's workers."""
+    for name in ("LOCAL_RANK", "SLURM_LOCALID"):
+        if name in os.environ:
+            return int(os.environ[name])
+    kind, _, number = multiprocessing.current_process().name.partition("-")
+    return int(number) - 1 if kind == "LokyProcess" else 0
+
+
+def root_device(accelerator: str) -> torch.device:
+    """Return the device that this process trains on and votes on."""
+    with quiet_lightning():
+        return make_trainer(accelerator, enable_checkpointing=False).strategy.root_device
+
+
+def available_bytes(device: torch.device) -> int:
+    """Return the memory that a chunk may take on ``device``, in bytes, with a margin left over."""
+    if device.type == "cuda":
+        return int(_HEADROOM * torch.cuda.mem_get_info(device)[0])
+    lines = Path("/proc/meminfo")
+    if lines.is_file():
+        fields = dict(line.split(":", 1) for line in lines.read_text().splitlines())
+        return int(_HEADROOM * int(fields["MemAvailable"].split()[0]) * 1024)
+    return int(_HEADROOM * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Suppress the messages that Lightning prints for every trainer."""
+    logger = logging.getLogger("pytorch_lightning")
+    rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    levels = logger.level, rank_zero.level
+    logger.setLevel(logging.ERROR)
+    rank_zero.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="pytorch_lightning")
+            warnings.filterwarnings("ignore", module="lightning_fabric")
+            yield
+    finally:
+        logger.setLevel(levels[0])
+        rank_zero.setLevel(levels[1])

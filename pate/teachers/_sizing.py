@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from pate._files import gigabytes
-from pate.teachers._chunk import TeacherChunk, make_networks
-from pate.teachers._devices import available_bytes, root_device
+from pate.teachers._executors import available_bytes, root_device
 from pate.teachers._jobs import Execution
 from pate.teachers._plan import TeacherPlan
+from pate.teachers._training import TeacherChunk, make_networks
 
 CHUNK_SIZES = (1, 5, 20, 50, 100)
 """Sizes to try, in ascending order."""

@@ -27,7 +27,7 @@ from pate.data import (
     PublicScaling,
     RandomFeatures,
 )
-from pate.student import _export as export
+from pate.student import _answers as answers
 from tests.conftest import make_arrays
 from tests.student.test_carried import carried, student_on
 
@@ -47,16 +47,16 @@ class Branching(nn.Module):
 
 
 def run_torch(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
-    said = {export.METADATA: ""}
+    said = {answers.METADATA: ""}
     program = torch.export.load(path, extra_files=said)
     return [each.numpy() for each in program.module()(torch.from_numpy(samples))], json.loads(
-        said[export.METADATA]
+        said[answers.METADATA]
     )
 
 
 def run_onnx(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
     session = onnxruntime.InferenceSession(path)
-    said = json.loads(session.get_modelmeta().custom_metadata_map[export.METADATA])
+    said = json.loads(session.get_modelmeta().custom_metadata_map[answers.METADATA])
     assert [each.name for each in session.get_inputs()] == [said["input"]["name"]]
     return session.run(list(said["outputs"]), {said["input"]["name"]: samples}), said
 
@@ -170,7 +170,7 @@ def test_bad_settings(
     assert "ends in .pt2, got output='x.onnx'" in refused(
         capsys, model, "--format=torch.export", "--output=x.onnx"
     )
-    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    monkeypatch.setattr(answers, "find_spec", lambda name: None)
     options = [model, "--format=onnx", "--output=x.onnx"]
     assert (
         "the extra onnx (pip install 'pate[onnx]'), got missing=['onnx', 'onnxscript']"

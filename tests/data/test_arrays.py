@@ -16,7 +16,7 @@ from pate.data import (
     PublicScaling,
     Role,
 )
-from pate.data._checks import as_text
+from pate.data._records import as_text
 from pate.testing import SourceContract
 from tests.conftest import Write, make_arrays
 

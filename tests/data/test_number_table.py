@@ -9,9 +9,8 @@ import pytest
 from pate import cli
 from pate._data_file import describe_data, read_data
 from pate.data import NumberTable, PublicScaling, Role
-from pate.data._number_table import NumberColumns
-from pate.data._text_table import hashed
-from pate.student._samples import InputFormat
+from pate.data._tables import NumberColumns, hashed
+from pate.student._carried import InputFormat
 from pate.testing import SourceContract
 
 LINES = (

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from pate.data._partition import assign_teachers, partition_records
+from pate.data._records import assign_teachers, partition_records
 
 KEY = bytes(range(32))
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 from pate.data import DataSource, PictureTable, PublicPCA, Role
-from pate.data._images import ImageFiles, read_image
+from pate.data._pictures import ImageFiles, read_image
 from pate.testing import SourceContract
 
 

@@ -21,9 +21,9 @@ from pate.data import (
     Role,
     _records as records,
 )
-from pate.data._images import ImageFiles
+from pate.data._pictures import ImageFiles
 from pate.data._source import expand_path
-from pate.data.features import _backbone as backbone, _public_pca as public_pca
+from pate.data.features import _numeric as numeric, _torch_maps as torch_maps
 
 
 class Given(DataSource):
@@ -63,7 +63,7 @@ def test_lazy_features_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert Given(lazy).fingerprint(Role.PUBLIC) == Given(whole).fingerprint(Role.PUBLIC)
     assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
     lazy.reads.clear()
-    assert digest(*backbone._contents(lazy)) == digest(*backbone._contents(whole))
+    assert digest(*torch_maps._contents(lazy)) == digest(*torch_maps._contents(whole))
     assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
     lazy.reads.clear()
     mapping = PublicPCA(num_components=2).fit(ArrayFeatures(whole.values[:100]))
@@ -178,8 +178,8 @@ def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     whole = PublicPCA(num_components=3).fit(lazy)
     assert max(lazy.reads) == 20_000
     lazy.reads.clear()
-    monkeypatch.setattr(public_pca, "_HELD_BYTES", 1 << 16)
-    monkeypatch.setattr(public_pca, "_fitted", {})
+    monkeypatch.setattr(numeric, "_HELD_BYTES", 1 << 16)
+    monkeypatch.setattr(numeric, "_fitted", {})
     parts = PublicPCA(num_components=3).fit(lazy)
     assert max(lazy.reads) == 1024 and sum(lazy.reads) == 2 * 20_000
     rows = lazy.select(np.arange(50))

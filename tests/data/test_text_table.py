@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import vstack
 
 from pate.data import PublicScaling, Role, TextTable
-from pate.data._text_table import hashed
+from pate.data._tables import hashed
 from pate.testing import SourceContract
 
 HEAD = "id,text,split,person,angry\n"

@@ -23,7 +23,7 @@ from pate._reporting.report import make_page
 from pate.accounting import Statement, _ledger, read_ledger
 from pate.accounting._cost import format_epsilon
 from pate.aggregators import Ballots
-from pate.data._images import read_image
+from pate.data._pictures import read_image
 from tests.reporting.conftest import NAMES, Reader, label_votes, read, report
 
 Captured = pytest.CaptureFixture[str]

@@ -17,7 +17,7 @@ from pate._votes.store import load_voters
 from pate.accounting import read_ledger
 from pate.aggregators import Geometry, GroupVoters, RecordVoters, ScoreVotes, Voters
 from pate.data import Arrays
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 from tests.conftest import make_arrays
 from tests.processes import Start
 

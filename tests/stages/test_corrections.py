@@ -14,7 +14,7 @@ from pate import ReleasedLabels, cli, load_student
 from pate._stages.teachers_stage import correction
 from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
 from pate.accounting._ledger import Ledger
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 from tests.conftest import make_arrays, recipe
 
 KEY = bytes.fromhex("5e" * 32)

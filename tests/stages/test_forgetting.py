@@ -13,7 +13,7 @@ from pate import Pipeline, cli
 from pate._commands.run_check import check_run
 from pate._runs import TEACHERS_VOTE, Run, Stage, StageState
 from pate._stages import teachers, teachers_stage
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 from pate.teachers import TrainJob
 from tests.conftest import make_arrays
 

@@ -15,7 +15,7 @@ from pate._runs import Run, read_key
 from pate._stages.model_selection import Candidates, choose_student, figure_of
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.data import Arrays
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 from pate.mechanisms import GumbelPeeling
 from tests.accounting.ledgers import gaussian
 from tests.conftest import make_arrays

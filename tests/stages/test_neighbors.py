@@ -23,7 +23,7 @@ import yaml
 from PIL import Image
 
 from pate.accounting import read_ledger
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 from pate.data.faces import render_faces
 from tests.conftest import recipe
 from tests.processes import Start, run_here

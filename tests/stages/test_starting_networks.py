@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from pate import Pipeline, TeacherPlan, load_student
 from pate.data import Arrays
-from pate.data._partition import assign_teachers
+from pate.data._records import assign_teachers
 from pate.models import MLP, Linear
 from pate.teachers import load_chunk
 from pate.teachers._plan import NetworkFactory

@@ -16,7 +16,7 @@ import torch
 import pate
 from models import Linear
 from pate import cli
-from pate.student._bar import StageBar
+from pate.student._training import StageBar
 from tests.commands.test_run import everything
 from tests.conftest import DESCENT, copy_run
 

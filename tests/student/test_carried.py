@@ -40,9 +40,8 @@ from pate.data import (
     Role,
 )
 from pate.student import MapModule, Student, agreement, as_module, choose_thresholds, load_student
-from pate.student._answers import weights_of_tensors
+from pate.student._answers import export_program, weights_of_tensors
 from pate.student._carried import Trained, export_student
-from pate.student._export import export_program
 from pate.student._metrics import DECISION_METRICS, Metric
 from tests.conftest import make_arrays
 from tests.statements import made_statement
@@ -600,7 +599,7 @@ def malicious() -> dict[str, dict[str, Any]]:
             "pate.data.PythonFile", path="evil_module.py", name="x"
         ),
         "a network of pate that is none of pate.models": from_elsewhere(
-            "pate.student._module.Student", network=own
+            "pate.student._training.Student", network=own
         ),
         "a function of torchvision that makes none": from_elsewhere(
             "torchvision.models.get_weight", name="evil_module"

@@ -20,7 +20,7 @@ from pate._stages.student_stage import WEIGHTS, Solved
 from pate._votes import rows_of
 from pate.data import Role
 from pate.student import LinearStudent, StudentData, fit_linear
-from pate.student._predictor import arrays_of, student_from
+from pate.student._carried import arrays_of, student_from
 from tests.conftest import make_arrays
 
 

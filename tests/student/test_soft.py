@@ -14,7 +14,7 @@ from pate import ReleasedLabels
 from pate._runs import Run, labels_file
 from pate._runs.released import sealing_key
 from pate.student import Student, StudentData, masked_loss
-from pate.student._targets import targets_of
+from pate.student._metrics import targets_of
 
 
 @pytest.fixture

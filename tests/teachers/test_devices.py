@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pate.teachers import VoteJob, VoteStore
-from pate.teachers._devices import available_bytes, local_rank, make_trainer, root_device
+from pate.teachers._executors import available_bytes, local_rank, make_trainer, root_device
 from tests.teachers.test_training import partitions, plan, records, train
 
 
@@ -52,7 +52,7 @@ def test_a_process_takes_the_gpu_of_its_number(
     monkeypatch.setenv("LOCAL_RANK", "6")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(
-        "pate.teachers._devices.pl.Trainer", lambda **settings: taken.append(settings["devices"])
+        "pate.teachers._executors.pl.Trainer", lambda **settings: taken.append(settings["devices"])
     )
     make_trainer(accelerator)
     assert taken == [expected]

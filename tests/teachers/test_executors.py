@@ -31,7 +31,7 @@ from pate.teachers import (
     VoteStore,
     run_jobs,
 )
-from pate.teachers._devices import local_rank
+from pate.teachers._executors import local_rank
 from pate.teachers._jobs import Kind, Report
 from tests.conftest import make_arrays
 

@@ -15,8 +15,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnP
 from models import MLP, Linear
 from pate.data import Records
 from pate.teachers import AsymmetricLoss, EntryLoss, FocalLoss, TeacherChunk, TeacherPlan
-from pate.teachers._chunk import clip_gradients, make_networks
 from pate.teachers._plan import check_entrywise
+from pate.teachers._training import clip_gradients, make_networks
 from tests.conftest import make_arrays
 from tests.teachers.test_training import partitions, plan, records, teachers_that_differ, train
 

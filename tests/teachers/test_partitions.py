@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate.data import ArrayFeatures, CelebA, Records, Role
-from pate.data._images import ImageFiles
+from pate.data._pictures import ImageFiles
 from pate.teachers import PartitionedRecords
 from tests.teachers.test_training import plan
 

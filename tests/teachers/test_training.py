@@ -23,8 +23,7 @@ from pate.teachers import (
     load_chunk,
     run_jobs,
 )
-from pate.teachers._chunk import positive_weights
-from pate.teachers._training import SavedChunk, chunk_file, make_chunk
+from pate.teachers._training import SavedChunk, chunk_file, make_chunk, positive_weights
 from tests.conftest import make_arrays
 
 State = dict[str, torch.Tensor]

@@ -15,10 +15,8 @@ from pate._network_settings import restored_network, without_weights
 from pate._settings import import_path, to_plain
 from pate._validation import require
 from pate.data._records import ArrayFeatures, FeatureMap
-from pate.data.features._backbone import FrozenBackbone
-from pate.data.features._chained import ChainedFeatures
-from pate.data.features._picture_transforms import PictureTransforms
-from pate.data.features._saved import MapInNumpy, MapSettings, save_map
+from pate.data.features._numeric import ChainedFeatures, MapInNumpy, MapSettings, save_map
+from pate.data.features._torch_maps import FrozenBackbone, PictureTransforms
 
 
 class MapModule(NamedTuple):

@@ -18,9 +18,9 @@ from pate import cli
 from pate._data_file import read_data
 from pate._files.reading import digest
 from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
-from pate.data._images import ImageFiles
+from pate.data._pictures import ImageFiles
 from pate.data.faces import write_celeba_folder
-from pate.data.features._backbone import _contents
+from pate.data.features._torch_maps import _contents
 
 CALLS = 0
 

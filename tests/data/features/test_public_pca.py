@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pate.data import ArrayFeatures, Arrays, PublicPCA, Role
-from pate.data.features import _public_pca as public_pca
+from pate.data.features import _numeric as numeric
 from tests.conftest import Write, make_arrays
 
 
@@ -52,8 +52,8 @@ def test_few_samples_have_the_components_of_their_covariances(
     features = np.random.default_rng(1).standard_normal((30, 50)).astype(np.float32)
     features[20:] = features[:10]  # copies: 19 directions
     if not direct:
-        monkeypatch.setattr(public_pca, "_DIRECT", 1)
-        monkeypatch.setattr(public_pca, "_fitted", {})
+        monkeypatch.setattr(numeric, "_DIRECT", 1)
+        monkeypatch.setattr(numeric, "_fitted", {})
     mapping = PublicPCA(num_components=25).fit(ArrayFeatures(features))
     mapped = mapping.transform(ArrayFeatures(features))
     values, vectors = np.linalg.eigh(np.cov(features, rowvar=False))
@@ -73,8 +73,8 @@ def test_components_found_by_iteration_are_the_same(
     expected = (
         PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
     )
-    monkeypatch.setattr(public_pca, "_DIRECT", 1)
-    monkeypatch.setattr(public_pca, "_fitted", {})
+    monkeypatch.setattr(numeric, "_DIRECT", 1)
+    monkeypatch.setattr(numeric, "_fitted", {})
     mapped = (
         PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
     )

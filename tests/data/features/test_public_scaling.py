@@ -14,7 +14,7 @@ from pate import cli
 from pate.aggregators import Counts
 from pate.data import ArrayFeatures, Arrays, DataSource, PublicScaling, Records, Role
 from pate.data._records import as_features
-from pate.data.features import _public_scaling as public_scaling
+from pate.data.features import _numeric as numeric
 from pate.teachers import VoteStore
 from tests.conftest import Write, make_arrays
 
@@ -135,7 +135,7 @@ def test_records_of_any_shape_and_samples_beyond_what_is_held(
     flat = Arrays(write_arrays("flat.npz", X=pictures.reshape(600, -1)), features=PublicScaling())
     whole = np.asarray(flat.records(Role.PUBLIC).features)
     assert np.array_equal(np.asarray(data.records(Role.PUBLIC).features).reshape(100, -1), whole)
-    monkeypatch.setattr(public_scaling, "_HELD_BYTES", 48 * 4 * 50)
+    monkeypatch.setattr(numeric, "_HELD_BYTES", 48 * 4 * 50)
     assert np.allclose(scaled(pictures[400:500].reshape(100, -1)), whole, atol=0.1)
     with pytest.raises(ValueError, match="Expected public features that differ"):
         scaled(np.ones((10, 3), dtype=np.float32))

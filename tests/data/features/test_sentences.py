@@ -17,7 +17,7 @@ import pytest
 import pate
 from pate import cli
 from pate.data import Keys, Role, SentenceFeatures, TextTable, TorchDatasets
-from pate.student._export import describe_program
+from pate.student._answers import describe_program
 
 TEXTS = ["It is broken", "Thank you", "", "broken, again!"]
 

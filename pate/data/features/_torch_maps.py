@@ -1,22 +1,59 @@
-"""Features of a frozen network, kept on disk."""
+"""Public maps that compute by torch: a frozen network with weights from files, and transforms.
+
+Both import torch late, so that data without them start without it.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pate._files import Stream, digest
-from pate._validation import Float32Array as FloatArray, IntArray, require_count
+from pate._validation import (
+    Float32Array,
+    Float32Array as FloatArray,
+    IntArray,
+    expecting,
+    require,
+    require_count,
+)
 from pate.data._records import FeatureMap, Features, values_of
-from pate.data.features._kept import kept_features
-from pate.data.features._weights import load_weights
+from pate.data.features._sentences import kept_features
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+def load_weights(network: nn.Module, file: Path) -> None:
+    """Load the weights of a file whose names are the network's, or else in the order of its layers.
+
+    Raises ``ValueError`` in one line if there is no such file, or layers have other shapes.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    require(file.is_file(), "a file of weights", weights=str(file))
+    own = network.state_dict()
+    # torch and safetensors raise errors of many classes
+    with expecting(f"weights of {type(network).__name__} in {file}", Exception):
+        state = (
+            load_file(file)
+            if file.suffix == ".safetensors"
+            else torch.load(file, weights_only=True, map_location="cpu")
+        )
+        if not own.keys() <= state.keys():  # a file of the network in a `Backbone`
+            network = getattr(network, "body", network)
+            own = network.state_dict()
+        if not own.keys() <= state.keys() and file.suffix != ".safetensors":  # which are sorted
+            state = dict(zip(own, state.values(), strict=False))
+        # those of a last layer, which the network lacks, are left out
+        network.load_state_dict({name: state[name] for name in own})
+
 
 # rows in one part of the digest that names a file of features
 _ROWS = 4096
@@ -122,3 +159,78 @@ def _contents(features: Features) -> list[str | Stream]:
         return [repr(features.shape), identity]
     parts = (range(start, min(start + _ROWS, num)) for start in range(0, num, _ROWS))
     return [repr(features.shape), *(values_of(features, rows) for rows in parts)]
+
+
+_TRIALS = 8
+
+
+class PictureTransforms(FeatureMap):
+    """Transforms of each picture by itself, the same for teachers and student, whenever it is read.
+
+    Nothing is fitted, and nothing may be drawn: random transforms belong into ``augment`` of
+    teachers and student.
+
+    Args:
+        transforms: for example of ``torchvision.transforms.v2``, applied one after the other to
+            float32 pictures ``[channels, height, width]`` in [0, 1].
+    """
+
+    def __init__(self, transforms: list[nn.Module]) -> None:
+        require(transforms, "at least one transform", transforms=transforms)
+        self.transforms = transforms
+        self._tried = False
+
+    def fit(self, public: Features) -> PictureTransforms:
+        """Try the transforms on the first public picture.
+
+        Raises ``ValueError`` if two trials differ.
+        """
+        if not self._tried:
+            first, *others = [self._try(public, seed) for seed in range(_TRIALS)]
+            same = all(np.array_equal(first, other) for other in others)
+            names = [type(transform).__name__ for transform in self.transforms]
+            require(
+                same,
+                "transforms that draw nothing; those that do are for `augment`",
+                transforms=names,
+            )
+            self._tried = True
+        return self
+
+    def transform(self, features: Features) -> Features:
+        """Return the features ``[N, ...]`` that are transformed when they are read."""
+        return _Transformed(features, self.transforms)
+
+    def _try(self, public: Features, seed: int) -> Float32Array:
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            return self.transform(public)[np.array([0])]
+
+
+class _Transformed(Features):
+    def __init__(self, features: Features, transforms: Sequence[nn.Module]) -> None:
+        self._features, self._transforms = features, transforms
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return (self._features.shape[0], *self._read(np.array([0])).shape[1:])
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        index = np.asarray(index)
+        if index.size == 0:
+            return np.empty((*index.shape, *self.shape[1:]), dtype=np.float32)
+        return self._read(index.ravel()).reshape(*index.shape, *self.shape[1:])
+
+    def select(self, rows: IntArray) -> _Transformed:
+        return _Transformed(self._features.select(rows), self._transforms)
+
+    def _read(self, rows: IntArray) -> Float32Array:
+        import torch
+
+        pictures = list(torch.from_numpy(self._features[rows]))
+        with torch.no_grad():
+            for transform in self._transforms:
+                pictures = [transform(picture) for picture in pictures]
+        return np.stack([picture.numpy() for picture in pictures]).astype(np.float32)
