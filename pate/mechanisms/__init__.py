@@ -7,8 +7,10 @@ from pate.mechanisms._base import (
     ScoreMechanism as ScoreMechanism,
     TopKMechanism as TopKMechanism,
 )
-from pate.mechanisms._canonical import CanonicalMechanism as CanonicalMechanism
-from pate.mechanisms._canonical_classes import ClassProbabilities as ClassProbabilities
+from pate.mechanisms._canonical import (
+    CanonicalMechanism as CanonicalMechanism,
+    ClassProbabilities as ClassProbabilities,
+)
 from pate.mechanisms._exact_normal import add_gaussian as add_gaussian, exceeds as exceeds
 from pate.mechanisms._fixed_top_k import (
     FixedTopK as FixedTopK,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms import _canonical_classes
+from pate.mechanisms import _canonical
 from pate.mechanisms._canonical import CanonicalLoss
 from pate.mechanisms._noise import ChoiceNoise
 from pate.testing import MechanismContract
@@ -155,7 +155,7 @@ def test_single_rows_of_many_items_follow_the_law(
     gamma: float, noise: ChoiceNoise, loss: CanonicalLoss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two points of the first envelope make it as loose as it can be."""
-    monkeypatch.setattr(_canonical_classes, "_POINTS", 2)
+    monkeypatch.setattr(_canonical, "_POINTS", 2)
     k, scale, draws = 4, 1.5, 1500
     mechanism = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, noise=noise, loss=loss)
     generator = m.seeded_generator(0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from pate import mechanisms as m
-from pate.mechanisms import _canonical_classes as canonical_law
+from pate.mechanisms import _canonical as canonical_law
 from pate.mechanisms._canonical import CanonicalLoss, _subset_table
 from tests.mechanisms import oracles
 from tests.mechanisms.test_canonical import SCORES, classes_of
