@@ -28,7 +28,7 @@ from pate._silos.secrets import commitment, rebuilt
 from pate.accounting import Target
 from pate.aggregators import SiloVotes
 from pate.mechanisms import private_generator
-from pate.mechanisms._noise_shares import decode, share_grid, summand
+from pate.mechanisms._noise import decode, share_grid, summand
 
 DELTA = 1e-6
 

@@ -103,8 +103,8 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "votes.num_labels, self.scale_powerset / 2",
     ),
     (CHOICE + "peeling.py", "sigma=self.sigma,", "sigma=self.sigma / 2,"),
-    (CHOICE + "stability.py", "sigma=self.sigma, generator", "sigma=self.sigma / 2, generator"),
-    (CHOICE + "stability.py", "scale=[self.scale, 0.0]", "scale=[self.scale / 2, 0.0]"),
+    (CHOICE + "gaps.py", "sigma=self.sigma, generator", "sigma=self.sigma / 2, generator"),
+    (CHOICE + "gaps.py", "scale=[self.scale, 0.0]", "scale=[self.scale / 2, 0.0]"),
     (CHOICE + "gaps.py", "sigma=self.scale", "sigma=self.scale / 2"),
     (
         CHOICE + "gaps.py",
@@ -113,26 +113,26 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         CHOICE + "limited_domain.py",
-        'noise="gumbel", scale=self.scale',
-        'noise="gumbel", scale=self.scale / 2',
+        'noise="gumbel", scale=self.scale, generator',
+        'noise="gumbel", scale=self.scale / 2, generator',
     ),
     (
-        CHOICE + "top_stable.py",
+        CHOICE + "limited_domain.py",
         'noise="laplace", scale=scales',
         'noise="laplace", scale=scales / 2',
     ),
     (
-        CHOICE + "top_stable.py",
+        CHOICE + "limited_domain.py",
         'peeled, k, noise="gumbel", scale=self.scale_peel',
         'peeled, k, noise="gumbel", scale=self.scale_peel / 2',
     ),
     (
-        CHOICE + "top_stable.py",
+        CHOICE + "limited_domain.py",
         'unanswered, k, noise="gumbel", scale=self.scale_peel',
         'unanswered, k, noise="gumbel", scale=self.scale_peel / 2',
     ),
     (
-        CHOICE + "noisy_counts.py",
+        CHOICE + "peeling.py",
         'self.k, self.scale, "laplace"',
         'self.k, self.scale / 2, "laplace"',
     ),
@@ -158,7 +158,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         'noise="exponential",\n                        scale=self.scale / 2,',
     ),
     (
-        CHOICE + "exact_normal.py",
+        CHOICE + "noise.py",
         "rounded_normal(beyond, sigma / grid",
         "rounded_normal(beyond, sigma / grid / 2",
     ),

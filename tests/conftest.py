@@ -50,7 +50,7 @@ def _entry_points(*, group: str) -> EntryPoints:
 # made
 SCANS_ENTRY_POINTS = (
     "pate.aggregators._plugins",
-    "pate.mechanisms._choices",
+    "pate.mechanisms._base",
     "lightning_fabric.utilities.registry",
 )
 
@@ -59,7 +59,7 @@ SCANS_ENTRY_POINTS = (
 def pytest_collection() -> Iterator[None]:
     """Collect tests with the garbage collector off, and keep what they import out of all later collections.
 
-    LedgerEntry points are read once for each `sys.path`.
+    Entry points are read once for each `sys.path`.
     """
     gc.disable()
     try:

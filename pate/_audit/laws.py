@@ -46,7 +46,7 @@ from pate.aggregators._score_votes import (
     released,
     share_of_levels,
 )
-from pate.mechanisms._law import NotStatedError
+from pate.mechanisms._base import NotStatedError
 
 FACTORS = (0.7, 0.5)
 """Faults that the power of a test is stated for: so much of the noise is drawn."""

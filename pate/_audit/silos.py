@@ -23,7 +23,7 @@ from pate._validation import FloatArray, IntArray
 from pate._votes import VoteShape
 from pate._votes.named import NamedVotes
 from pate.aggregators._noisy_votes import SiloVotes
-from pate.mechanisms._noise_shares import decode
+from pate.mechanisms._noise import decode
 
 _DELTA, _QUERIES = 1e-6, 32
 

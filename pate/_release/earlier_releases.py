@@ -56,7 +56,7 @@ from pate.aggregators._base import Aggregator
 from pate.data import DataSource, Role
 from pate.data._records import Unit, blocks_of
 from pate.data._wrapped import DrawnPublic, drawn_ids
-from pate.mechanisms._moments import NoisyMoments
+from pate.mechanisms._noisy_counts import NoisyMoments
 from pate.student._carried import ExportedStudent, load_student, student_digests
 
 _MOST_COLUMNS = 4096  # whose products are released

@@ -43,7 +43,7 @@ from pate.accounting import (
 )
 from pate.accounting._charges import Budget, FilterName
 from pate.mechanisms import LimitedDomain, Mechanism, NotStatedError, private_generator
-from pate.mechanisms._choices import choice
+from pate.mechanisms._base import choice
 from pate.mechanisms._noise import draw_key
 
 Neighbors = Literal["add_remove", "replace"]

@@ -19,8 +19,7 @@ from pate.accounting._charges import Budget, Charge, account, to_world
 from pate.accounting._cost import NeighboringRelation, format_epsilon, format_exact
 from pate.accounting._ledger import Ledger, read_ledger, require_payable
 from pate.accounting._place import one_ledger
-from pate.mechanisms._noise import private_generator
-from pate.mechanisms._noise_shares import summand
+from pate.mechanisms._noise import private_generator, summand
 
 _STATE = "secrets.json"
 _RELATION = NeighboringRelation.REPLACE_RECORD

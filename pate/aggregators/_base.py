@@ -27,8 +27,7 @@ from pate._votes import Counts, Need, Votes, VoteShape, require_kind
 from pate.accounting import DEFAULT_ORDERS, Event, NeighboringRelation, Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
 from pate.aggregators._outlook import Outlook
-from pate.mechanisms._base import Release as Release
-from pate.mechanisms._law import Law, NotStatedError
+from pate.mechanisms._base import Law, NotStatedError, Release as Release
 from pate.mechanisms._noise import require_generator
 
 LEAST_ANSWERED = 0.1

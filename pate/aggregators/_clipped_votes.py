@@ -16,7 +16,7 @@ from pate._votes.voters import blocks
 from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
 from pate.aggregators._outlook import Outlook
-from pate.mechanisms._exact_normal import add_gaussian, exceeds
+from pate.mechanisms._noise import add_gaussian, exceeds
 
 _DOUBLINGS = 4  # candidates for the median between a number and its double
 MEDIAN_SPARE = 1.2  # of the clip over the median, so that few ballots are clipped at all

@@ -22,6 +22,7 @@ from pate._votes.voters import blocks
 from pate.accounting import BoundedRangeEvent, Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Gap, Release, predictions_of
 from pate.aggregators._outlook import Outlook
+from pate.mechanisms._base import Law, choice_law, require_few
 from pate.mechanisms._exact_choice import (
     SLACK,
     Chance,
@@ -30,8 +31,7 @@ from pate.mechanisms._exact_choice import (
     draw,
     pick,
 )
-from pate.mechanisms._exact_normal import add_gaussian
-from pate.mechanisms._law import Law, choice_law, require_few
+from pate.mechanisms._noise import add_gaussian
 
 Codes = NDArray[np.uint64]
 

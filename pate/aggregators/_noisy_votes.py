@@ -23,8 +23,15 @@ from pate.accounting import (
 )
 from pate.aggregators._base import Aggregator, Gap, Release, predictions_of
 from pate.aggregators._outlook import Outlook
-from pate.mechanisms._exact_normal import add_gaussian, exceeds
-from pate.mechanisms._noise_shares import decode, failure, require_room, share_sigma, summand
+from pate.mechanisms._noise import (
+    add_gaussian,
+    decode,
+    exceeds,
+    failure,
+    require_room,
+    share_sigma,
+    summand,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

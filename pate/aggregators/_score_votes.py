@@ -17,7 +17,7 @@ from pate.accounting import Event, GaussianEvent, NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
 from pate.aggregators._learner import Learner
-from pate.mechanisms._exact_normal import add_gaussian
+from pate.mechanisms._noise import add_gaussian
 
 # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
 _DOUBLINGS, _CANDIDATES = 4, 48

@@ -3,7 +3,9 @@
 from pate.mechanisms._base import (
     FACTS as FACTS,
     Case as Case,
+    Law as Law,
     Mechanism as Mechanism,
+    NotStatedError as NotStatedError,
     ScoreMechanism as ScoreMechanism,
     TopKMechanism as TopKMechanism,
 )
@@ -11,40 +13,44 @@ from pate.mechanisms._canonical import (
     CanonicalMechanism as CanonicalMechanism,
     ClassProbabilities as ClassProbabilities,
 )
-from pate.mechanisms._exact_normal import add_gaussian as add_gaussian, exceeds as exceeds
-from pate.mechanisms._fixed_top_k import (
-    FixedTopK as FixedTopK,
-    FixedTopKMechanism as FixedTopKMechanism,
-)
 from pate.mechanisms._gaps import (
     GapChoice as GapChoice,
+    LaplaceStabilityTest as LaplaceStabilityTest,
     SortedCounts as SortedCounts,
+    StabilityTest as StabilityTest,
     sort_counts as sort_counts,
 )
 from pate.mechanisms._joint import JointMechanism as JointMechanism, joint_window as joint_window
-from pate.mechanisms._law import Law as Law, NotStatedError as NotStatedError
-from pate.mechanisms._limited_domain import LimitedDomain as LimitedDomain, TopItems as TopItems
-from pate.mechanisms._moments import Moments as Moments, NoisyMoments as NoisyMoments
+from pate.mechanisms._limited_domain import (
+    LimitedDomain as LimitedDomain,
+    TopItems as TopItems,
+    TopStable as TopStable,
+    TopStableOutcome as TopStableOutcome,
+    unstable_threshold as unstable_threshold,
+)
 from pate.mechanisms._noise import (
+    add_gaussian as add_gaussian,
+    exceeds as exceeds,
     private_generator as private_generator,
     seeded_generator as seeded_generator,
 )
 from pate.mechanisms._noisy_counts import (
     GammaCounts as GammaCounts,
     LaplaceCounts as LaplaceCounts,
-    MajorityMechanism as MajorityMechanism,
-    NoisyMax as NoisyMax,
-    NoisyTopK as NoisyTopK,
-    OneShotLaplace as OneShotLaplace,
-    one_shot_laplace_scale as one_shot_laplace_scale,
-    scale_for_epsilon as scale_for_epsilon,
+    Moments as Moments,
+    NoisyMoments as NoisyMoments,
 )
 from pate.mechanisms._peeling import (
     CountedTopK as CountedTopK,
     GumbelPeeling as GumbelPeeling,
+    NoisyMax as NoisyMax,
+    NoisyTopK as NoisyTopK,
+    OneShotLaplace as OneShotLaplace,
     PeeledCounts as PeeledCounts,
     PermuteAndFlipPeeling as PermuteAndFlipPeeling,
+    one_shot_laplace_scale as one_shot_laplace_scale,
     pad_to_k as pad_to_k,
+    scale_for_epsilon as scale_for_epsilon,
     split_budget as split_budget,
 )
 from pate.mechanisms._ranking import (
@@ -55,15 +61,9 @@ from pate.mechanisms._ranking import (
     linf_error as linf_error,
     recall as recall,
 )
-from pate.mechanisms._stability import (
-    LaplaceStabilityTest as LaplaceStabilityTest,
-    StabilityTest as StabilityTest,
-)
 from pate.mechanisms._stable_top_k import (
+    FixedTopK as FixedTopK,
+    FixedTopKMechanism as FixedTopKMechanism,
+    MajorityMechanism as MajorityMechanism,
     StableTopKMechanism as StableTopKMechanism,
-)
-from pate.mechanisms._top_stable import (
-    TopStable as TopStable,
-    TopStableOutcome as TopStableOutcome,
-    unstable_threshold as unstable_threshold,
 )

@@ -41,7 +41,18 @@ from scipy.special import gammaln
 
 from pate._validation import FloatArray, IntArray, require
 from pate.accounting import Event, NeighboringRelation
-from pate.mechanisms._base import TopKMechanism, choice_event
+from pate.mechanisms._base import (
+    Law,
+    NotStatedError,
+    TopKMechanism,
+    chance_of_one,
+    choice_event,
+    choice_law,
+    log_binomial,
+    log_less_one,
+    members_of,
+    sets_of,
+)
 from pate.mechanisms._exact_choice import (
     SLACK,
     Chance,
@@ -49,16 +60,6 @@ from pate.mechanisms._exact_choice import (
     cumulative_weights,
     draw,
     pick,
-)
-from pate.mechanisms._law import (
-    Law,
-    NotStatedError,
-    chance_of_one,
-    choice_law,
-    log_binomial,
-    log_less_one,
-    members_of,
-    sets_of,
 )
 from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import (

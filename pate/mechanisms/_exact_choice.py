@@ -32,18 +32,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._validation import BoolArray, FloatArray, IntArray, require
-from pate.mechanisms._exact_normal import (
+from pate.mechanisms._noise import (
+    ChoiceNoise,
     Interval,
     LazyReal,
+    Noise,
     decimal_precision,
     enclose,
     exp_of,
     log_of,
     negative,
     product,
+    quantile,
+    require_noise,
     total,
 )
-from pate.mechanisms._noise import ChoiceNoise, Noise, quantile, require_noise
 from pate.mechanisms._ranking import NEAR, k_smallest
 
 EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by more than 2^-33

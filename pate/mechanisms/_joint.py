@@ -22,7 +22,19 @@ from scipy.special import gammaln
 
 from pate._validation import FloatArray, IntArray, require_count
 from pate.accounting import Event, NeighboringRelation
-from pate.mechanisms._base import Checks, TopKMechanism, choice_event
+from pate.mechanisms._base import (
+    Checks,
+    Law,
+    TopKMechanism,
+    chance_of_one,
+    choice_event,
+    choice_law,
+    log_binomial,
+    log_less_one,
+    members_of,
+    require_few,
+    sets_of,
+)
 from pate.mechanisms._exact_choice import (
     SLACK,
     Chance,
@@ -31,16 +43,6 @@ from pate.mechanisms._exact_choice import (
     cumulative_weights,
     draw,
     pick,
-)
-from pate.mechanisms._law import (
-    Law,
-    chance_of_one,
-    choice_law,
-    log_binomial,
-    log_less_one,
-    members_of,
-    require_few,
-    sets_of,
 )
 from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import REACH, Rows, distances, has_near_ties, rank

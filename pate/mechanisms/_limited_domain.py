@@ -1,4 +1,8 @@
-"""Top-k from a limited domain, which reads only the largest counts (Durfee & Rogers (2019))."""
+"""Lists of at most k of the kbar largest items, which need not be known to the public.
+
+`LimitedDomain` peels until a noisy threshold comes first (Durfee & Rogers (2019)). `TopStable`
+finds a stable gap by the sparse vector technique (Carvalho et al. (2020)).
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,15 @@ from pate._validation import (
     require,
     require_count,
     require_in_open_unit_interval,
+    require_positive,
 )
-from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
+from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation, PureDPEvent
+from pate.accounting._cost import smallest_where
 from pate.mechanisms._base import Case, Checks, Release, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._ranking import (
     REACH,
+    ROWS,
     Ranked,
     Rows,
     as_batch,
@@ -295,3 +302,231 @@ class LimitedDomain(DomainMechanism):
     @property
     def _threshold_scale(self) -> float:
         return self.scale
+
+
+class TopStableOutcome(NamedTuple):
+    """A release of `TopStable`, and the branch that led to it."""
+
+    listed: TopItems
+    """The set, in ascending order."""
+    passed: BoolArray
+    """``[]`` or ``[B]``: whether a gap passed the threshold, and so which branch was taken."""
+    rounds: IntArray
+    """``[]`` or ``[B]``: number of rounds of peeling: k where the set was cut down, or a fallback
+    took its place, and 0 elsewhere. It is a function of the first gap that passed, for which the
+    sparse vector technique pays.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopStable(DomainMechanism):
+    """Release the set above the first gap that passes a noisy threshold, cut down to k by peeling.
+
+    The gaps below ranks ``k, k + 1, .., kbar, k - 1, .., 1`` are tried in turn. With ``w`` the
+    window of the scores (the sensitivity, or twice that under REPLACE_RECORD), gap q passes if
+    ``max(q - w, 0) + Laplace(scale_gap) > t + Laplace(scale_threshold)``, the second noise drawn
+    once, and t such that an unstable gap passes with probability ``delta / kbar``. The set is
+    listed in ascending order. If no gap passes, nothing is listed, or with ``fallback`` the k items
+    that k rounds of peeling choose among all: then all items must be public, whereas without it
+    only the ``kbar + 1`` largest scores have any influence.
+
+    Privacy: the sparse vector technique, k rounds of Gumbel peeling (bounded range of ``w /
+    scale_peel`` each), and the probability ``delta``. Sorted scores move within the window of the
+    scores, whole numbers or not, so a gap moves by w at most; the first passing rank, or that there
+    is none, is pure ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem
+    3.23, with the budget split as Lyu, Su & Li (2017) do). It says how many rounds there are, and
+    their items. A set that differs on a neighbor lies above a gap of at most w, on both: its
+    ``max(q - w, 0)`` is 0. That no such gap beats the threshold has the same probability on both,
+    ``1 - delta`` or more, and makes the threshold stochastically larger only: its density, given
+    that, still falls by a factor of ``exp(w / scale_threshold)`` at most where the threshold rises
+    by w, and the theorem needs no more. Under a relation with a window wider by v,
+    ``max(q - w, 0)`` of such a gap is v at most, and passes with probability at most that the noise
+    exceeds ``t - v``.
+
+    Args:
+        k: largest size of the set, 1..kbar.
+        kbar: last rank to try, 1..d-1.
+        delta: probability that an unstable set is released, below ``kbar / 2``.
+        relation: decides the window.
+        scale_threshold: scale of the Laplace noise of the threshold, in the unit of the scores
+            (votes).
+        scale_gap: scale of the Laplace noise of the gaps, in that unit.
+        scale_peel: scale of the Gumbel noise of the peeling, in that unit.
+        fallback: whether rows in which no gap passes list k items by peeling.
+    """
+
+    short_name: ClassVar[str] = "top_stable"
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_threshold", "scale_gap", "scale_peel")
+
+    scale_threshold: float
+    scale_gap: float
+    scale_peel: float
+    fallback: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.delta < self.kbar / 2, f"delta < kbar / 2 = {self.kbar / 2}", delta=self.delta)
+
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        return [{**settings, "fallback": True} for settings in super().defaults(case)]
+
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        """Describe the search for a gap and ``rounds`` rounds of peeling, for one row.
+
+        Reserve the event of k rounds (None); the actual `TopStableOutcome.rounds` may be settled
+        after the release.
+
+        Raises:
+            ValueError: on ``rounds`` that are neither 0 nor k.
+        """
+        require(rounds in (None, 0, self.k), f"0 or {self.k} rounds", rounds=rounds)
+        parts = self._parts(relation) if rounds != 0 else self._parts(relation)[:1]
+        return ComposedEvent(events=(*parts, self._failure_event(relation)))
+
+    def peel(self, scores: ArrayLike, *, generator: np.random.Generator) -> TopStableOutcome:
+        """Choose from ``scores`` ``[d]`` or ``[B, d]`` as a call does; also return the rounds.
+
+        Raises:
+            ValueError: on scores that are not finite numbers, or not more than kbar.
+        """
+        rows, single = self._rows(scores)
+        items = np.empty((len(rows), self.k), dtype=np.int64)
+        passed, rounds = np.empty(len(rows), dtype=np.bool_), np.empty(len(rows), dtype=np.int64)
+        for start in range(0, len(rows), ROWS):
+            part = slice(start, start + ROWS)
+            items[part], passed[part], rounds[part] = self._peel(rank(rows[part]), generator)
+        if single:
+            return TopStableOutcome(TopItems.of(items[0]), passed[0], rounds[0])
+        return TopStableOutcome(TopItems.of(items), passed, rounds)
+
+    def tier_event(self, relation: NeighboringRelation, tier: int) -> Event:
+        """Describe the cost of a row for which ``tier`` rounds of peeling were run, 0 or k."""
+        return self.event(relation, tier)
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        peeled = self.peel(counts, generator=generator)
+        return self._answered(peeled.listed, np.shape(counts)[1], peeled.rounds)
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        # the gap below rank k is tried first
+        passing = self._threshold - max(gap - self.window(self.relation), 0.0)
+        return chance_to_exceed(passing, **self._scales)
+
+    def max_answer_probability(self, widest: float) -> float:
+        """Return a bound on the probability that one of kbar gaps passes, or 1 with a fallback."""
+        ahead = widest - self.window(self.relation)
+        return 1.0 if self.fallback else min(1.0, self.chance_to_pass(ahead))
+
+    def chance_to_pass(self, gap: float) -> float:
+        """Return a bound on the chance that one of kbar gaps, ``gap`` over the window, passes."""
+        return self.kbar * chance_to_exceed(self._threshold - gap, **self._scales)
+
+    def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
+        return self._peel(ranked, generator)[0]
+
+    def _peel(
+        self, ranked: Ranked, generator: np.random.Generator
+    ) -> tuple[IntArray, BoolArray, IntArray]:
+        """Return items ``[n, k]``, whether a gap passed ``[n]``, and rounds of peeling ``[n]``."""
+        order, scores = ranked
+        k, kbar = self.k, self.kbar
+        below = distances(scores, scores[:, k - 1 : k], reach=REACH * self.scale_peel)
+        turns = np.concatenate((np.arange(k, kbar + 1), np.arange(k - 1, 0, -1)))
+        gaps = np.maximum(
+            distances(scores[:, turns], scores[:, turns - 1]) - self.window(self.relation), 0
+        )
+        # the noisy gaps that come before the noisy threshold
+        scales = [self.scale_gap] * kbar + [self.scale_threshold]
+        bars = np.column_stack((-gaps, np.full(len(gaps), -self._threshold)))
+        places = np.argsort(
+            sample_k_smallest(bars, kbar + 1, noise="laplace", scale=scales, generator=generator),
+            axis=1,
+        )
+        over = places[:, :-1] < places[:, -1:]
+        passed: BoolArray = np.logical_or.reduce(over, axis=1)
+        size = turns[np.argmax(over, axis=1)] * passed
+        peeled = below[:, :kbar].copy()
+        peeled[np.arange(kbar) >= size[:, None]] = np.inf  # of k items or fewer, none is peeled off
+        ranks = sample_k_smallest(
+            peeled, k, noise="gumbel", scale=self.scale_peel, generator=generator
+        )
+        if self.fallback:
+            unanswered = below[~passed]
+            ranks[~passed] = sample_k_smallest(
+                unanswered, k, noise="gumbel", scale=self.scale_peel, generator=generator
+            )
+            size = np.where(passed, size, k)
+        filled = np.arange(k) < size[:, None]
+        chosen = np.where(filled, np.take_along_axis(order, ranks, axis=1), np.iinfo(np.int64).max)
+        chosen.sort(axis=1)
+        rounds = np.where((size > k) | ~passed, k, 0) * (passed | self.fallback)
+        return np.where(filled, chosen, -1), passed, rounds
+
+    def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
+        window = self.window(relation)
+        return (
+            PureDPEvent(
+                neighboring_relation=relation,
+                epsilon=window / self.scale_threshold + 2 * window / self.scale_gap,
+            ),
+            choice_event(relation, eta=window / self.scale_peel, noise="gumbel", count=self.k),
+        )
+
+    def _failure(self, wider: float) -> float:
+        return self.delta if wider <= 0 else self.chance_to_pass(wider)
+
+    @property
+    def _scales(self) -> dict[str, float]:
+        return {"scale_threshold": self.scale_threshold, "scale_gap": self.scale_gap}
+
+    @property
+    def _threshold(self) -> float:
+        return unstable_threshold(self.delta / self.kbar, **self._scales)
+
+    @property
+    def _threshold_scale(self) -> float:
+        return max(self.scale_threshold, self.scale_gap)
+
+
+def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap: float) -> float:
+    """Return the t that the difference of two noises exceeds with ``probability``.
+
+    The difference is ``Laplace(scale_gap) - Laplace(scale_threshold)``.
+
+    >>> round(unstable_threshold(1e-6, scale_threshold=2.0, scale_gap=4.0), 2)
+    53.64
+
+    Raises:
+        ValueError: on a scale that is not positive or ``probability`` outside (0, 1/2).
+    """
+    require_in_open_unit_interval(probability=probability)
+    require(probability < 0.5, "probability < 1/2", probability=probability)
+    require_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
+    wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
+    ratio = narrow / wide
+    target = math.log(probability)
+    high = -2 * target + 4
+    return wide * smallest_where(lambda t: _log_tail(t, ratio) <= target, 0.0, high)
+
+
+def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) -> float:
+    """Return the probability that the difference of two noises exceeds ``value``.
+
+    The difference is ``Laplace(scale_gap) - Laplace(scale_threshold)``.
+
+    Raises:
+        ValueError: on a scale that is not positive.
+    """
+    require_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
+    wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
+    tail = math.exp(_log_tail(abs(value) / wide, narrow / wide))
+    return tail if value > 0 else 1 - tail
+
+
+def _log_tail(t: float, ratio: float) -> float:
+    """Return the log chance to exceed ``t >= 0`` wide scales; the narrow one has ``ratio``."""
+    if ratio > 1 - 1e-4:
+        # the noise of two equal scales, which is the wider
+        return -t + math.log((2 + t) / 4)
+    return -t + math.log1p(-(ratio**2) * math.exp(t - t / ratio)) - math.log(2 * (1 - ratio**2))

@@ -1,4 +1,4 @@
-"""Noise on all counts, with the labels, majorities or largest items that follow from it.
+"""Noise on all counts, and on all moments of rows.
 
 `add_cube` draws noise of density ``exp(-max_i abs(z_i) / scale)``, rounded as if it had all its
 digits: a radius of the gamma law of shape d + 1, which is the sum of d + 1 exponential numbers,
@@ -6,48 +6,35 @@ times a uniform point of the cube (Hardt & Talwar (2010)). All are functions of 
 which floats hold 53 binary digits; where these and the logarithm leave a rounding open, further
 digits are drawn.
 
-`NoisyTopK` adds noise to every score once and reports the largest: Shekelyan & Loukides (2022),
-"Differentially private top-k selection via canonical Lipschitz mechanism".
+`NoisyMoments` releases first and second moments, and `Moments` draws samples that have them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._validation import (
-    BoolArray,
     FloatArray,
-    IntArray,
     require,
     require_count,
-    require_in_open_unit_interval,
     require_positive,
 )
-from pate.accounting import Event, NeighboringRelation, PureDPEvent
+from pate.accounting import Event, GaussianEvent, NeighboringRelation, PureDPEvent
 from pate.mechanisms._base import (
-    Case,
     Checks,
-    Mechanism,
-    Release,
     ScoreMechanism,
-    TopKMechanism,
-    choice_event,
 )
-from pate.mechanisms._exact_choice import sample_k_smallest, sum_of_exponentials
-from pate.mechanisms._exact_normal import LazyReal, decimal_precision, split
-from pate.mechanisms._law import Law, NotStatedError, chance_by_peeling, chance_to_lead, peeling_law
-from pate.mechanisms._noise import Noise, require_noise
-from pate.mechanisms._peeling import one_shot
-from pate.mechanisms._ranking import REACH, Rows, as_batch, below_rank, in_blocks, with_noise
-from pate.mechanisms._stability import StabilityTest
+from pate.mechanisms._exact_choice import sum_of_exponentials
+from pate.mechanisms._noise import LazyReal, add_gaussian, decimal_precision, split
+from pate.mechanisms._ranking import Rows, as_batch, with_noise
 
 
 def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> FloatArray:
@@ -97,56 +84,6 @@ def _rounded(
                 return low
         for digits in (*waits, place):
             digits.draw_more_bits(generator)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneShotLaplace(TopKMechanism):
-    """Release the k largest scores with Laplace noise, in order (Qiao et al. (2021), Algorithm 1).
-
-    Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under
-    REPLACE_RECORD. Relative to the largest noisy score that is left out, each of the k moves by at
-    most w, which changes the density of its noise by at most a factor of ``exp(w / scale)``: this
-    covers the order too.
-
-    >>> mechanism = OneShotLaplace(k=2, scale=2.0)
-    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
-    array([0, 1])
-
-    Args:
-        k: length of the list, 1..d.
-        scale: scale of the Laplace noise, in votes.
-    """
-
-    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        return one_shot(rows, self.k, self.scale, "laplace", generator)
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return PureDPEvent(
-            neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale)
-        )
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        return chance_to_lead("laplace", self.k, num_items - self.k, gap / self.scale)
-
-
-def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
-    """Return the scale for (epsilon, delta) that Qiao et al. (2021), Theorem 2.2, claim.
-
-    It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction
-    (REPLACE_RECORD). The theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale
-    the event of `OneShotLaplace` is pure ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger
-    statement up to ``k = 16 log(d / delta)``.
-
-    >>> round(one_shot_laplace_scale(k=5, num_items=100, epsilon=0.2, delta=1e-6), 1)
-    383.9
-
-    Raises:
-        ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
-    """
-    require_count(1, k=k, num_items=num_items)
-    require_positive(epsilon=epsilon)
-    require_in_open_unit_interval(delta=delta)
-    return 8 * math.sqrt(k * math.log(num_items / delta)) / epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,213 +171,135 @@ class GammaCounts(ScoreMechanism[FloatArray]):
         return PureDPEvent(neighboring_relation=relation, epsilon=self.sensitivity / self.scale)
 
 
-_SHIFT = 1  # votes by which one teacher moves a distance from a tie, under either relation
+# of the square that extends a row of norm 1: products have less noise than with 1, and means more
+_EXTRA = 1 / 3
+_BITS = 14  # of an entry of a row: sums of products over 2^24 rows are exact in float64
+_SLACK = 1 - 2.0**-30  # rounding of norms and roots is far less than that
+_ROUNDS = 6  # in which the lengths of drawn rows are corrected
+_STEP = 0.7
+_LEAST = 1e-3  # of a mean square of 1, which drawn samples keep whatever the noise said
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Moments:
+    """Noisy mean moments of rows.
+
+    Attributes:
+        mean: ``[F]``, the mean row.
+        products: ``[F, F]``, the mean of the rows' outer products.
+        error: the standard deviation of the noise in a product off the diagonal. The mean has
+            ``sqrt(3)`` times as much.
+    """
+
+    mean: FloatArray
+    products: FloatArray
+    error: float
+
+    def draw(self, num_samples: int, *, generator: np.random.Generator) -> FloatArray:
+        """Draw samples ``[P, F]`` of norm 1 at most with about these moments.
+
+        The mean is shrunk to the mean of its entries, and the covariance to one variance for all
+        directions, but for directions that stick out of the noise: of a symmetric matrix of noise
+        with standard deviation ``s``, eigenvalues reach ``e = 2 s sqrt(F)``, give or take a share
+        of ``F^(-2/3)``, and one of ``l`` beyond it is best replaced by ``sqrt(l^2 - e^2)`` (Gavish
+        & Donoho (2017), for square matrices in the Frobenius norm). Before rows are cut to norm 1
+        they have this mean and covariance exactly, if there are more of them than columns: chance
+        would add spread to directions of equal variance.
+        """
+        size = len(self.mean)
+        center = self.mean.mean()
+        noise = self.error**2 / _EXTRA
+        spread = max(float(((self.mean - center) ** 2).mean()) - noise, 0.0)
+        mean = center + (self.mean - center) * (spread / (spread + noise))
+        covariance = self.products - np.outer(mean, mean)
+        common = min(max(float(np.trace(covariance)) / size, _LEAST / size), 1 / size)
+        values, directions = np.linalg.eigh(covariance - common * np.eye(size))
+        edge = 2 * self.error * math.sqrt(size) * (1 + size ** (-2 / 3))
+        wider = np.where(values > edge, np.sqrt(np.maximum(values**2 - edge**2, 0)), 0)
+        # what follows from the release needs no noise of its own
+        random = np.random.default_rng(int(generator.integers(1 << 62)))
+        normal = random.standard_normal((num_samples, size))
+        if num_samples > size:
+            normal = np.linalg.qr(normal - normal.mean(axis=0))[0] * math.sqrt(num_samples)
+        deviations = wanted = np.sqrt(common + wider)
+        for _ in range(_ROUNDS):
+            samples = mean + (normal * deviations) @ directions.T
+            samples /= np.maximum(1, np.linalg.norm(samples, axis=1, keepdims=True))
+            # rows that were too long and are cut leave less of the widest directions
+            kept = ((samples - mean) @ directions).std(axis=0)
+            deviations = deviations * (wanted / np.maximum(kept, wanted / 2)) ** _STEP
+        return np.asarray(samples)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MajorityMechanism(Mechanism[tuple[BoolArray, BoolArray]]):
-    """Release which counts exceed half of the teachers, if the one nearest to a tie is far from it.
+class NoisyMoments:
+    """Release the sum of outer products of rows, with Gaussian noise.
 
-    Privacy: a `StabilityTest` of the least of the distances ``abs(h_j - T / 2)``, which moves by 1
-    vote under ADD_REMOVE_TEACHER and REPLACE_RECORD alike: a majority may turn only within that.
+    A row of norm 1 at most is extended by a constant ``sqrt(1/3)`` and divided by ``sqrt(4/3)``, so
+    that one matrix holds the number of rows, their sum and the sum of their products. Rows are
+    rounded toward zero to multiples of ``2^-14``, so that sums are exact.
 
-    >>> mechanism = MajorityMechanism(num_teachers=100, sigma=2.0, delta=1e-6)
-    >>> mechanism(np.array([95, 90, 5, 0]), generator=seeded_generator(0))
-    (array([ True,  True, False, False]), np.True_)
+    Privacy: a Gaussian mechanism of ``noise_multiplier`` under both relations. With outer products
+    ``A`` and ``B`` of norm 1 at most, replacing a row moves the matrix by ``|A - B| <= sqrt(2)`` in
+    Frobenius norm, because their inner product is not negative; adding one moves it by 1. An entry
+    off the diagonal counts twice in this norm and is released once, with noise of ``1 / sqrt(2)``
+    of the diagonal's. A unit of several rows counts as the mean of their products, for which the
+    same holds.
+
+    >>> blocks = [(np.full((1000, 2), 0.5), np.ones(1000))]
+    >>> mechanism = NoisyMoments(noise_multiplier=1.0)
+    >>> mechanism(blocks, generator=seeded_generator(0)).mean.round(1)
+    array([0.5, 0.5])
 
     Args:
-        num_teachers: the nominal number of teachers T.
-        sigma: standard deviation of the noise of the test, in votes.
-        delta: probability that an unstable majority passes the test.
-
-    Raises:
-        ValueError: on ``num_teachers < 2``, ``sigma <= 0`` or ``delta`` outside (0, 1).
+        noise_multiplier: the noise multiplier.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
-    checks: ClassVar[Checks] = {"delta": require_in_open_unit_interval}
-
-    num_teachers: int
-    sigma: float
-    delta: float
+    noise_multiplier: float
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.test  # which checks its parameters
+        require_positive(noise_multiplier=self.noise_multiplier)
 
-    @classmethod
-    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
-        return [{"delta": case.delta_test}]
-
-    @cached_property
-    def test(self) -> StabilityTest:
-        """The test of the least distance from a tie, a multiple of 1/2 up to ``T / 2`` votes."""
-        return StabilityTest(
-            # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2
-            # gaps of the event
-            num_teachers=self.num_teachers // 2,
-            sigma=self.sigma,
-            delta_test=self.delta,
-            shift=_SHIFT,
-            window=_SHIFT,
-        )
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of the release."""
+        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.noise_multiplier)
 
     def __call__(
-        self, scores: ArrayLike, *, generator: np.random.Generator
-    ) -> tuple[BoolArray, BoolArray]:
-        """Return majorities, booleans of the shape of ``[C]`` or ``[B, C]``, and which rows passed.
+        self, blocks: Iterable[tuple[FloatArray, FloatArray]], *, generator: np.random.Generator
+    ) -> Moments:
+        """Return noisy moments.
 
-        A row that failed has no majorities.
-
-        Raises:
-            ValueError: on counts that are no numbers, or lie outside of ``0..num_teachers``.
+        Args:
+            blocks: rows ``[n, F]``, longer ones of which get norm 1, and the share ``[n]`` of each
+                in its unit: 1 if units have one row.
+            generator: source of the noise.
         """
-        rows, single = as_batch(scores)
-        leads = self._leads(rows)
-        passed = self.test(np.abs(leads).min(axis=1) / 2, generator=generator)
-        members = (leads > 0) & passed[:, None]
-        return (members[0], passed[0]) if single else (members, passed)
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return self.test.event(relation)
-
-    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
-        return Release.of_rows(*self(counts, generator=generator))
-
-    def max_answer_probability(self, widest: float) -> float:
-        """Return the probability that teachers who agree on all labels pass the test."""
-        return float(self.test.probability(self.num_teachers / 2))
-
-    def law(self, scores: Rows) -> Law:
-        leads = self._leads(scores)
-        distances: FloatArray = np.abs(leads).min(axis=1) / 2
-        passed = self.test.probability(distances)[:, None]
-        return Law(passed, (leads > 0)[:, None], self.test.failure(distances))
-
-    def _leads(self, rows: Rows) -> IntArray:
-        return 2 * rows.astype(np.int64) - self.num_teachers
+        exact = sum_of_products(blocks)
+        grid = float(1 << 2 * _BITS)
+        sigma = math.sqrt(2) * self.noise_multiplier * grid
+        upper = np.triu_indices(len(exact), 1)
+        noisy = np.diag(add_gaussian(np.diag(exact), sigma=sigma, generator=generator))
+        off = add_gaussian(exact[upper], sigma=sigma / math.sqrt(2), generator=generator)
+        noisy[upper] = off
+        noisy.T[upper] = off
+        noisy *= (1 + _EXTRA) / grid
+        error = (1 + _EXTRA) * self.noise_multiplier
+        # where noise may be all that was counted, a smaller number would magnify it
+        count = max(float(noisy[-1, -1]), 2 * math.sqrt(2) * error) / _EXTRA
+        return Moments(
+            mean=noisy[:-1, -1] / (count * math.sqrt(_EXTRA)),
+            products=noisy[:-1, :-1] / count,
+            error=error / count,
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyTopK(TopKMechanism):
-    """Release the SET of the k largest of ``scores + scale * noise``, as ascending indices.
-
-    The noise is drawn once.
-
-    Given the noise of the items left out, each member must exceed a threshold that moves by at most
-    the count window ``w`` relative to it, so the probability of that changes by a factor of at most
-    ``exp(w / scale)``. The order of the noisy scores is not released: this proof is for the set.
-
-    Privacy: with Gumbel noise, k bounded-range choices of ``w / scale`` (the set of
-    `GumbelPeeling`); with any other noise, pure DP of ``k w / scale`` (Shekelyan & Loukides
-    (2022)). ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
-
-    >>> mechanism = NoisyTopK(k=2, scale=2.0)
-    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
-    array([0, 1])
-
-    Args:
-        k: size of the set, 1..d.
-        scale: scale of the noise, in votes.
-        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
-    """
-
-    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
-
-    noise: Noise = "gumbel"
-
-    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        def draw(part: Rows) -> IntArray:
-            below = below_rank(part, self.k, reach=REACH * self.scale)
-            return sample_k_smallest(
-                below, self.k, noise=self.noise, scale=self.scale, generator=generator
-            )
-
-        return np.sort(in_blocks(rows, draw), axis=1)
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        eta = self.window(relation) / self.scale
-        if self.noise == "gumbel":
-            return choice_event(relation, eta=eta, noise=self.noise, count=self.k)
-        return PureDPEvent(neighboring_relation=relation, epsilon=self.k * eta)
-
-    def law(self, scores: Rows) -> Law:
-        if self.noise != "gumbel":
-            raise NotStatedError(
-                f"the law of {type(self).__name__} with {self.noise} noise is not known"
-            )
-        return peeling_law(scores, self.k, self.scale, "gumbel")
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        others, scales = num_items - self.k, gap / self.scale
-        if self.noise == "gumbel":
-            return chance_by_peeling(self.k, others, scales)
-        return chance_to_lead(self.noise, self.k, others, scales)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoisyMax(ScoreMechanism[IntArray]):
-    """Release the index of the largest of ``scores + scale * noise``.
-
-    With Gumbel noise this is the exponential mechanism, which chooses an item with probability
-    proportional to ``exp(score / scale)`` (McSherry & Talwar (2007)); with exponential noise
-    permute-and-flip (McKenna & Sheldon (2020); Ding et al. (2021)); with Laplace noise
-    report-noisy-max (Dwork & Roth (2014), Claim 3.9).
-
-    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with any
-    other. ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
-
-    >>> mechanism = NoisyMax(scale=2.0)
-    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
-    array(0)
-
-    Args:
-        scale: scale of the noise, in votes.
-        noise: any noise of `NoisyTopK`.
-
-    Raises:
-        ValueError: on ``scale <= 0`` or an unknown noise.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    scale: float
-    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
-
-    noise: Noise = "gumbel"
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``; return an index per row, ``[]`` or ``[B]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers.
-        """
-        return self._set_of_one(scores, generator=generator)[..., 0]
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return self._set_of_one.event(relation)
-
-    @property
-    def _set_of_one(self) -> NoisyTopK:
-        return NoisyTopK(k=1, scale=self.scale, noise=self.noise, sensitivity=self.sensitivity)
-
-
-def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
-    """Return the scale ``draws * window / epsilon`` at which a selection is pure ``epsilon``-DP.
-
-    >>> scale_for_epsilon(0.5, window=2.0, draws=3)
-    12.0
-
-    Args:
-        epsilon: the guarantee, above 0.
-        window: width of the window within which scores move, in votes: the count window, or
-            `pate.mechanisms.joint_window` for the joint mechanism.
-        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint
-            mechanism.
-
-    Raises:
-        ValueError: on a number that is not positive.
-    """
-    require_positive(epsilon=epsilon, window=window)
-    require_count(1, draws=draws)
-    return draws * window / epsilon
+def sum_of_products(blocks: Iterable[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """Return the exact sum ``[F + 1, F + 1]`` of blocks as `NoisyMoments` takes them, by 2^-28."""
+    total: FloatArray | float = 0.0
+    for rows, shares in blocks:
+        lengths = np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+        extended = np.column_stack((rows / lengths, np.full(len(rows), math.sqrt(_EXTRA))))
+        scale = np.sqrt(shares / (1 + _EXTRA)) * ((1 << _BITS) * _SLACK)
+        whole = np.trunc(extended * scale[:, None])
+        total = total + whole.T @ whole
+    return np.asarray(total)

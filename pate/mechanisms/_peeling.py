@@ -1,6 +1,10 @@
-"""Peeling: choosing one item without replacement in each of k rounds; the output is ordered.
+"""The k largest scores with noise, drawn once or in rounds of peeling.
 
-`PeeledCounts` adds the noisy scores of the k items; `pad_to_k` fills lists up to k.
+With one draw of noise on every score, `NoisyTopK` reports the set of the k largest (Shekelyan &
+Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism"), and
+`OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds; the
+output is ordered. `PeeledCounts` adds the noisy scores of the k items; `pad_to_k` fills lists up to
+k.
 """
 
 from __future__ import annotations
@@ -15,13 +19,30 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._validation import FloatArray, IntArray, require, require_count, require_positive
-from pate.accounting import ComposedEvent, Event, GaussianEvent, NeighboringRelation
-from pate.mechanisms._base import Case, Checks, ScoreMechanism, TopKMechanism, choice_event
+from pate._validation import (
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
+from pate.accounting import ComposedEvent, Event, GaussianEvent, NeighboringRelation, PureDPEvent
+from pate.mechanisms._base import (
+    Case,
+    Checks,
+    Law,
+    NotStatedError,
+    ScoreMechanism,
+    TopKMechanism,
+    chance_by_flips,
+    chance_by_peeling,
+    chance_to_lead,
+    choice_event,
+    peeling_law,
+)
 from pate.mechanisms._exact_choice import sample_k_smallest
-from pate.mechanisms._exact_normal import DIGITS, add_gaussian
-from pate.mechanisms._law import Law, chance_by_flips, chance_by_peeling, peeling_law
-from pate.mechanisms._noise import Noise
+from pate.mechanisms._noise import DIGITS, Noise, add_gaussian, require_noise
 from pate.mechanisms._ranking import (
     REACH,
     ROWS,
@@ -32,6 +53,199 @@ from pate.mechanisms._ranking import (
     in_blocks,
     rank,
 )
+
+
+def one_shot(
+    rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator
+) -> IntArray:
+    """Return the indices ``[B, k]`` of the k largest of ``rows`` with noise, in order."""
+
+    def draw(part: Rows) -> IntArray:
+        return sample_k_smallest(
+            below_rank(part, k, reach=REACH * scale),
+            k,
+            noise=noise,
+            scale=scale,
+            generator=generator,
+            exact=lambda row, place: -Fraction(part[row, place].item()),
+        )
+
+    return in_blocks(rows, draw)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneShotLaplace(TopKMechanism):
+    """Release the k largest scores with Laplace noise, in order (Qiao et al. (2021), Algorithm 1).
+
+    Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under
+    REPLACE_RECORD. Relative to the largest noisy score that is left out, each of the k moves by at
+    most w, which changes the density of its noise by at most a factor of ``exp(w / scale)``: this
+    covers the order too.
+
+    >>> mechanism = OneShotLaplace(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: length of the list, 1..d.
+        scale: scale of the Laplace noise, in votes.
+    """
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        return one_shot(rows, self.k, self.scale, "laplace", generator)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return PureDPEvent(
+            neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale)
+        )
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_to_lead("laplace", self.k, num_items - self.k, gap / self.scale)
+
+
+def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
+    """Return the scale for (epsilon, delta) that Qiao et al. (2021), Theorem 2.2, claim.
+
+    It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction
+    (REPLACE_RECORD). The theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale
+    the event of `OneShotLaplace` is pure ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger
+    statement up to ``k = 16 log(d / delta)``.
+
+    >>> round(one_shot_laplace_scale(k=5, num_items=100, epsilon=0.2, delta=1e-6), 1)
+    383.9
+
+    Raises:
+        ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
+    """
+    require_count(1, k=k, num_items=num_items)
+    require_positive(epsilon=epsilon)
+    require_in_open_unit_interval(delta=delta)
+    return 8 * math.sqrt(k * math.log(num_items / delta)) / epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyTopK(TopKMechanism):
+    """Release the SET of the k largest of ``scores + scale * noise``, as ascending indices.
+
+    The noise is drawn once.
+
+    Given the noise of the items left out, each member must exceed a threshold that moves by at most
+    the count window ``w`` relative to it, so the probability of that changes by a factor of at most
+    ``exp(w / scale)``. The order of the noisy scores is not released: this proof is for the set.
+
+    Privacy: with Gumbel noise, k bounded-range choices of ``w / scale`` (the set of
+    `GumbelPeeling`); with any other noise, pure DP of ``k w / scale`` (Shekelyan & Loukides
+    (2022)). ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    >>> mechanism = NoisyTopK(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: size of the set, 1..d.
+        scale: scale of the noise, in votes.
+        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
+    """
+
+    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
+
+    noise: Noise = "gumbel"
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        def draw(part: Rows) -> IntArray:
+            below = below_rank(part, self.k, reach=REACH * self.scale)
+            return sample_k_smallest(
+                below, self.k, noise=self.noise, scale=self.scale, generator=generator
+            )
+
+        return np.sort(in_blocks(rows, draw), axis=1)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        eta = self.window(relation) / self.scale
+        if self.noise == "gumbel":
+            return choice_event(relation, eta=eta, noise=self.noise, count=self.k)
+        return PureDPEvent(neighboring_relation=relation, epsilon=self.k * eta)
+
+    def law(self, scores: Rows) -> Law:
+        if self.noise != "gumbel":
+            raise NotStatedError(
+                f"the law of {type(self).__name__} with {self.noise} noise is not known"
+            )
+        return peeling_law(scores, self.k, self.scale, "gumbel")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        others, scales = num_items - self.k, gap / self.scale
+        if self.noise == "gumbel":
+            return chance_by_peeling(self.k, others, scales)
+        return chance_to_lead(self.noise, self.k, others, scales)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyMax(ScoreMechanism[IntArray]):
+    """Release the index of the largest of ``scores + scale * noise``.
+
+    With Gumbel noise this is the exponential mechanism, which chooses an item with probability
+    proportional to ``exp(score / scale)`` (McSherry & Talwar (2007)); with exponential noise
+    permute-and-flip (McKenna & Sheldon (2020); Ding et al. (2021)); with Laplace noise
+    report-noisy-max (Dwork & Roth (2014), Claim 3.9).
+
+    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with any
+    other. ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    >>> mechanism = NoisyMax(scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array(0)
+
+    Args:
+        scale: scale of the noise, in votes.
+        noise: any noise of `NoisyTopK`.
+
+    Raises:
+        ValueError: on ``scale <= 0`` or an unknown noise.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: float
+    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
+
+    noise: Noise = "gumbel"
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose from ``scores`` ``[d]`` or ``[B, d]``; return an index per row, ``[]`` or ``[B]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers.
+        """
+        return self._set_of_one(scores, generator=generator)[..., 0]
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return self._set_of_one.event(relation)
+
+    @property
+    def _set_of_one(self) -> NoisyTopK:
+        return NoisyTopK(k=1, scale=self.scale, noise=self.noise, sensitivity=self.sensitivity)
+
+
+def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
+    """Return the scale ``draws * window / epsilon`` at which a selection is pure ``epsilon``-DP.
+
+    >>> scale_for_epsilon(0.5, window=2.0, draws=3)
+    12.0
+
+    Args:
+        epsilon: the guarantee, above 0.
+        window: width of the window within which scores move, in votes: the count window, or
+            `pate.mechanisms.joint_window` for the joint mechanism.
+        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint
+            mechanism.
+
+    Raises:
+        ValueError: on a number that is not positive.
+    """
+    require_positive(epsilon=epsilon, window=window)
+    require_count(1, draws=draws)
+    return draws * window / epsilon
 
 
 class CountedTopK(NamedTuple):
@@ -322,21 +536,3 @@ class PermuteAndFlipPeeling(TopKMechanism):
 
     def _accuracy(self, gap: float, num_items: int) -> float:
         return chance_by_flips(self.k, num_items - self.k, gap / self.scale)
-
-
-def one_shot(
-    rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator
-) -> IntArray:
-    """Return the indices ``[B, k]`` of the k largest of ``rows`` with noise, in order."""
-
-    def draw(part: Rows) -> IntArray:
-        return sample_k_smallest(
-            below_rank(part, k, reach=REACH * scale),
-            k,
-            noise=noise,
-            scale=scale,
-            generator=generator,
-            exact=lambda row, place: -Fraction(part[row, place].item()),
-        )
-
-    return in_blocks(rows, draw)

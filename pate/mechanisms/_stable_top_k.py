@@ -1,16 +1,18 @@
-"""Top-k by stability: choose a gap between sorted counts privately, then test and release.
+"""Top-k by stability: labels are released exactly if no neighbor could have others.
 
-Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label
-PATE".
+A gap between sorted counts is chosen privately, then tested (Zhu & Wang (2022), "Adaptive
+Private-K-Selection with Adaptive K and Application to Multi-label PATE"). `StableTopKMechanism`
+releases the set above the gap, and `FixedTopKMechanism` a set of k by a gap near k, and peeling.
+`MajorityMechanism` tests the label that is nearest to a tie, without a choice.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, assert_never
+from typing import Any, ClassVar, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,23 +22,44 @@ from pate._validation import (
     FloatArray,
     IntArray,
     require,
+    require_count,
     require_in_open_unit_interval,
 )
 from pate.accounting import (
+    BoundedRangeEvent,
     ComposedEvent,
     Event,
     NeighboringRelation,
+    RepeatedEvent,
+    RootPeelingEvent,
 )
-from pate.mechanisms._base import Case, Checks, Release, Released_co, ScoreMechanism
-from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
-from pate.mechanisms._law import (
+from pate.mechanisms._base import (
+    Case,
+    Checks,
     Law,
+    Mechanism,
     NotStatedError,
+    Release,
+    Released_co,
+    ScoreMechanism,
+    by_items,
     choice_law,
+    peeling_law,
+    sets_of,
+)
+from pate.mechanisms._exact_choice import sample_k_smallest
+from pate.mechanisms._gaps import (
+    GapChoice,
+    GapNoise,
+    LaplaceStabilityTest,
+    SortedCounts,
+    StabilityTest,
+    TestedBy,
+    as_counts,
+    sort_rows,
 )
 from pate.mechanisms._noise import require_noise
-from pate.mechanisms._ranking import ROWS, Rows
-from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest, TestedBy
+from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, distances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,3 +352,293 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
         order, chances, nothing = self._law_of_ranks(scores)
         places, ranks = np.argsort(order, axis=1), np.arange(self.num_labels + 1)
         return Law(chances, places[:, None] < ranks[:, None], nothing)
+
+
+def _require_penalty(**penalties: float) -> None:
+    for name, penalty in penalties.items():
+        require(math.isfinite(penalty) and penalty >= 0, f"{name} >= 0", **{name: penalty})
+
+
+class FixedTopK(NamedTuple):
+    """The release of a `FixedTopKMechanism`."""
+
+    members: BoolArray
+    """``[C]`` or ``[B, C]``: the set of k labels; all False in a failed row without fallback.
+    """
+    released: BoolArray
+    """``[]`` or ``[B]``: whether the test passed, and so which branch was taken."""
+    rounds: IntArray
+    """``[]`` or ``[B]``: number of rounds of peeling; in a row that failed, k with a fallback and 0
+    without. It is a function of the chosen rank and of the test, for which the event of both pays.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedTopKMechanism(GapMechanism[FixedTopK]):
+    """Release a set of k labels by a stable gap near k (Zhu & Wang (2022), Algorithm 3).
+
+    A rank j is chosen by the gaps less ``rank_penalty * abs(j - k)`` and tested as in
+    `StableTopKMechanism`. If it passes and j is below k, the missing labels are peeled from the
+    rest; if j is above k, the surplus is peeled off or the k are peeled from the j largest,
+    whichever takes fewer rounds. A row that fails releases nothing, or with ``fallback`` the k
+    labels that k rounds of peeling choose among all (line 5 of the algorithm; a round is an
+    exponential mechanism).
+
+    Privacy: a `GapChoice` composed with a test of it, then one bounded-range choice for every round
+    of peeling, k at most, by adaptive composition: the chosen rank and the outcome of the test,
+    which the first two pay for, determine the number of rounds and their items. A choice has the
+    range ``w / scale_peel``; ``w`` is 1 vote (or sensitivity) under ADD_REMOVE_TEACHER and 2 under
+    REPLACE_RECORD. With ``scale_noise_with_rounds``, r rounds have noise of ``scale_peel sqrt(r /
+    k)``, so that they cost about as much as k rounds and never more: the curve of an eta-bounded
+    range is ``eta^2 max_c of the integral of T(x) l(eta (x
+    - c)) dx / (alpha - 1)``, with a fixed triangle T and the logistic density l, which falls with
+    the distance from 0; so it falls against ``eta^2`` as eta grows.
+
+    The other parameters are as in `StableTopKMechanism`, without ``regularizer`` and ``kbar``.
+
+    Args:
+        k: size of the set, 1..C.
+        rank_penalty: public preference for ranks near k, in votes per rank, at least 0.
+        scale_peel: scale of the Gumbel noise of the peeling, in votes.
+        fallback: whether rows that fail the test release k labels by peeling.
+        scale_noise_with_rounds: whether fewer rounds of peeling have less noise, by the root of
+            their number over k.
+
+    Raises:
+        ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
+            ``sensitivity`` that is not positive, or no integer though ``integer_scores``, more than
+            2^32 scales of noise within ``num_teachers`` if not, ``k`` outside 1..C, ``rank_penalty
+            < 0``, an unknown noise, or one label without the empty and the full set.
+    """
+
+    short_name: ClassVar[str] = "stable_fixed"
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
+    checks: ClassVar[Checks] = {"k": partial(require_count, 1), "rank_penalty": _require_penalty}
+
+    k: int
+    rank_penalty: float
+    scale_peel: float
+    fallback: bool = False
+    scale_noise_with_rounds: bool = False
+
+    def __post_init__(self) -> None:
+        require(
+            self.k <= self.num_labels,
+            f"k <= {self.num_labels} for {self.num_labels} labels",
+            k=self.k,
+        )
+        super().__post_init__()
+
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        settings = {"k": case.k, "rank_penalty": case.largest / 20, "delta_test": case.delta_test}
+        return [{**settings, "fallback": fallback} for fallback in (False, True)]
+
+    @property
+    def _preference(self) -> tuple[float, ...]:
+        return tuple(-self.rank_penalty * abs(j - self.k) for j in range(self.num_labels + 1))
+
+    @property
+    def _least_preference(self) -> float:
+        """The penalty of the ranks next to k, of which the gap is meant."""
+        return self.rank_penalty
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
+        """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``.
+
+        Scores are integers if ``integer_scores``.
+
+        Raises:
+            ValueError: on counts of another shape, kind or range.
+        """
+        rows, single = self._rows(scores)
+        (order, gaps), j, passed = self._ranked(rows, generator)
+        k, ranks = self.k, np.arange(self.num_labels)
+        answered = passed
+        if self.fallback:
+            # from no label on, k are peeled
+            j, answered = np.where(passed, j, 0), np.ones_like(passed)
+        surplus = j - k
+        drop = (surplus > 0) & (surplus <= k)
+        rounds = np.where(surplus > k, k, np.abs(surplus)) * answered
+        # without a round the k largest are released; else the k smallest keys, which are distances
+        # below the k-th largest count, noisy where labels are peeled. Tails are drawn for all rows:
+        # none depend on other rows
+        peeled, tails = np.flatnonzero(rounds), generator.random(rows.shape)
+        j, surplus, drop = j[peeled], surplus[peeled], drop[peeled]
+        inside = ranks < j[:, None]
+        descending = -np.cumsum(np.where(ranks == 0, 0, gaps[peeled, :-1]), axis=1)
+        below = distances(descending, descending[:, k - 1 : k], reach=REACH * self.scale_peel)
+        below[inside & (surplus < 0)[:, None]] = -np.inf
+        below[~inside & (surplus > 0)[:, None]] = np.inf
+        scale = np.where(drop, -1, 1)[:, None] * self._scale_of(rounds[peeled, None])
+        chosen = np.tile(ranks[:k], (len(rows), 1))
+        chosen[peeled] = sample_k_smallest(
+            below, k, noise="gumbel", scale=scale, generator=generator, tails=tails[peeled]
+        )
+        members = np.zeros(rows.shape, dtype=np.bool_)
+        np.put_along_axis(
+            members, np.take_along_axis(order, chosen, axis=1), answered[:, None], axis=1
+        )
+        return (
+            FixedTopK(members[0], passed[0], rounds[0])
+            if single
+            else FixedTopK(members, passed, rounds)
+        )
+
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        """Describe the choice, the test and ``rounds`` rounds of peeling, for one row of counts.
+
+        Reserve the event of k rounds (None), the dearest of all; the actual `FixedTopK.rounds` may
+        be settled after the release.
+
+        Raises:
+            ValueError: on ``rounds`` outside 0..k.
+        """
+        stable, any_rounds = super().event(relation), rounds is None
+        rounds = self.k if rounds is None else rounds
+        require_count(0, rounds=rounds)
+        require(rounds <= self.k, f"rounds <= k = {self.k}", rounds=rounds)
+        if rounds == 0:
+            return stable
+        eta = self.window(relation) / float(self._scale_of(np.asarray(rounds)))
+        if any_rounds and self.scale_noise_with_rounds:
+            peeling = RootPeelingEvent(neighboring_relation=relation, eta=eta, count=self.k)
+            return ComposedEvent(events=(stable, peeling))
+        round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=eta)
+        return ComposedEvent(events=(stable, RepeatedEvent(event=round_of_peeling, count=rounds)))
+
+    def tier_event(self, relation: NeighboringRelation, tier: int) -> Event:
+        """Describe the cost of a row for which ``tier`` items were peeled."""
+        return self.event(relation, tier)
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        members, passed, rounds = self(counts, generator=generator)
+        return Release.of_rows(members, passed | self.fallback, rounds)
+
+    def max_answer_probability(self, widest: float) -> float:
+        """Return the probability that the widest gap passes its test, or 1 with a fallback."""
+        return 1.0 if self.fallback else float(self.test.probability(widest))
+
+    def law(self, scores: Rows) -> Law:
+        """Return the law of all sets of k labels."""
+        order, passed, nothing = self._law_of_ranks(scores)
+        if self.fallback:
+            passed[:, 0] += nothing
+        counts = np.take_along_axis(scores, order, axis=1)
+        sets = sets_of(self.num_labels, self.k, "gumbel")
+        columns = {tuple(items): column for column, items in enumerate(sets.tolist())}
+        chances = np.zeros((len(scores), len(sets)))
+        for rank in np.flatnonzero(passed.any(axis=0)).tolist():
+            for items, chance in self._peeled(counts, rank):
+                chances[:, columns[items]] += passed[:, rank] * chance
+        of_labels, members = by_items(chances, sets, order)
+        return Law(of_labels, members, None if self.fallback else nothing)
+
+    def _peeled(
+        self, counts: Rows, rank: int
+    ) -> Iterator[tuple[tuple[int, ...], FloatArray | float]]:
+        """Yield sets of k ranks that follow from a rank, and their chances ``[B]``."""
+        surplus = rank - self.k
+        if not surplus:
+            yield tuple(range(rank)), 1.0
+            return
+        drop, rounds = 0 < surplus <= self.k, min(abs(surplus), self.k)
+        among = np.arange(rank) if surplus > 0 else np.arange(rank, self.num_labels)
+        scale = float(self._scale_of(np.asarray(rounds)))
+        law = peeling_law(counts[:, among] * (-1 if drop else 1), rounds, scale, "gumbel")
+        kept = range(rank if surplus < 0 else 0)
+        for chance, members in zip(law.chances.T, law.members != drop, strict=True):
+            yield (*kept, *among[members].tolist()), chance
+
+    def _scale_of(self, rounds: IntArray) -> FloatArray:
+        """Return the scale of the noise of so many rounds of peeling, in votes."""
+        share = np.sqrt(rounds / self.k) if self.scale_noise_with_rounds else np.ones(rounds.shape)
+        return self.scale_peel * share
+
+
+_SHIFT = 1  # votes by which one teacher moves a distance from a tie, under either relation
+
+
+@dataclass(frozen=True, kw_only=True)
+class MajorityMechanism(Mechanism[tuple[BoolArray, BoolArray]]):
+    """Release which counts exceed half of the teachers, if the one nearest to a tie is far from it.
+
+    Privacy: a `StabilityTest` of the least of the distances ``abs(h_j - T / 2)``, which moves by 1
+    vote under ADD_REMOVE_TEACHER and REPLACE_RECORD alike: a majority may turn only within that.
+
+    >>> mechanism = MajorityMechanism(num_teachers=100, sigma=2.0, delta=1e-6)
+    >>> mechanism(np.array([95, 90, 5, 0]), generator=seeded_generator(0))
+    (array([ True,  True, False, False]), np.True_)
+
+    Args:
+        num_teachers: the nominal number of teachers T.
+        sigma: standard deviation of the noise of the test, in votes.
+        delta: probability that an unstable majority passes the test.
+
+    Raises:
+        ValueError: on ``num_teachers < 2``, ``sigma <= 0`` or ``delta`` outside (0, 1).
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
+    checks: ClassVar[Checks] = {"delta": require_in_open_unit_interval}
+
+    num_teachers: int
+    sigma: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.test  # which checks its parameters
+
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        return [{"delta": case.delta_test}]
+
+    @cached_property
+    def test(self) -> StabilityTest:
+        """The test of the least distance from a tie, a multiple of 1/2 up to ``T / 2`` votes."""
+        return StabilityTest(
+            # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2
+            # gaps of the event
+            num_teachers=self.num_teachers // 2,
+            sigma=self.sigma,
+            delta_test=self.delta,
+            shift=_SHIFT,
+            window=_SHIFT,
+        )
+
+    def __call__(
+        self, scores: ArrayLike, *, generator: np.random.Generator
+    ) -> tuple[BoolArray, BoolArray]:
+        """Return majorities, booleans of the shape of ``[C]`` or ``[B, C]``, and which rows passed.
+
+        A row that failed has no majorities.
+
+        Raises:
+            ValueError: on counts that are no numbers, or lie outside of ``0..num_teachers``.
+        """
+        rows, single = as_batch(scores)
+        leads = self._leads(rows)
+        passed = self.test(np.abs(leads).min(axis=1) / 2, generator=generator)
+        members = (leads > 0) & passed[:, None]
+        return (members[0], passed[0]) if single else (members, passed)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return self.test.event(relation)
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        return Release.of_rows(*self(counts, generator=generator))
+
+    def max_answer_probability(self, widest: float) -> float:
+        """Return the probability that teachers who agree on all labels pass the test."""
+        return float(self.test.probability(self.num_teachers / 2))
+
+    def law(self, scores: Rows) -> Law:
+        leads = self._leads(scores)
+        distances: FloatArray = np.abs(leads).min(axis=1) / 2
+        passed = self.test.probability(distances)[:, None]
+        return Law(passed, (leads > 0)[:, None], self.test.failure(distances))
+
+    def _leads(self, rows: Rows) -> IntArray:
+        return 2 * rows.astype(np.int64) - self.num_teachers

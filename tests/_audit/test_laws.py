@@ -19,7 +19,7 @@ from pate.aggregators import (
     StableTopK,
 )
 from pate.mechanisms import NotStatedError
-from pate.mechanisms._law import MOST_FLIPPED
+from pate.mechanisms._base import MOST_FLIPPED
 from pate.testing import AggregatorContract, exact_epsilon
 from pate.testing._practice import BallotRows, Law, neighbors
 from tests.aggregators import (

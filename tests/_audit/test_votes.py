@@ -19,10 +19,10 @@ from pate._runs import Run
 from pate._votes.store import VoteStore
 from pate.aggregators import Canonical, NoisyVotes, SiloVotes
 from pate.mechanisms import add_gaussian, private_generator, seeded_generator
-from pate.mechanisms._moments import NoisyMoments
+from pate.mechanisms._noisy_counts import NoisyMoments
 
 member: Any = import_module("pate._silos.member")
-moments: Any = import_module("pate.mechanisms._moments")
+moments: Any = import_module("pate.mechanisms._noisy_counts")
 MECHANISM = SiloVotes(sigma_silos=20.0, silos=5, colluding=2, dropouts=1)
 SHAPE = VoteShape(250, 6)
 

@@ -12,8 +12,7 @@ from scipy.special import ndtr, ndtri
 from pate import Votes, VoteShape
 from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
-from pate.mechanisms._gaps import GapNoise
-from pate.mechanisms._stability import TestedBy
+from pate.mechanisms._gaps import GapNoise, TestedBy
 from pate.testing import AggregatorContract
 from pate.testing._laws import ORDERS, renyi_divergence
 from pate.testing._practice import Grid, Law

@@ -14,7 +14,7 @@ from scipy.stats import laplace, norm
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
 from pate.mechanisms import TopKMechanism
-from pate.mechanisms._law import chance_to_lead
+from pate.mechanisms._base import chance_to_lead
 from pate.mechanisms._noise import Noise
 from tests.mechanisms import oracles, test_limited_domain
 

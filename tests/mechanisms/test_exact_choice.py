@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from pate._validation import IntArray
 from pate.mechanisms import _exact_choice
 from pate.mechanisms._exact_choice import sample_k_smallest
-from pate.mechanisms._exact_normal import LazyReal
-from pate.mechanisms._noise import Noise, quantile
+from pate.mechanisms._noise import LazyReal, Noise, quantile
 from pate.mechanisms._peeling import one_shot
 from tests.mechanisms.scripted import Scripted
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import kstest, laplace
 
 from pate.mechanisms import _noisy_counts as cube
-from pate.mechanisms._exact_normal import LazyReal
+from pate.mechanisms._noise import LazyReal
 from pate.mechanisms._noisy_counts import add_cube
 from tests.mechanisms.scripted import Scripted
 

@@ -17,8 +17,8 @@ from scipy.stats import chisquare, kstest, norm
 
 import pate
 from pate._validation import FloatArray, IntArray
-from pate.mechanisms import _exact_normal, add_gaussian, exceeds, private_generator
-from pate.mechanisms._exact_normal import LazyReal, rounded_normal
+from pate.mechanisms import _noise, add_gaussian, exceeds, private_generator
+from pate.mechanisms._noise import LazyReal, rounded_normal
 from tests.mechanisms.scripted import Scripted
 
 ROOT = Path(pate.__file__).parent
@@ -82,7 +82,7 @@ def test_what_floats_decide_is_what_integers_decide(monkeypatch: pytest.MonkeyPa
         )
 
     expected = drawn()
-    monkeypatch.setattr(_exact_normal, "_MARGIN", math.inf)
+    monkeypatch.setattr(_noise, "_MARGIN", math.inf)
     np.testing.assert_array_equal(drawn(), expected)
     # the grid is too fine for any decision by floats
     coarse = rounded_normal(np.zeros(300), 2.0**30, np.random.default_rng(6))
@@ -107,7 +107,7 @@ def test_comparisons_are_those_of_exact_numbers(sigma: float) -> None:
 def test_numbers_half_way_between_steps_are_rounded_by_all_their_digits() -> None:
     """Floats cannot tell to which side the noise carries them."""
     sigma, num = 1000.0, 500
-    words, lazy = _exact_normal._normal_words(num, np.random.default_rng(9))
+    words, lazy = _noise._normal_words(num, np.random.default_rng(9))
     moved = words * (sigma * 2.0**-54)
     offsets = np.floor(moved) + 0.5 - moved
     found = rounded_normal(offsets, sigma, np.random.default_rng(9))
@@ -126,7 +126,7 @@ def test_numbers_half_way_between_steps_are_rounded_by_all_their_digits() -> Non
 def test_ties_of_floats_are_decided_by_further_digits() -> None:
     """The threshold lies next to the noise itself: floats cannot tell them apart, further digits
     can."""
-    words, lazy = _exact_normal._normal_words(2000, np.random.default_rng(8))
+    words, lazy = _noise._normal_words(2000, np.random.default_rng(8))
     noise = words * 2.0**-54
     passed = exceeds(np.zeros(2000), noise, sigma=1.0, generator=np.random.default_rng(8))
     # a float of more than 53 digits is rounded, and may lie above the number
@@ -135,7 +135,7 @@ def test_ties_of_floats_are_decided_by_further_digits() -> None:
 
 
 def test_the_cells_cover_the_curve() -> None:
-    cells = _exact_normal._cells()
+    cells = _noise._cells()
     assert cells.num_piled < 2**14 == len(cells.strips) and len(cells.curve) == 136
     mpmath.mp.dps = 40
     curve = [401 * mpmath.exp(-((mpmath.mpf(strip) / 32) ** 2) / 2) for strip in range(137)]
@@ -163,7 +163,7 @@ def test_bounds_on_the_curve_hold() -> None:
         (7 << 120 | 99, 122),
         (40 << 300 | 5, 302),
     ):
-        low, high = _exact_normal._curve(Fraction(numerator, 1 << length), length)
+        low, high = _noise._curve(Fraction(numerator, 1 << length), length)
         exact = 401 * mpmath.exp(-((mpmath.mpf(numerator) / 2**length) ** 2) / 2)
         bounds = [mpmath.mpf(bound.numerator) / bound.denominator for bound in (low, high)]
         assert (
@@ -174,7 +174,7 @@ def test_bounds_on_the_curve_hold() -> None:
 
 def test_the_tail_follows_its_law() -> None:
     generator = np.random.default_rng(9)
-    proposed = [_exact_normal._tail(sign, generator) for sign in (0, -1) for _ in range(1000)]
+    proposed = [_noise._tail(sign, generator) for sign in (0, -1) for _ in range(1000)]
     drawn = np.array([float(noise.ends[0]) for noise, accepted in proposed if accepted])
     assert 0.3 < (drawn < 0).mean() < 0.7 and abs(drawn).min() > 4.25
     share = 401 * 32 * math.sqrt(2 * math.pi) * norm.sf(4.25)  # the tail's area, in cells
@@ -272,7 +272,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_word_names_its_cell_its_place_and_its_sign() -> None:
     """Every cell once: of those that the curve may cross the points below it are taken, others are
     drawn anew."""
-    cells, generator = _exact_normal._cells(), np.random.default_rng(13)
+    cells, generator = _noise._cells(), np.random.default_rng(13)
     numbers = np.arange(2**14)
     places, signs = generator.integers(2**49, size=2**14) | 1, generator.integers(2, size=2**14)
     heights = generator.integers(2**64, size=cells.num_piled - cells.num_inside, dtype=np.uint64)
@@ -287,9 +287,7 @@ def test_a_word_names_its_cell_its_place_and_its_sign() -> None:
     first = signs * -(2**63) + (numbers << 49) + places
     again = np.arange(len(rejected)) + 12_345
     # a point of the tail: the first rectangle, its first place, at the bottom
-    words, lazy = _exact_normal._normal_words(
-        2**14, Scripted(first, heights, 2**63, 0, 0, again, [])
-    )
+    words, lazy = _noise._normal_words(2**14, Scripted(first, heights, 2**63, 0, 0, again, []))
     expected[rejected] = again
     tail = lazy.pop(cells.num_piled)
     assert not lazy and tail.ends[-signs[cells.num_piled]] == Fraction(17, 4) * (
@@ -311,7 +309,7 @@ def test_a_point_near_the_curve_is_decided_by_digits_and_no_other(decided: list[
     ]
     levels = np.array([math.floor(height) for height in heights])
     digits = [int((height % 1) * 2**64) for height in heights]
-    below, lazy = _exact_normal._are_below_curve(
+    below, lazy = _noise._are_below_curve(
         words, levels, Scripted(np.array(digits, dtype=np.uint64))
     )
     np.testing.assert_array_equal(below, shares > 0)
@@ -322,7 +320,7 @@ def test_numbers_near_the_middle_of_steps_are_left_to_digits_and_no_others(
     decided: list[str],
 ) -> None:
     for sigma in (1.0, 64.0):
-        words, _ = _exact_normal._normal_words(2000, np.random.default_rng(15))
+        words, _ = _noise._normal_words(2000, np.random.default_rng(15))
         noise = words * (sigma * 2.0**-54)
         noise = np.where(abs(noise) < 0.45, noise, 0.0)
         shares = np.tile([-1.05, -0.95, 0.95, 1.05], 500)
@@ -338,7 +336,7 @@ def test_numbers_near_the_middle_of_steps_are_left_to_digits_and_no_others(
 def test_comparisons_of_numbers_near_one_another_are_left_to_digits_and_no_others(
     value: float, sigma: float, decided: list[str]
 ) -> None:
-    words, _ = _exact_normal._normal_words(2000, np.random.default_rng(16))
+    words, _ = _noise._normal_words(2000, np.random.default_rng(16))
     noise = words * (sigma * 2.0**-54)
     shares = np.tile([-1.07, -0.93, 0.93, 1.07], 500)
     thresholds = value + noise - shares * (8 * sigma + abs(value) + abs(value + noise)) * 2.0**-50
@@ -359,7 +357,7 @@ def test_comparisons_of_numbers_near_one_another_are_left_to_digits_and_no_other
     ],
 )
 def test_values_are_split_without_rounding(values: NDArray[Any], scale: float) -> None:
-    on_grid, beyond, grid = _exact_normal.split(values, scale)
+    on_grid, beyond, grid = _noise.split(values, scale)
     assert (abs(beyond) < 1).all() and math.log2(grid).is_integer() and grid <= scale / 2**19
     for value, part, rest in zip(values.tolist(), on_grid.tolist(), beyond.tolist(), strict=True):
         assert Fraction(part) + Fraction(rest) * Fraction(grid) == Fraction(value)
@@ -375,7 +373,7 @@ def test_the_tail_is_drawn_by_its_digits() -> None:
         (130, [0, 0, 2**61]),
     ):
         for sign in (0, -1):
-            noise, accepted = _exact_normal._tail(sign, Scripted(*words, 7, *[0] * 60))
+            noise, accepted = _noise._tail(sign, Scripted(*words, 7, *[0] * 60))
             assert accepted and noise.digits >> noise.length - 66 == (17 + zeros << 64 | 7) ^ sign
     # rectangles that are 2^-(4 + zeros) cells high, just below the curve and just above it
     for zeros in (0, 3, 9):
@@ -383,7 +381,7 @@ def test_the_tail_is_drawn_by_its_digits() -> None:
         share = curve_at(at) * 2 ** (4 + zeros)
         for factor in (0.999, 1.001):
             height = int(share * Fraction(factor) * 2**64)
-            assert _exact_normal._tail(0, Scripted(2 ** (63 - zeros), 12_345 << 12, height))[1] == (
+            assert _noise._tail(0, Scripted(2 ** (63 - zeros), 12_345 << 12, height))[1] == (
                 factor < 1
             )
 
@@ -397,7 +395,7 @@ def test_digits_are_drawn_only_where_bounds_leave_it_open(monkeypatch: pytest.Mo
     def bounds(_: Fraction, length: int) -> tuple[Fraction, Fraction]:
         return (Fraction(1), Fraction(2)) if length < 64 else (middle, middle)
 
-    monkeypatch.setattr(_exact_normal, "_curve", bounds)
+    monkeypatch.setattr(_noise, "_curve", bounds)
     # heights of 1/2 to 1, 2 to 3, and 1 to 2 of which more is drawn
     assert LazyReal(0, 0).is_below_curve(LazyReal(1, 1), nothing) and not LazyReal(
         0, 0

@@ -16,8 +16,7 @@ from pate.aggregators import Powerset
 from pate.mechanisms import _exact_choice as race
 from pate.mechanisms._canonical import CanonicalLoss
 from pate.mechanisms._exact_choice import Chance, Proposals
-from pate.mechanisms._exact_normal import Interval, LazyReal
-from pate.mechanisms._noise import ChoiceNoise
+from pate.mechanisms._noise import ChoiceNoise, Interval, LazyReal
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 from tests.mechanisms.scripted import Scripted

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate.mechanisms._exact_choice import sum_of_exponentials
-from pate.mechanisms._exact_normal import (
+from pate.mechanisms._noise import (
     Interval,
     LazyReal,
     decimal_precision,

@@ -5,7 +5,7 @@ import pytest
 
 from pate.accounting import GaussianEvent, NeighboringRelation
 from pate.mechanisms import Moments, NoisyMoments, seeded_generator
-from pate.mechanisms._moments import sum_of_products
+from pate.mechanisms._noisy_counts import sum_of_products
 
 GRID = 2.0**28
 ROWS = [np.array(row) for row in product((-1.0, -0.6, 0.0, 0.8), repeat=2)]

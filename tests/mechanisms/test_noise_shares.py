@@ -8,13 +8,14 @@ from scipy.stats import kstest, norm
 
 from pate._validation import FloatArray
 from pate.accounting._cost import gaussian_log_delta
-from pate.mechanisms._exact_normal import rounded_normal, split
-from pate.mechanisms._noise_shares import (
+from pate.mechanisms._noise import (
     decode,
     failure,
     require_room,
+    rounded_normal,
     share_grid,
     share_sigma,
+    split,
     summand,
 )
 

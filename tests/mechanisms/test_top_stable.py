@@ -15,7 +15,7 @@ from scipy.stats import binom
 from pate import mechanisms as m
 from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
 from pate.mechanisms import TopStableOutcome
-from pate.mechanisms._top_stable import chance_to_exceed
+from pate.mechanisms._limited_domain import chance_to_exceed
 from pate.testing import MechanismContract
 from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles

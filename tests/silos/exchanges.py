@@ -16,7 +16,7 @@ from pate._silos.secrets import SigningKey, WordArray, make_key, read_public_key
 from pate._silos.server import Server, invite
 from pate._validation import IntArray
 from pate.mechanisms import private_generator
-from pate.mechanisms._noise_shares import summand
+from pate.mechanisms._noise import summand
 
 LABELS = ("effusion", "nodule")
 TEACHERS = {"north": 5, "south": 7, "west": 4, "east": 3, "mercy": 2}

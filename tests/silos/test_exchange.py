@@ -23,7 +23,7 @@ from pate._silos.secrets import Secrets, SigningKey, WordArray
 from pate._silos.server import invite
 from pate.accounting import Budget, Ledger, NeighboringRelation
 from pate.accounting._charges import account
-from pate.mechanisms._noise_shares import decode, share_grid
+from pate.mechanisms._noise import decode, share_grid
 from tests.silos.exchanges import LABELS, Hospitals
 
 

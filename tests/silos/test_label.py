@@ -11,7 +11,7 @@ from pate import ReleasedLabels, cli
 from pate._silos.exchange import Exchange
 from pate._silos.server import Server
 from pate.accounting import read_ledger
-from pate.mechanisms._noise_shares import decode
+from pate.mechanisms._noise import decode
 from scripts.bench_silos import measure
 from tests.silos.exchanges import LABELS, Hospitals
 
