@@ -88,7 +88,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "-num_voters / 2, sigma=sigma",
         "-num_voters / 2, sigma=sigma / 2",
     ),
-    (NOISE + "multi_winner.py", "sigma=self.sigma_tau,", "sigma=self.sigma_tau / 2,"),
+    (NOISE + "clipped_votes.py", "sigma=self.sigma_tau,", "sigma=self.sigma_tau / 2,"),
     (
         NOISE + "score_votes.py",
         "sigma=noise_multiplier, generator",
@@ -98,7 +98,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     (NOISE + "noisy_votes.py", "threshold, sigma=sigma,", "threshold, sigma=sigma / 2,"),
     (NOISE + "noisy_votes.py", "sigma=num * sigma,", "sigma=num * sigma / 2,"),
     (
-        NOISE + "multi_winner.py",
+        NOISE + "noisy_votes.py",
         "votes.num_labels, self.scale_powerset",
         "votes.num_labels, self.scale_powerset / 2",
     ),

@@ -49,7 +49,7 @@ def _entry_points(*, group: str) -> EntryPoints:
 # modules that look through all installed packages, whenever an aggregator is named or a trainer
 # made
 SCANS_ENTRY_POINTS = (
-    "pate.aggregators._plugins",
+    "pate.aggregators._base",
     "pate.mechanisms._base",
     "lightning_fabric.utilities.registry",
 )

@@ -217,7 +217,7 @@ def test_a_class_has_one_path_however_it_is_written() -> None:
     for path in (
         "pate.StableTopK",
         "pate.aggregators.StableTopK",
-        "pate.aggregators._stable_topk.StableTopK",
+        "pate.aggregators._top_k.StableTopK",
     ):
         written = {
             "trainer": [

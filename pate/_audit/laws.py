@@ -34,13 +34,18 @@ from pate.aggregators import (
     SiloVotes,
     TauVoting,
 )
-from pate.aggregators._clipped_votes import MEDIAN_SHARE, MEDIAN_SPARE, Bisection, clipped_sums
-from pate.aggregators._learner import Learner
+from pate.aggregators._clipped_votes import (
+    MEDIAN_SHARE,
+    MEDIAN_SPARE,
+    Bisection,
+    clipped_sums,
+    round_releases,
+)
 from pate.aggregators._noisy_votes import Screen
-from pate.aggregators._rounds import round_releases
 from pate.aggregators._score_votes import (
     COUNT_SHARE,
     KNOWN_SHARE,
+    Learner,
     Round,
     clip_candidates,
     released,

@@ -21,7 +21,7 @@ from pate.accounting._cost import smallest_where
 from pate.accounting._filters import affordable
 from pate.aggregators import Aggregator, Outlook, Partial, Rounds, ScoreVotes, SiloVotes
 from pate.aggregators._base import AnyAggregator
-from pate.aggregators._personal_votes import PersonalVotes, by_budgets
+from pate.aggregators._score_votes import PersonalVotes, by_budgets
 from pate.data._records import Unit
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is

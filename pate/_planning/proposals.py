@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from pate.aggregators import Aggregator, Outlook
-from pate.aggregators._rounds import two_rounds
+from pate.aggregators._clipped_votes import two_rounds
 
 
 def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:

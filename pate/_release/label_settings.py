@@ -45,7 +45,7 @@ from pate._votes.voters import RecordVoters
 from pate.accounting import ComposedEvent, NeighboringRelation, RepeatedEvent
 from pate.accounting._charges import Budget, Charge, FilterName
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
-from pate.aggregators._personal_votes import PersonalVotes
+from pate.aggregators._score_votes import PersonalVotes
 from pate.data import DataSource, Role
 
 QueryChoice = Literal["entropy", "margin", "k_center"]

@@ -21,33 +21,34 @@ from pate._votes.voters import (
 from pate.aggregators._base import (
     Aggregator as Aggregator,
     Gap as Gap,
+    Outlook as Outlook,
     Release as Release,
+    load_plugins as load_plugins,
+    registered as registered,
 )
-from pate.aggregators._clipped_votes import ClippedVotes as ClippedVotes
-from pate.aggregators._multi_winner import Powerset as Powerset, TauVoting as TauVoting
+from pate.aggregators._clipped_votes import (
+    ClippedVotes as ClippedVotes,
+    Rounds as Rounds,
+    TauVoting as TauVoting,
+)
 from pate.aggregators._noisy_votes import (
     ConfidentScreen as ConfidentScreen,
     InteractiveScreen as InteractiveScreen,
     NoisyVotes as NoisyVotes,
+    Powerset as Powerset,
     SiloVotes as SiloVotes,
 )
-from pate.aggregators._of_mechanism import MechanismAggregator as MechanismAggregator
-from pate.aggregators._outlook import Outlook as Outlook
-from pate.aggregators._personal_votes import PersonalVotes as PersonalVotes
-from pate.aggregators._plugins import load_plugins as load_plugins, registered as registered
-from pate.aggregators._rounds import Rounds as Rounds
-from pate.aggregators._score_votes import ScoreVotes as ScoreVotes
-from pate.aggregators._stable_topk import (
-    FixedStableTopK as FixedStableTopK,
-    StableMajority as StableMajority,
-    StableTopK as StableTopK,
-)
+from pate.aggregators._score_votes import PersonalVotes as PersonalVotes, ScoreVotes as ScoreVotes
 from pate.aggregators._top_k import (
     Canonical as Canonical,
+    FixedStableTopK as FixedStableTopK,
     Joint as Joint,
     LimitedDomainTopK as LimitedDomainTopK,
+    MechanismAggregator as MechanismAggregator,
     PeeledVotes as PeeledVotes,
     Peeling as Peeling,
     PermuteAndFlip as PermuteAndFlip,
+    StableMajority as StableMajority,
+    StableTopK as StableTopK,
     TopStableTopK as TopStableTopK,
 )

@@ -1,11 +1,17 @@
-"""The interface of an aggregator: votes in, released labels out, and the event of their cost."""
+"""The interface of an aggregator: votes in, released labels out, and the event of their cost.
+
+An aggregator is chosen from an `Outlook`, the public facts about votes, and found by its name: our
+own, and the entry points of installed packages.
+"""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
+from importlib.metadata import entry_points
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -22,13 +28,114 @@ from typing import (
 import numpy as np
 
 from pate._settings import Completable, Partial, require_made
-from pate._validation import FloatArray, require, require_positive
+from pate._validation import (
+    FloatArray,
+    expecting,
+    require,
+    require_count,
+    require_given,
+    require_in_open_unit_interval,
+    require_positive,
+)
 from pate._votes import Counts, Need, Votes, VoteShape, require_kind
 from pate.accounting import DEFAULT_ORDERS, Event, NeighboringRelation, Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
-from pate.aggregators._outlook import Outlook
 from pate.mechanisms._base import Law, NotStatedError, Release as Release
 from pate.mechanisms._noise import require_generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """The public facts about votes from which an aggregator is chosen.
+
+    >>> outlook = Outlook(
+    ...     shape=VoteShape(num_teachers=100, num_labels=4),
+    ...     num_queries=50,
+    ...     delta=1e-6,
+    ...     relation=NeighboringRelation.REPLACE_RECORD,
+    ... )
+    >>> outlook.target(2.0).num_queries
+    50
+
+    Args:
+        shape: the numbers of teachers and labels.
+        num_queries: number of queries asked.
+        delta: the delta of the guarantee.
+        relation: the relation of the guarantee.
+        labels_per_sample: average number of labels of a sample, rounded; None if unknown.
+    """
+
+    shape: VoteShape
+    num_queries: int
+    delta: float
+    relation: NeighboringRelation
+    labels_per_sample: int | None = None
+
+    def __post_init__(self) -> None:
+        require_count(1, num_queries=self.num_queries)
+        require_in_open_unit_interval(delta=self.delta)
+
+    @classmethod
+    def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
+        """Describe given votes; the result is as PRIVATE as they are.
+
+        A set never has all of several labels. Votes without counts do not tell how many it has.
+        """
+        num_labels, k = votes.num_labels, None
+        if isinstance(votes, Counts):
+            average = round(float(votes.counts.mean()) * num_labels / votes.num_teachers)
+            k = min(max(1, average), max(1, num_labels - 1))
+        return cls(
+            shape=votes.shape,
+            num_queries=votes.num_queries,
+            delta=delta,
+            relation=relation,
+            labels_per_sample=k,
+        )
+
+    @classmethod
+    def at(
+        cls, target: Target, shape: VoteShape, *, labels_per_sample: int | None = None
+    ) -> Outlook:
+        """Describe votes of a shape for a target."""
+        return cls(
+            shape=shape,
+            num_queries=target.num_queries,
+            delta=target.delta,
+            relation=target.neighboring_relation,
+            labels_per_sample=labels_per_sample,
+        )
+
+    def target(self, epsilon: float) -> Target:
+        """Return the target of an ``epsilon`` for all queries."""
+        return Target(
+            epsilon=epsilon,
+            delta=self.delta,
+            num_queries=self.num_queries,
+            neighboring_relation=self.relation,
+        )
+
+    @property
+    def k(self) -> int:
+        """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
+        requirement = "k (`aggregator.k`), which follows from how many labels a sample has"
+        return require_given(self.labels_per_sample, requirement)
+
+    @property
+    def num_items(self) -> int:
+        """The number of labels."""
+        return self.shape.num_labels
+
+    @property
+    def largest(self) -> int:
+        """The largest count, which is the number of teachers."""
+        return self.shape.num_teachers
+
+    @property
+    def delta_test(self) -> float:
+        """The delta of one query's stability test; all tests together take half of delta."""
+        return self.delta / (2 * self.num_queries)
+
 
 LEAST_ANSWERED = 0.1
 """The least share of queries that some votes have answered by a release that is paid for."""
@@ -426,3 +533,74 @@ def features_of(votes: Votes) -> FloatArray:
     if votes.features is None:
         raise ValueError("Expected votes with the public features of their queries, got none")
     return votes.features
+
+
+GROUP = "pate.aggregators"
+
+_ORDER = (
+    *("Rounds", "ClippedVotes", "ScoreVotes", "NoisyVotes", "TauVoting"),
+    *("StableTopK", "StableMajority", "FixedStableTopK"),
+    *("Peeling", "PeeledVotes", "PermuteAndFlip", "LimitedDomainTopK", "TopStableTopK", "Joint"),
+    *("ConfidentScreen", "InteractiveScreen", "Canonical", "Powerset"),
+)
+"""The order in which aggregators are compared; others of the package come last."""
+
+
+def own() -> dict[str, type[Aggregator]]:
+    """Return the aggregators of the package by name, in the order in which they are compared."""
+    found = {
+        cls.__name__: cls
+        for cls in _below(Aggregator)
+        if cls.offered and cls.__module__.startswith("pate.") and not inspect.isabstract(cls)
+    }
+    return {
+        name: found[name] for name in sorted(found, key=lambda name: (*_ORDER, name).index(name))
+    }
+
+
+def _below(cls: type[Any]) -> Iterator[type[Aggregator]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _below(subclass)
+
+
+def load_plugins() -> dict[str, type[Aggregator]]:
+    """Return the aggregators of installed packages, from the group ``pate.aggregators``, by name.
+
+    Raises:
+        ValueError: where an entry point is not an aggregator under the name of its class, or has
+            the name of another.
+    """
+    ours = own()
+    aggregators = dict(ours)
+    for entry in entry_points(group=GROUP):
+        place = f"at the entry point {entry.name} of {GROUP}"
+        with expecting(f"an Aggregator {place}", ImportError, AttributeError, got=entry.value):
+            cls = entry.load()
+        require(
+            isinstance(cls, type) and issubclass(cls, Aggregator),
+            f"an Aggregator {place}",
+            object=cls,
+        )
+        # classes go by their own names in settings
+        require(
+            entry.name == cls.__name__,
+            f"the name of the class, {cls.__name__}, {place}",
+            name=entry.name,
+        )
+        namesake = aggregators.setdefault(entry.name, cls)
+        require(
+            namesake is cls,
+            f"one aggregator {entry.name}, the one of {namesake.__module__}",
+            another=entry.value,
+        )
+    return {name: cls for name, cls in aggregators.items() if name not in ours}
+
+
+def registered() -> dict[str, type[Aggregator]]:
+    """Return all aggregators by name: our own first, then the ones of installed packages.
+
+    >>> registered()["StableTopK"] is StableTopK
+    True
+    """
+    return own() | load_plugins()

@@ -1,23 +1,273 @@
-"""Noisy sums of ballots that are moments, in rounds, and linear answers that follow from them."""
+"""Noisy sums of ballots that are moments, in rounds, and linear answers that follow from them.
+
+`Learner` is the student of the rounds: it asks the questions, and learns from the noisy answers.
+`ScoreVotes` pays for them, and `PersonalVotes` asks records that have budgets of their own.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.special import expit
 
-from pate._linear import shrunk_means
-from pate._validation import FloatArray, require, require_positive
+from pate._linear import labels_better_than_constant, match_logistic_moments, shrunk_means
+from pate._settings import Partial
+from pate._validation import BoolArray, FloatArray, require, require_positive
 from pate._votes import Ballots, Moments, Need, Scores, VoteShape
-from pate._votes.voters import MomentQuery, Voters
-from pate.accounting import Event, GaussianEvent, NeighboringRelation
-from pate.aggregators._base import Aggregator, Release, features_of
+from pate._votes.voters import Geometry, MomentQuery, RecordVoters, Voters
+from pate.accounting import Event, GaussianEvent, NeighboringRelation, PersonalEvent
+from pate.accounting._filters import personal_weights, require_budgets
+from pate.aggregators._base import Aggregator, AnyAggregator, Release, features_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
-from pate.aggregators._learner import Learner
 from pate.mechanisms._noise import add_gaussian
+
+# of a slope's prior variance to the least noise
+_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
+_CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
+# prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
+_RATIO_DEVIATION = 0.5
+_OPEN = 1.5  # standard deviations of a level around one half within which it is asked again
+# mean level from which on ballots are shorter if they begin at one half: then they have one norm,
+# no clip is sought, and the number of voters hardly matters
+_COMMON = 0.25
+# standard deviations: hardly ever worse than a constant, over many labels and releases
+_SIGNIFICANT = 3.0
+_NEEDED = 2.0  # standard deviations, by which labels seem to need parts after the first
+
+
+class Learner:
+    """The student of noisy moments; public, since it sees only released sums and public features.
+
+    Args:
+        geometry: the public directions.
+        num_labels: the number of labels.
+        num_independent: about the number of samples on which a mean over all voters rests, of each
+            label ``[C]`` or of all.
+        later_share: the share of a ballot's squared norm, at most, that parts of the features after
+            the first have until labels seem to need them.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        num_labels: int,
+        num_independent: float | FloatArray,
+        later_share: float = 1.0,
+    ) -> None:
+        self._geometry, self._num_independent = geometry, num_independent
+        self._later_share = later_share
+        variances = geometry.variances
+        shape = (len(variances), num_labels)
+        self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
+        self._needed = False  # whether labels seem to depend on parts after the first
+        # no direction that hardly varies changes the penalty
+        kept = np.concatenate(
+            [v / (v + (v**2).sum() / v.sum()) for v in map(variances.__getitem__, self._parts)]
+        )
+        self._shares, self._least = self._apportioned(kept), self._apportioned(kept**2)
+        self._constant = _CONSTANT[1]
+        self._levels, self._slopes, self._errors = (
+            np.zeros(num_labels),
+            np.zeros(shape),
+            np.zeros(shape),
+        )
+        # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own
+        # answers [R, C], both in units of slopes
+        self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        self._ratios, self.variance_ratio = np.ones((len(variances), 1)), 1.0
+        self._level_weighted, self._level_precision = np.zeros((2, num_labels))
+        self._evidence = np.zeros(num_labels)
+
+    @classmethod
+    def of(cls, voters: Voters, divisor: float | FloatArray, later_share: float) -> Self:
+        """Return the student of means over about ``divisor`` voters, one number or ``[C]``.
+
+        Of models it learns the mean, whatever number of samples they rest on.
+        """
+        independent = math.inf if voters.num_private is None else divisor
+        return cls(voters.geometry, voters.num_labels, independent, later_share)
+
+    def question(self) -> MomentQuery:
+        """Return the question of the next round."""
+        return MomentQuery(
+            geometry=self._geometry,
+            shares=self._shares,
+            constant=self._constant,
+            levels=self._levels,
+            slopes=self._slopes,
+        )
+
+    def question_of_levels(self) -> MomentQuery | None:
+        """Return a question about levels that may lie on either side of one half, or None."""
+        near = np.abs(self._levels - 0.5) < _OPEN * np.sqrt(self._level_errors)
+        if not near.any():
+            return None
+        # before any was asked, as if a record had sqrt(C) labels
+        asked_before = self._level_precision.any()
+        common = self._levels[near].mean() if asked_before else len(near) ** -0.5
+        return MomentQuery(
+            geometry=self._geometry,
+            shares=np.zeros(len(self._shares)),
+            constant=1.0,
+            levels=0.5 * near * (common > _COMMON),
+            slopes=np.zeros_like(self._slopes),
+            asked=near,
+        )
+
+    def learn(self, question: MomentQuery, mean: FloatArray, deviation: float | FloatArray) -> None:
+        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation`` (``[C]``)."""
+        samples, variances = self._geometry.samples, self._geometry.variances
+        explained, weights = question.predictions(samples), question.weights
+        level_precision = question.held * (question.constant / deviation) ** 2
+        self._level_weighted += (
+            mean[-1] / question.constant + explained.mean(axis=0)
+        ) * level_precision
+        self._level_precision += level_precision
+        lowest, errors = 0.5 / len(samples), self._level_errors
+        levels = _shrunk_levels(self._level_weighted * errors, errors)
+        self._levels = levels.clip(lowest, 1 - lowest)
+        if not question.shares.any():
+            return
+        moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
+        scale = (weights * variances)[:, None]
+        self._rounds.append(
+            ((scale / deviation) ** 2, mean[:-1] / scale, moments / variances[:, None])
+        )
+        self._infer()
+
+    @property
+    def _level_errors(self) -> FloatArray:
+        """Variances ``[C]`` of the levels; infinite before any of them was asked."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(1 / self._level_precision)
+
+    @property
+    def columns(self) -> BoolArray:
+        """``[F]``, the features on which the answers depend."""
+        return np.asarray(self._geometry.axes.any(axis=1))
+
+    def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
+        answers = self._geometry.linear(features) @ self._slopes + self._levels
+        samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
+        fitted = samples @ self._slopes
+        level, steepness = match_logistic_moments(self._levels, fitted)
+        above, departs = self._departing(samples, level + steepness * fitted)
+        return answers, np.where(departs, level + steepness * (answers - self._levels) > 0, above)
+
+    def _infer(self) -> None:
+        """Find the posterior of the slopes, and the next question."""
+        variances = self._geometry.variances[:, None]
+        drawn = self._levels * (1 - self._levels) / self._num_independent / variances
+        precisions, residuals, students = (
+            np.array(parts) for parts in zip(*self._rounds, strict=True)
+        )
+        precision = precisions.sum(axis=0)
+        residual = (precisions * residuals).sum(axis=0) / precision
+        student = (precisions * students).sum(axis=0) / precision
+        noise = 1 / precision + drawn
+
+        def posterior() -> tuple[FloatArray, FloatArray, FloatArray]:
+            estimates, errors = residual / self._ratios + student, noise / self._ratios**2
+            shrinkage = self._shrinkage(estimates, errors)
+            return estimates * shrinkage, shrinkage * errors, shrinkage
+
+        shrinkage = posterior()[2]
+        # residuals are the moment of the labels, which has a normal prior with mean 0, minus the
+        # ratio times the student's moment: normal in the ratio
+        fixed = (1 - shrinkage) / noise
+        changes = precisions * (students - student)
+        known = fixed * student**2 + (changes * (students - student)).sum(axis=0)
+        found = fixed * residual * student + (changes * residuals).sum(axis=0)
+        prior = _RATIO_DEVIATION**-2
+        ratios = (prior - found.sum(axis=1)) / (prior + known.sum(axis=1))
+        self._ratios = np.maximum(ratios, 1)[:, None]
+        moved = (changes * (students - student)).sum(axis=(0, 2))
+        if moved.any():
+            self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
+        self._slopes, self._errors, shrinkage = posterior()
+        # a direction's share follows its shrinkage, in addition to one that favors wide
+        # directions: the rest goes to the constant
+        wanted = shrinkage.mean(axis=1) + self._least
+        self._shares = self._apportioned(wanted)
+        self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
+        if not self._needed:
+            self._slopes[~self._parts[0]] = self._errors[~self._parts[0]] = 0
+
+    def _shrinkage(self, estimates: FloatArray, noise: FloatArray) -> FloatArray:
+        """Return the shrinkage ``[R, C]``, by a prior for each part, and note the evidence."""
+        of_parts = [_shrinkage(estimates[part], noise[part]) for part in self._parts]
+        shrinkage, evidence, together = zip(*of_parts, strict=True)
+        self._evidence = np.sum(evidence, axis=0)
+        self._needed = max(together[1:], default=0.0) >= _NEEDED**2
+        return np.concatenate(shrinkage)
+
+    def _apportioned(self, wanted: FloatArray) -> FloatArray:
+        """Return the shares ``[R]`` of directions that follow ``wanted``, and add up to 1."""
+        shares, later = wanted / wanted.sum(), ~self._parts[0]
+        share = float(shares[later].sum())
+        if share > self._later_share and not self._needed:
+            factors = self._later_share / share, (1 - self._later_share) / (1 - share)
+            shares *= np.where(later, *factors)
+        return np.asarray(shares)
+
+    def _departing(self, samples: FloatArray, logits: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Return the constant answers to labels ``[C]``, and which labels their model may decide.
+
+        A decision of a model gains ``|2 p - 1|`` over the opposite one in expectation. The linear
+        answers say how uncertain the sum is, by the posterior of slopes and levels.
+        """
+        level_error = self._level_errors
+        # a label that most records have is denied as wrongly as others are given
+        above = np.asarray(self._levels - np.sqrt(level_error) > 0.5)
+        differ = (logits > 0) != above
+        gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
+        along = samples.T @ differ
+        squares = 4 * (
+            (along**2 * self._errors).sum(axis=0) + differ.sum(axis=0) ** 2 * level_error
+        )
+        enough = gains >= _SIGNIFICANT * np.sqrt(squares)
+        # a prior that is found by noise is sure of itself: the label's own evidence says more
+        evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
+        return above, labels_better_than_constant(gains, squares) & enough & evident & differ.any(
+            axis=0
+        )
+
+
+def _shrunk_levels(levels: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return levels ``[C]`` shrunk as `shrunk_means` are, each by its own variance."""
+    free, centre = len(levels) - 3, levels.mean()
+    if free < 1:
+        return levels
+    prior = max(float(((levels - centre) ** 2).sum()) / free - float(variances.mean()), 0.0)
+    return np.asarray(centre + prior / (prior + variances) * (levels - centre))
+
+
+def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Return shrinkage ``[R, C]`` of estimates with ``noise`` variances, evidence ``[C]``, and all.
+
+    It is the mean over a Gaussian prior's variances, weighted by their likelihood, in which the
+    mean log-likelihood of all labels counts as one label more. Evidence for slopes is twice the
+    largest gain in log-likelihood over slopes of 0: of each label, and of one variance for all.
+    """
+    squares, priors = estimates**2, _RATIOS * noise.min()
+    losses = np.array(
+        [(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors]
+    )
+    together = losses + losses.mean(axis=1, keepdims=True)
+    chosen = np.argmin(together, axis=0)
+    weights = np.exp((together.min(axis=0) - together) / 2)
+    weights /= weights.sum(axis=0)
+    parts = zip(priors, weights, strict=True)
+    shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
+    gains = losses[0] - losses
+    evidence = gains[chosen, np.arange(len(chosen))]
+    return np.asarray(shrinkage), evidence, float(gains.sum(axis=1).max())
+
 
 # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
 _DOUBLINGS, _CANDIDATES = 4, 48
@@ -316,3 +566,103 @@ def clip_candidates(voters: Voters, question: MomentQuery, known_share: float) -
     norms = question.largest_norm * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
     least = voters.least_norm(question) * math.sqrt(known_share)
     return np.asarray(norms[np.append(norms[1:] > least, True)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalVotes(ScoreVotes):
+    """`ScoreVotes` of records with personal budgets: who consents to less counts with less weight.
+
+    Choose it wherever the source of the records declares budgets: it takes the place of
+    `ScoreVotes` there by itself. The weight of a budget is the ratio of its ``mu`` to that of the
+    largest budget, rounded down to a multiple of ``2^-16``, so that sums of weights are exact.
+
+    Privacy: all that a record moves is multiplied by its weight. Its ballot is scaled to the clip,
+    then by the weight, and rounded toward zero, so that the sum moves by at most twice the clip
+    times the weight; the number of voters, the numbers of those that know a label, and each
+    comparison for a clip move by the weight in place of one. All questions, and their shares of the
+    budget, follow from what was released. A release that is ``mu``-GDP for records of weight 1 is
+    so ``w mu``-GDP for those of weight ``w`` (individualized PATE by weights, Boenisch et al.
+    (2022)), under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. An altered record keeps its id, and
+    so its budget.
+
+    Args:
+        multiplier_scores: noise multiplier of one query, for records of the largest budget.
+        rounds: as in `ScoreVotes`.
+        budgets: the budgets that records may have, ascending epsilons: a public list.
+        delta: the delta of the budgets.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: as `ScoreVotes` does, or if budgets are not positive and ascending, or so far
+            apart that one has no weight.
+    """
+
+    offered: ClassVar[bool] = False
+
+    budgets: tuple[float, ...]
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "budgets", require_budgets(self.budgets))
+        require(self.budgets, "at least one budget", budgets=self.budgets)
+        self.weights  # noqa: B018  # raises
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weight of each budget, 1 for the largest."""
+        return personal_weights(self.budgets, self.delta)
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        """Describe the cost of one query, to records of all budgets."""
+        return PersonalEvent(
+            event=super().event(shape, relation, tier),
+            budgets=self.budgets,
+            weights=self.weights,
+            delta=self.delta,
+        )
+
+    def weighed(self, voters: Voters) -> Voters:
+        """Return records with the weights of their budgets. Raises ``ValueError`` on others."""
+        require(
+            isinstance(voters, RecordVoters) and voters.budgets is not None,
+            "records with personal budgets, each of which votes for itself",
+            voters=type(voters).__name__,
+        )
+        assert voters.budgets is not None
+        require(np.isin(voters.budgets, self.budgets).all(), "records of declared budgets")
+        places = np.searchsorted(self.budgets, voters.budgets)
+        return replace(voters, weights=np.array(self.weights)[places])
+
+
+def by_budgets(
+    aggregator: AnyAggregator | None, budgets: Sequence[float], delta: float
+) -> AnyAggregator:
+    """Return `PersonalVotes` in place of the `ScoreVotes` that are asked for, or of nothing.
+
+    Raises ``ValueError`` if another aggregator, or another list of budgets, is asked for.
+    """
+    asked = aggregator or Partial(ScoreVotes)
+    settings, cls = (
+        ({each.name: getattr(asked, each.name) for each in fields(asked)}, type(asked))
+        if isinstance(asked, Aggregator)
+        else (asked.settings, asked.cls)
+    )
+    require(
+        cls in (ScoreVotes, PersonalVotes),
+        "ScoreVotes of records that have personal budgets",
+        aggregator=cls.__name__,
+    )
+    declared = {"budgets": list(budgets), "delta": delta}
+    settings = {
+        name: list(value) if name == "budgets" else value for name, value in settings.items()
+    }
+    other = {
+        name: settings[name]
+        for name in declared
+        if settings.get(name) not in (None, declared[name])
+    }
+    require(not other, f"the budgets {list(budgets)} of the records at delta = {delta:g}", **other)
+    return Partial(PersonalVotes, **{**settings, **declared}).complete()

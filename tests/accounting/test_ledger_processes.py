@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from pate.accounting._charges import Budget
 from pate.accounting._ledger import Ledger
-from pate.aggregators._stable_topk import StableTopK
+from pate.aggregators._top_k import StableTopK
 from pate.accounting._cost import NeighboringRelation
 from pate.mechanisms._noise import private_generator
 from pate._votes import VoteShape, Votes

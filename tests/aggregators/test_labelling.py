@@ -15,7 +15,7 @@ import yaml
 from pate import Outlook, ReleasedLabels, VoteShape, cli
 from pate._planning.comparison import candidates
 from pate.accounting import NeighboringRelation, Statement, read_ledger
-from pate.aggregators import _plugins as plugins
+from pate.aggregators import _base as plugins
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 

@@ -27,9 +27,7 @@ from pate.aggregators import (
     ScoreVotes,
 )
 from pate.aggregators._clipped_votes import noisy_median
-from pate.aggregators._learner import Learner
-from pate.aggregators._personal_votes import by_budgets
-from pate.aggregators._score_votes import noisy_sum, released
+from pate.aggregators._score_votes import Learner, by_budgets, noisy_sum, released
 from pate.data import UNKNOWN
 from pate.mechanisms import seeded_generator
 

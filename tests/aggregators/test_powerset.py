@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from pate import Votes
 from pate.accounting import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, Ballots, Powerset, _multi_winner as powerset
+from pate.aggregators import Aggregator, Ballots, Powerset, _noisy_votes as powerset
 from pate.mechanisms import _exact_choice as race
 from pate.testing import AggregatorContract
 from pate.testing._practice import Grid, Law

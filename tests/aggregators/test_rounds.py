@@ -45,7 +45,7 @@ from pate.aggregators import (
     TauVoting,
 )
 from pate.aggregators._base import predictions_of
-from pate.aggregators._rounds import combined, two_rounds
+from pate.aggregators._clipped_votes import combined, two_rounds
 from pate.student import fit_linear
 from pate.testing import AggregatorContract, BatchContract
 from pate.testing._practice import Grid, Law
@@ -492,7 +492,8 @@ class Killed(KeyboardInterrupt):
 
 
 @pytest.mark.parametrize(
-    "step", ["pate.aggregators._rounds.student_of", "pate.aggregators._rounds.combined"]
+    "step",
+    ["pate.aggregators._clipped_votes.student_of", "pate.aggregators._clipped_votes.combined"],
 )
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     step: str, copied: Path, monkeypatch: pytest.MonkeyPatch
@@ -547,8 +548,4 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
 def test_the_code_of_every_round_is_part_of_the_question() -> None:
     """Noise that was begun with is for the same code alone, that of classes within rounds too."""
     rounds = Rounds(rounds=(ClippedVotes(multiplier_clipped=1.0), Says(sigma_votes=1.0)))
-    assert {path.name for path in code_of(rounds)} == {
-        "_rounds.py",
-        "_clipped_votes.py",
-        Path(__file__).name,
-    }
+    assert {path.name for path in code_of(rounds)} == {"_clipped_votes.py", Path(__file__).name}

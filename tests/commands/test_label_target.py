@@ -51,7 +51,7 @@ GIVEN = [
     ("StableTopK", ("delta_test=1e-6", "allow_empty=false")),
     ("StableTopK", ("delta_test=1e-6", "scale_gap=1", "sigma_test=2")),
     ("Peeling", ("k=2",)),
-    ("pate.aggregators._multi_winner.Powerset", ()),
+    ("pate.aggregators._noisy_votes.Powerset", ()),
 ]
 # what differs from these in the calibration alone, which the contract of each aggregator checks
 ALIKE = [
