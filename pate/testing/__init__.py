@@ -22,25 +22,19 @@ if TYPE_CHECKING:
         BatchContract as BatchContract,
         SoftReleaseContract as SoftReleaseContract,
     )
-    from pate.testing._events import EventContract as EventContract
     from pate.testing._laws import (
         Audit as Audit,
         exact_epsilon as exact_epsilon,
         sampled_epsilon as sampled_epsilon,
     )
-    from pate.testing._mechanisms import MechanismContract as MechanismContract
+    from pate.testing._mechanisms import (
+        EventContract as EventContract,
+        MechanismContract as MechanismContract,
+    )
     from pate.testing._sources import SourceContract as SourceContract
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)
 
 # before any of them is imported
-_REWRITTEN = (
-    "_aggregators",
-    "_batches",
-    "_events",
-    "_laws",
-    "_mechanisms",
-    "_practice",
-    "_sources",
-)
+_REWRITTEN = ("_aggregators", "_batches", "_laws", "_mechanisms", "_sources")
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _REWRITTEN))

@@ -23,15 +23,8 @@ from pate._votes import Ballots, Votes, VoteShape
 from pate.accounting._cost import NeighboringRelation
 from pate.accounting._events import GaussianEvent, leaves
 from pate.aggregators import Aggregator, Release
-from pate.testing._aggregators import AggregatorContract
-from pate.testing._laws import (
-    ORDERS,
-    RELATIONS,
-    Contract,
-    assert_paid,
-    renyi_divergence,
-)
-from pate.testing._practice import (
+from pate.testing._aggregators import (
+    AggregatorContract,
     Array,
     BallotRows,
     Grid,
@@ -39,6 +32,13 @@ from pate.testing._practice import (
     neighbors,
     outcomes_of,
     p_value_of,
+)
+from pate.testing._laws import (
+    ORDERS,
+    RELATIONS,
+    Contract,
+    assert_paid,
+    renyi_divergence,
 )
 
 _New = Callable[[], "BatchContract"]

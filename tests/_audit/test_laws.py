@@ -21,7 +21,7 @@ from pate.aggregators import (
 from pate.mechanisms import NotStatedError
 from pate.mechanisms._base import MOST_FLIPPED
 from pate.testing import AggregatorContract, exact_epsilon
-from pate.testing._practice import BallotRows, Law, neighbors
+from pate.testing._aggregators import BallotRows, Law, neighbors
 from tests.aggregators import (
     oracles as law_oracles,
     test_peeled_votes,

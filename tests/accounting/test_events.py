@@ -30,7 +30,7 @@ from pate.accounting._cost import gaussian_delta
 from pate.accounting._events import GroupEvent, leaves, total_cost
 from pate.mechanisms import LaplaceStabilityTest, StabilityTest
 from pate.testing import EventContract
-from pate.testing._events import Laws
+from pate.testing._mechanisms import Laws
 from tests.accounting.oracles import noisy_max_law
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

@@ -32,7 +32,7 @@ from pate.accounting._charges import (
 )
 from pate.accounting._curves import pure_dp_mu_squared
 from pate.testing import EventContract
-from pate.testing._events import Laws
+from pate.testing._mechanisms import Laws
 from tests.statements import PUBLISHED
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from pate import Votes
 from pate.aggregators import Counts
-from pate.testing._practice import Law, Outcome
+from pate.testing._aggregators import Law, Outcome
 from tests.mechanisms import oracles
 
 

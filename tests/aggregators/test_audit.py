@@ -16,7 +16,7 @@ from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.aggregators import ScoreVotes
 from pate.aggregators._base import own
 from pate.testing import AggregatorContract, exact_epsilon
-from pate.testing._practice import BallotRows, Law, neighbors
+from pate.testing._aggregators import BallotRows, Law, neighbors
 from tests.aggregators.test_of_mechanism import is_its_mechanism
 
 Contract = Callable[[], AggregatorContract]

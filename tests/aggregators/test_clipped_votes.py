@@ -18,8 +18,8 @@ from pate.accounting import NeighboringRelation as Relation, epsilon_of
 from pate.aggregators import Aggregator, Ballots, ClippedVotes, _clipped_votes
 from pate.aggregators._clipped_votes import Bisection, clipped_sums, factors_of, sizes_of
 from pate.testing import BatchContract, sampled_epsilon
+from pate.testing._aggregators import BallotRows, Law, neighbors
 from pate.testing._laws import chi_square_p_value
-from pate.testing._practice import BallotRows, Law, neighbors
 
 SEARCHED = 0.24  # a multiplier so small that three teachers are asked for a median
 

@@ -18,7 +18,7 @@ from pate.accounting import NeighboringRelation, read_ledger
 from pate.aggregators import ConfidentScreen, Counts, Need, NoisyVotes, Release
 from pate.aggregators._base import features_of
 from pate.testing import AggregatorContract
-from pate.testing._practice import Law
+from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 
 

@@ -14,8 +14,8 @@ from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelat
 from pate.aggregators import Aggregator, LimitedDomainTopK, TopStableTopK
 from pate.mechanisms import TopStable
 from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law
 from pate.testing._laws import ORDERS
-from pate.testing._practice import Grid, Law
 from tests.aggregators.oracles import answered, counts
 from tests.aggregators.test_of_mechanism import Bound
 from tests.mechanisms import oracles

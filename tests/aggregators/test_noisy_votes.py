@@ -14,7 +14,7 @@ from pate.accounting import (
 )
 from pate.aggregators import Aggregator, Counts, NoisyVotes
 from pate.testing import AggregatorContract, SoftReleaseContract
-from pate.testing._practice import Law
+from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 
 _SIGNS = "labels tell the sign of a noisy count alone: 2 / pi of what the count itself would"

@@ -14,7 +14,7 @@ from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, NoisyVotes, PeeledVotes, Peeling
 from pate.mechanisms import _peeling
 from pate.testing import AggregatorContract
-from pate.testing._practice import Grid, Law, Outcome
+from pate.testing._aggregators import Grid, Law, Outcome
 from tests.aggregators.oracles import counts
 from tests.aggregators.test_top_k import GRID
 from tests.mechanisms import oracles

@@ -13,7 +13,7 @@ from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Ballots, Powerset, _noisy_votes as powerset
 from pate.mechanisms import _exact_choice as race
 from pate.testing import AggregatorContract
-from pate.testing._practice import Grid, Law
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import sets_law
 from tests.mechanisms import oracles
 

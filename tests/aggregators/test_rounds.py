@@ -48,7 +48,7 @@ from pate.aggregators._base import predictions_of
 from pate.aggregators._clipped_votes import combined, two_rounds
 from pate.student import fit_linear
 from pate.testing import AggregatorContract, BatchContract
-from pate.testing._practice import Grid, Law
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.aggregators.test_clipped_votes import joint_clipped_law
 from tests.release.test_labels_crash import resolve

@@ -23,7 +23,7 @@ from pate.aggregators import (
 )
 from pate.aggregators._noisy_votes import Over
 from pate.testing import AggregatorContract
-from pate.testing._practice import Grid, Law, Outcome
+from pate.testing._aggregators import Grid, Law, Outcome
 from tests.aggregators.oracles import counts, fixed_law, gaussian_labels_law, unanswered
 
 _SIGNS = "the labels that answer tell the signs of noisy counts alone"

@@ -16,7 +16,7 @@ from pate.accounting._charges import account, to_world
 from pate.aggregators import Aggregator, Counts, NoisyVotes, SiloVotes, _noisy_votes
 from pate.mechanisms._noise import UInt64Array, share_grid, summand
 from pate.testing import AggregatorContract, SoftReleaseContract
-from pate.testing._practice import Law
+from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 
 

@@ -13,7 +13,7 @@ from pate.accounting import NeighboringRelation as Relation, StabilityTestEvent
 from pate.aggregators import Aggregator, StableMajority
 from pate.mechanisms import exceeds
 from pate.testing import AggregatorContract
-from pate.testing._practice import Grid, Law
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import answered, counts, passing, unanswered
 from tests.aggregators.test_of_mechanism import Bound
 

@@ -14,8 +14,8 @@ from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation, 
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.mechanisms._gaps import GapNoise, TestedBy
 from pate.testing import AggregatorContract
+from pate.testing._aggregators import Grid, Law
 from pate.testing._laws import ORDERS, renyi_divergence
-from pate.testing._practice import Grid, Law
 from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
 from tests.aggregators.test_of_mechanism import Bound
 from tests.mechanisms import oracles

@@ -13,7 +13,7 @@ from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Ballots, TauVoting, _clipped_votes as tau_voting
 from pate.aggregators._clipped_votes import Norm
 from pate.testing import AggregatorContract, SoftReleaseContract
-from pate.testing._practice import Grid, Law
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import gaussian_labels_law
 
 

@@ -12,7 +12,7 @@ from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 from pate.mechanisms import seeded_generator
 from pate.mechanisms._canonical import CanonicalLoss
 from pate.testing import AggregatorContract
-from pate.testing._practice import Grid, Law
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import counts, sets_law
 from tests.aggregators.test_of_mechanism import Bound
 from tests.mechanisms import oracles

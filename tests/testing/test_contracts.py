@@ -22,7 +22,7 @@ from pate.testing import (
     MechanismContract,
     SourceContract,
 )
-from pate.testing._practice import Law
+from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.mechanisms import test_noisy_top_k, test_peeling
 

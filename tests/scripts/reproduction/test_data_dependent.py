@@ -12,7 +12,7 @@ from scipy.special import log_ndtr
 from pate.accounting import Event, Ledger, NeighboringRelation, verify_ledger
 from pate.mechanisms import seeded_generator
 from pate.testing import EventContract
-from pate.testing._events import Laws
+from pate.testing._mechanisms import Laws
 from scripts.reproduction.data_dependent import (
     SmoothSensitivityEvent,
     one_way_rdp,
