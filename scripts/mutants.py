@@ -128,8 +128,8 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         CHOICE + "limited_domain.py",
-        'unanswered, k, noise="gumbel", scale=self.scale_peel',
-        'unanswered, k, noise="gumbel", scale=self.scale_peel / 2',
+        'below[~passed], k, noise="gumbel", scale=self.scale_peel',
+        'below[~passed], k, noise="gumbel", scale=self.scale_peel / 2',
     ),
     (
         CHOICE + "peeling.py",

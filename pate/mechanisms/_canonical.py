@@ -37,7 +37,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from pate._validation import FloatArray, IntArray, require
 from pate.accounting import Event, NeighboringRelation
@@ -64,12 +64,12 @@ from pate.mechanisms._exact_choice import (
 from pate.mechanisms._noise import ChoiceNoise, require_noise
 from pate.mechanisms._ranking import (
     REACH,
-    ROWS,
     Rows,
     as_batch,
     distances,
     good_bounds,
     great_bounds,
+    in_blocks,
     rank,
     require_within,
 )
@@ -159,7 +159,7 @@ class ClassProbabilities:
                 bound
                 > max(0.0, float((self._log_tail_factors(at) + head_sums).max())) - _NEGLIGIBLE
             ]
-        return _log_sum(np.append(self._log_masses(0, columns), 0.0))
+        return float(logsumexp(np.append(self._log_masses(0, columns), 0.0)))
 
     @property
     def _heads_are_equal(self) -> bool:
@@ -170,8 +170,8 @@ class ClassProbabilities:
         columns = np.arange(min(tail, self.num_items) - self.k)
         if head == self.k or not columns.size:
             return self.top
-        masses = np.append(self._log_masses(head, columns), 0.0)
-        return min(1.0, math.exp(_log_sum(masses) - self._log_total))
+        log_mass = logsumexp(np.append(self._log_masses(head, columns), 0.0))
+        return min(1.0, math.exp(log_mass - self._log_total))
 
     def _log_masses(self, first: int, columns: IntArray) -> FloatArray:
         """Return log weights of sets with the ``first`` items and the tails ``k + 1 + columns``."""
@@ -203,15 +203,8 @@ class ClassProbabilities:
         step = max(1, _BLOCK // heads.size)
         for start in range(0, columns.size, step):
             terms = windows[columns[start : start + step]] + head_terms
-            largest = terms.max(axis=1)
-            terms -= largest[:, None]
-            summed[start : start + step] = np.log(np.exp(terms, out=terms).sum(axis=1)) + largest
+            summed[start : start + step] = logsumexp(terms, axis=1)
         return summed - factorial[columns + k - 1]
-
-
-def _log_sum(terms: FloatArray) -> float:
-    largest = float(terms.max())
-    return largest + math.log(float(np.exp(terms - largest).sum()))
 
 
 @lru_cache(maxsize=4)
@@ -536,17 +529,18 @@ class CanonicalMechanism(TopKMechanism):
         )
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        chosen = np.empty((len(rows), self.k), dtype=np.int64)
         counts = _subset_table(rows.shape[1], self.k) if len(rows) > 1 else None
-        for start in range(0, len(rows), ROWS):
-            order, below = self._ranked(rows[start : start + ROWS])
+
+        def draw_part(part: Rows) -> IntArray:
+            order, below = self._ranked(part)
             if counts is None:
-                ranks = np.stack([self._draw_row(row, generator) for row in below])
+                drawn = [self._draw_row(row, generator) for row in below]
+                ranks = np.array(drawn, dtype=np.int64).reshape(-1, self.k)
             else:
                 ranks = self._draw_batch(below, counts, generator)
-            chosen[start : start + ROWS] = np.take_along_axis(order, ranks, axis=1)
-        chosen.sort(axis=1)
-        return chosen
+            return np.take_along_axis(order, ranks, axis=1)
+
+        return np.sort(in_blocks(rows, draw_part), axis=1)
 
     def event(self, relation: NeighboringRelation) -> Event:
         return choice_event(relation, eta=self.window(relation) / self.scale, noise=self.noise)
@@ -595,17 +589,19 @@ class CanonicalMechanism(TopKMechanism):
         return order, distances(scores, scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
 
     def _terms(self, below: FloatArray) -> ClassTerms:
-        outside = self.k if self.loss == "lead" else self.k - 1
         return ClassTerms(
-            below=below, k=self.k, scale=self.scale, gamma=self.gamma, outside=outside
+            below=below,
+            k=self.k,
+            scale=self.scale,
+            gamma=self.gamma,
+            outside=self.k if self.loss == "lead" else self.k - 1,
         )
 
     def _draw_batch(
         self, below: FloatArray, counts: FloatArray, generator: np.random.Generator
     ) -> IntArray:
         """Draw one subset for each row, as ranks from 0, ``[B, k]``."""
-        sampler = TableSampler(self._terms(below), counts, generator)
-        head, tail = sampler.draw(self.noise).T
+        head, tail = TableSampler(self._terms(below), counts, generator).draw(self.noise).T
         ranks = np.tile(np.arange(self.k), (len(below), 1))
         others = np.flatnonzero(tail >= self.k)
         if others.size:
@@ -614,10 +610,8 @@ class CanonicalMechanism(TopKMechanism):
 
     def _draw_row(self, below: FloatArray, generator: np.random.Generator) -> IntArray:
         """Draw one subset for one row ``[d]``, as ranks from 0, ``[k]``."""
-        sampler = (TailSampler if self.gamma == 1 else EnvelopeSampler)(
-            self._terms(below[None]), generator
-        )
-        head, tail = sampler.draw(self.noise)[0].tolist()
+        sampler = TailSampler if self.gamma == 1 else EnvelopeSampler
+        head, tail = sampler(self._terms(below[None]), generator).draw(self.noise)[0].tolist()
         return draw_member(head, tail, self.k, generator)
 
 

@@ -93,8 +93,7 @@ def sample_k_smallest(
     tails = generator.random(below.shape) if tails is None else tails
     with np.errstate(divide="ignore", invalid="ignore"):  # of tails of 0, which are decided below
         keys = below - scales * quantile(tails, noise)
-    ends = min(k + 1, below.shape[1])
-    order = k_smallest(keys, ends)
+    order = k_smallest(keys, min(k + 1, below.shape[1]))
     ascending = np.take_along_axis(keys, order, axis=1)
     with np.errstate(invalid="ignore"):  # infinities are in order, or need none
         margins = _margins(ascending, widest)
@@ -118,8 +117,7 @@ def sample_k_smallest(
             noise,
             generator,
         )
-        found = [*first, *ordered, *np.flatnonzero(below[row] == np.inf).tolist()]
-        order[row, :k] = found[:k]
+        order[row, :k] = [*first, *ordered, *np.flatnonzero(below[row] == np.inf).tolist()][:k]
     return order[:, :k]
 
 

@@ -109,14 +109,10 @@ def _require_weight(**weights: int | None) -> None:
 
 
 def _require_below_infinity(**regularizers: Sequence[float] | None) -> None:
-    for name, values in regularizers.items():
-        if values is not None:
-            numbers = tuple(float(value) for value in values)
-            require(
-                all(value < math.inf for value in numbers),
-                f"a {name} below infinity",
-                **{name: numbers},
-            )
+    for name, values in given(**regularizers).items():
+        numbers = tuple(map(float, values))
+        below = all(value < math.inf for value in numbers)
+        require(below, f"a {name} below infinity", **{name: numbers})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,15 +201,14 @@ class GapChoice(ScoreMechanism[IntArray]):
     @property
     def num_candidates(self) -> int:
         """The number of ranks to choose from."""
-        return len(range(self._candidates.start, self._candidates.stop))
+        return len(range(self.num_labels + 1)[self._candidates])
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks to choose from that the regularizer does not rule out."""
-        candidates = range(self._candidates.start, self._candidates.stop)
         return tuple(
             rank
-            for rank in candidates
+            for rank in range(self.num_labels + 1)[self._candidates]
             if self.regularizer is None or self.regularizer[rank] > -math.inf
         )
 
@@ -371,8 +366,7 @@ class _GapTest(Mechanism[BoolArray]):
         gaps = np.asarray(scores, dtype=np.float64)
         require(np.isfinite(gaps).all(), "finite gaps")
         self._require_priced(gaps)  # gaps are PRIVATE, and no message repeats them
-        lead = np.maximum(gaps - self.shift, 0)
-        return self._passes(lead, generator)
+        return self._passes(np.maximum(gaps - self.shift, 0), generator)
 
     def probability(self, gaps: ArrayLike) -> FloatArray:
         """Return the probability that each of ``gaps``, of any shape and in votes, passes."""

@@ -32,10 +32,10 @@ from pate.mechanisms._base import Case, Checks, Release, ScoreMechanism, TopKMec
 from pate.mechanisms._exact_choice import sample_k_smallest
 from pate.mechanisms._ranking import (
     REACH,
-    ROWS,
     Ranked,
     Rows,
     as_batch,
+    blocks_of,
     distances,
     in_blocks,
     rank,
@@ -391,11 +391,8 @@ class TopStable(DomainMechanism):
             ValueError: on scores that are not finite numbers, or not more than kbar.
         """
         rows, single = self._rows(scores)
-        items = np.empty((len(rows), self.k), dtype=np.int64)
-        passed, rounds = np.empty(len(rows), dtype=np.bool_), np.empty(len(rows), dtype=np.int64)
-        for start in range(0, len(rows), ROWS):
-            part = slice(start, start + ROWS)
-            items[part], passed[part], rounds[part] = self._peel(rank(rows[part]), generator)
+        peeled = [self._peel(rank(part), generator) for part in blocks_of(rows)]
+        items, passed, rounds = map(np.concatenate, zip(*peeled, strict=True))
         if single:
             return TopStableOutcome(TopItems.of(items[0]), passed[0], rounds[0])
         return TopStableOutcome(TopItems.of(items), passed, rounds)
@@ -452,9 +449,8 @@ class TopStable(DomainMechanism):
             peeled, k, noise="gumbel", scale=self.scale_peel, generator=generator
         )
         if self.fallback:
-            unanswered = below[~passed]
             ranks[~passed] = sample_k_smallest(
-                unanswered, k, noise="gumbel", scale=self.scale_peel, generator=generator
+                below[~passed], k, noise="gumbel", scale=self.scale_peel, generator=generator
             )
             size = np.where(passed, size, k)
         filled = np.arange(k) < size[:, None]
@@ -506,8 +502,7 @@ def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap:
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
     ratio = narrow / wide
     target = math.log(probability)
-    high = -2 * target + 4
-    return wide * smallest_where(lambda t: _log_tail(t, ratio) <= target, 0.0, high)
+    return wide * smallest_where(lambda t: _log_tail(t, ratio) <= target, 0.0, -2 * target + 4)
 
 
 def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) -> float:

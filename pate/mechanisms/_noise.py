@@ -520,5 +520,4 @@ def summand(counts: ArrayLike, sigma: float, generator: np.random.Generator) -> 
 def decode(total: UInt64Array, sigma: float, num_shares: int) -> FloatArray:
     """Return noisy counts from a sum of ``num_shares`` shares, rounded as `add_gaussian` rounds."""
     coarse = 2.0 ** math.ceil(math.log2(sigma * math.sqrt(num_shares)) - _COARSE_BITS)
-    steps = total.view(np.int64) * (share_grid(sigma) / coarse)
-    return np.asarray(np.rint(steps) * coarse)
+    return np.asarray(np.rint(total.view(np.int64) * (share_grid(sigma) / coarse)) * coarse)

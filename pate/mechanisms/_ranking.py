@@ -6,9 +6,9 @@ Measures of quality read the true scores, so they are PRIVATE.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,19 +175,19 @@ def with_noise(rows: Rows, noise: FloatArray) -> FloatArray:
         or max(rows.max().item(), -rows.min().item()) <= 2**53
     ):
         return rows.astype(np.float64) + noise
-    sums = [float(_sum(*pair)) for pair in zip(rows.ravel(), noise.ravel(), strict=True)]
-    return np.array(sums).reshape(rows.shape)
+    exact = rows.ravel().astype(object) + [Fraction(part) for part in noise.ravel().tolist()]
+    return exact.astype(np.float64).reshape(rows.shape)
 
 
-def _sum(score: Any, noise: np.float64) -> Fraction:
-    value: int | float = score.item()
-    return Fraction(value) + Fraction(noise.item())
+def blocks_of(rows: Rows, *, size: int = ROWS) -> Iterator[Rows]:
+    """Yield ``size`` rows at a time, and an empty block where there are none."""
+    for start in range(0, max(len(rows), 1), size):
+        yield rows[start : start + size]
 
 
 def in_blocks(rows: Rows, choose: Callable[[Rows], IntArray], *, size: int = ROWS) -> IntArray:
     """Return the choices ``[B, k]`` for ``rows`` ``[B, d]``, made for ``size`` rows at a time."""
-    starts = range(0, max(len(rows), 1), size)
-    return np.concatenate([choose(rows[start : start + size]) for start in starts])
+    return np.concatenate([choose(part) for part in blocks_of(rows, size=size)])
 
 
 def k_smallest(values: FloatArray, k: int) -> IntArray:

@@ -9,6 +9,7 @@ releases the set above the gap, and `FixedTopKMechanism` a set of k by a gap nea
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -59,7 +60,7 @@ from pate.mechanisms._gaps import (
     sort_rows,
 )
 from pate.mechanisms._noise import require_noise
-from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, distances
+from pate.mechanisms._ranking import REACH, ROWS, Rows, as_batch, blocks_of, distances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +108,7 @@ class GapMechanism(ScoreMechanism[Released_co]):
             noise=self.noise,
             allow_empty=self.allow_empty,
             majority_weight=self.majority_weight,
-            regularizer=self._preference,
-            kbar=self._largest_rank,
+            **self._preferences,
         )
 
     @property
@@ -117,14 +117,9 @@ class GapMechanism(ScoreMechanism[Released_co]):
         return None
 
     @property
-    def _preference(self) -> tuple[float, ...] | None:
-        """Public numbers ``[C + 1]`` added to the gaps."""
-        return None
-
-    @property
-    def _largest_rank(self) -> int | None:
-        """The largest rank that may be chosen, where counts beyond it must have no influence."""
-        return None
+    @abstractmethod
+    def _preferences(self) -> dict[str, Any]:
+        """The ``regularizer`` of the choice, and its ``kbar``."""
 
     @cached_property
     def test(self) -> StabilityTest | LaplaceStabilityTest:
@@ -214,7 +209,7 @@ class GapMechanism(ScoreMechanism[Released_co]):
         rows, _ = self._rows(scores)
         ranked = sort_rows(rows, self.num_teachers, self.majority_weight)
         gaps, ranks = ranked.gaps.astype(np.float64), np.arange(self.num_labels + 1)
-        preferred = np.array(self._preference or np.zeros(ranks.size))
+        preferred = np.array(self.choice.regularizer or np.zeros(ranks.size))
         preferred = np.where(np.isin(ranks, self.choice.ranks), preferred, -np.inf)
         chances = choice_law((gaps + preferred) / self.scale_gap, self.noise)
         nothing = (chances * self.test.failure(gaps)).sum(axis=1)
@@ -290,19 +285,14 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
     def widest_gap(self) -> float:
         """The widest gap, or majority, of any scores at a rank that may be chosen, in votes."""
         ends = (self.majority_weight or 0) * self.num_teachers / 2
-        widest = {
-            rank: ends if rank in (0, self.num_labels) else self.num_teachers
+        return max(
+            ends if rank in (0, self.num_labels) else self.num_teachers
             for rank in self.choice.ranks
-        }
-        return max(widest.values())
+        )
 
     @property
-    def _preference(self) -> tuple[float, ...] | None:
-        return self.regularizer
-
-    @property
-    def _largest_rank(self) -> int | None:
-        return self.kbar
+    def _preferences(self) -> dict[str, Any]:
+        return {"regularizer": self.regularizer, "kbar": self.kbar}
 
     @property
     def _least_preference(self) -> float:
@@ -325,19 +315,15 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
             ValueError: on counts of another shape, kind or range.
         """
         rows, single = self._rows(scores)
-        members = np.zeros(rows.shape, dtype=np.bool_)
-        released = np.zeros(len(rows), dtype=np.bool_)
-        ranks = np.arange(self.num_labels)
         # Gaussian noise is drawn for the whole batch at once: drawn by parts, seeded releases would
         # change
-        step = max(1, len(rows)) if self.noise == "gaussian" else ROWS
-        for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            ranked, k, passed = self._ranked(rows[part], generator)
-            np.put_along_axis(
-                members[part], ranked.order, (ranks < k[:, None]) & passed[:, None], axis=1
-            )
-            released[part] = passed
+        size = max(1, len(rows)) if self.noise == "gaussian" else ROWS
+        parts = [self._ranked(part, generator) for part in blocks_of(rows, size=size)]
+        order = np.concatenate([ranked.order for ranked, _, _ in parts])
+        k, released = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
+        members = np.zeros(rows.shape, dtype=np.bool_)
+        inside = (np.arange(self.num_labels) < k[:, None]) & released[:, None]
+        np.put_along_axis(members, order, inside, axis=1)
         return (members[0], released[0]) if single else (members, released)
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
@@ -435,8 +421,9 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
         return [{**settings, "fallback": fallback} for fallback in (False, True)]
 
     @property
-    def _preference(self) -> tuple[float, ...]:
-        return tuple(-self.rank_penalty * abs(j - self.k) for j in range(self.num_labels + 1))
+    def _preferences(self) -> dict[str, Any]:
+        ranks = range(self.num_labels + 1)
+        return {"regularizer": tuple(-self.rank_penalty * abs(j - self.k) for j in ranks)}
 
     @property
     def _least_preference(self) -> float:
