@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from importlib.metadata import entry_points
@@ -40,7 +40,7 @@ from pate._validation import (
 from pate._votes import Counts, Need, Votes, VoteShape, require_kind
 from pate.accounting import DEFAULT_ORDERS, Event, NeighboringRelation, Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
-from pate.mechanisms._base import Law, NotStatedError, Release as Release
+from pate.mechanisms._base import Law, NotStatedError, Release as Release, subclasses_of
 from pate.mechanisms._noise import require_generator
 
 
@@ -520,9 +520,7 @@ def predictions_of(votes: Votes) -> FloatArray:
 
     Raises ``ValueError`` if the votes hold none.
     """
-    if votes.predictions is None:
-        raise ValueError("Expected votes with a student's predictions, got none")
-    return votes.predictions
+    return require_given(votes.predictions, "votes with a student's predictions, got none")
 
 
 def features_of(votes: Votes) -> FloatArray:
@@ -530,9 +528,9 @@ def features_of(votes: Votes) -> FloatArray:
 
     Raises ``ValueError`` if the votes hold none.
     """
-    if votes.features is None:
-        raise ValueError("Expected votes with the public features of their queries, got none")
-    return votes.features
+    return require_given(
+        votes.features, "votes with the public features of their queries, got none"
+    )
 
 
 GROUP = "pate.aggregators"
@@ -550,18 +548,12 @@ def own() -> dict[str, type[Aggregator]]:
     """Return the aggregators of the package by name, in the order in which they are compared."""
     found = {
         cls.__name__: cls
-        for cls in _below(Aggregator)
-        if cls.offered and cls.__module__.startswith("pate.") and not inspect.isabstract(cls)
+        for cls in subclasses_of(Aggregator)
+        if cls.offered and not inspect.isabstract(cls)
     }
     return {
         name: found[name] for name in sorted(found, key=lambda name: (*_ORDER, name).index(name))
     }
-
-
-def _below(cls: type[Any]) -> Iterator[type[Aggregator]]:
-    for subclass in cls.__subclasses__():
-        yield subclass
-        yield from _below(subclass)
 
 
 def load_plugins() -> dict[str, type[Aggregator]]:

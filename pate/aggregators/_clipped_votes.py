@@ -120,8 +120,7 @@ class TauVoting(Aggregator):
     def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
         """Return the largest L2 distance by which one teacher can move the clipped sums."""
         sizes = np.arange(num_labels + 1)
-        weights = self._weights(sizes)
-        squares = sizes * weights**2
+        squares = sizes * self._weights(sizes) ** 2
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER and not self.around_predictions:
             return math.sqrt(float(squares.max()))
         # two ballots differ most where they share no label: without those, the larger weighs no
@@ -280,8 +279,7 @@ class Bisection:
 
     def share(self, noise_multiplier: float) -> float:
         """Return the cost of the comparisons, as an inverse square of the noise multiplier."""
-        sigma = self.num_teachers / MEDIAN_ERRORS
-        return self.num_steps * (noise_multiplier / sigma) ** 2
+        return self.num_steps * (noise_multiplier / (self.num_teachers / MEDIAN_ERRORS)) ** 2
 
     def median(self, sizes: IntArray, generator: np.random.Generator) -> int:
         """Return the clip for ballots of ``sizes`` ``[T]``: a noisy median times a margin."""

@@ -110,8 +110,7 @@ class NoisyVotes(Aggregator):
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
-        lead = outlook.shape.num_teachers / 10
-        return [{}, {"soft": False}, {"soft": False, "min_lead": lead}]
+        return [{}, {"soft": False}, {"soft": False, "min_lead": outlook.shape.num_teachers / 10}]
 
     def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap:
         """Return how far from half of the teachers a count must lie to survive the noise."""

@@ -107,8 +107,7 @@ class Learner:
         if not near.any():
             return None
         # before any was asked, as if a record had sqrt(C) labels
-        asked_before = self._level_precision.any()
-        common = self._levels[near].mean() if asked_before else len(near) ** -0.5
+        common = self._levels[near].mean() if self._level_precision.any() else len(near) ** -0.5
         return MomentQuery(
             geometry=self._geometry,
             shares=np.zeros(len(self._shares)),

@@ -140,8 +140,7 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
             votes = mechanism.gap_to_answer(probability=probability, num_items=shape.num_labels)
         except NotStatedError:
             return None
-        between = mechanism.gap_meaning.format(gap=votes, **vars(self))
-        return Gap(votes, shape.num_teachers, between)
+        return Gap(votes, shape.num_teachers, mechanism.gap_meaning.format(gap=votes, **vars(self)))
 
     def max_answer_probability(self, shape: VoteShape) -> float:
         return self.mechanism(shape).max_answer_probability(shape.num_teachers)

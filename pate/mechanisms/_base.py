@@ -111,8 +111,7 @@ def by_items(chances: FloatArray, sets: IntArray, order: IntArray) -> tuple[Floa
     below = comb(np.arange(num_items)[:, None], np.arange(1, k + 1))
 
     def number(items: IntArray) -> IntArray:
-        found = below[np.sort(items, axis=-1), np.arange(k)].sum(axis=-1)
-        return np.asarray(found, dtype=np.int64)
+        return np.asarray(below[np.sort(items, axis=-1), np.arange(k)].sum(axis=-1), dtype=np.int64)
 
     of_items = np.empty_like(chances)
     np.put_along_axis(of_items, number(order[:, sets]), chances, axis=1)

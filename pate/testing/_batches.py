@@ -29,6 +29,7 @@ from pate.testing._aggregators import (
     BallotRows,
     Grid,
     Law,
+    different_laws,
     neighbors,
     outcomes_of,
     p_value_of,
@@ -113,40 +114,25 @@ def _worst_of_pairs(
     contract: _New, made_for: NeighboringRelation, relation: NeighboringRelation
 ) -> FloatArray:
     """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
-    table, rows = _joint_laws(contract, made_for)
     checked = contract()
-    pairs = neighbors(VoteShape(checked.num_teachers, 2 * checked.num_labels), relation)
-    # many ballots have one law
-    _, distinct, which = np.unique(table.round(15), axis=0, return_index=True, return_inverse=True)
-    law_of = which.reshape(-1).tolist()
-    first, second = np.array(
-        list({(law_of[rows[tuple(sorted(a))]], law_of[rows[tuple(sorted(b))]]) for a, b in pairs})
-    ).T
+    both = VoteShape(checked.num_teachers, 2 * checked.num_labels)
+    pairs = {(tuple(sorted(a)), tuple(sorted(b))) for a, b in neighbors(both, relation)}
+    first, second, _ = different_laws(_joint_laws(contract, made_for), pairs)
     # either query may fail
     delta0 = 1 - (1 - checked.event(made_for, relation).cost(ORDERS).delta0) ** 2
-    return renyi_divergence(table[distinct[first]], table[distinct[second]], delta0).max(axis=0)
+    return renyi_divergence(first, second, delta0).max(axis=0)
 
 
 @cache
-def _joint_laws(
-    contract: _New, made_for: NeighboringRelation
-) -> tuple[FloatArray, dict[BallotRows, int]]:
-    """Return the laws ``[N, M]`` of all ballots on two queries, and the rows of ``[T, 2 C]``."""
-    checked = contract()
-    pairs = neighbors(
-        VoteShape(checked.num_teachers, 2 * checked.num_labels), NeighboringRelation.REPLACE_RECORD
-    )
-    listed = sorted({tuple(sorted(ballots)) for pair in pairs for ballots in pair})
-    laws = []
-    for ballots in listed:
-        halves = (
-            np.array(ballots).reshape(checked.num_teachers, 2, checked.num_labels).swapaxes(0, 1)
-        )
-        first, second = (tuple(map(tuple, half)) for half in halves.tolist())
-        laws.append(checked.joint_law(checked.pair(first, second), made_for))
-    outcomes = sorted({outcome for law in laws for outcome in law})
-    table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for law in laws])
-    return table, {ballots: row for row, ballots in enumerate(listed)}
+def _joint_laws(contract: _New, made_for: NeighboringRelation) -> dict[BallotRows, Law]:
+    """Return the laws of all ballots ``[T, 2 C]`` on two queries, in any order of teachers."""
+    checked, laws = contract(), {}
+    kinds = itertools.product((0, 1), repeat=2 * checked.num_labels)
+    for ballots in itertools.combinations_with_replacement(kinds, checked.num_teachers):
+        halves = np.array(ballots).reshape(checked.num_teachers, 2, -1).swapaxes(0, 1)
+        votes = checked._with_public(Votes.from_ballots(halves))
+        laws[ballots] = checked.joint_law(votes, made_for)
+    return laws
 
 
 class SoftReleaseContract(Contract):
@@ -180,8 +166,7 @@ class SoftReleaseContract(Contract):
         """Residuals of different labels and of successive queries are uncorrelated."""
         noise = self._noise(self.make(RELATIONS[0]), 20_000)
         lagged = np.column_stack((noise[:-1], noise[1:]))
-        correlation = np.corrcoef(lagged.T) - np.eye(lagged.shape[1])
-        assert np.abs(correlation).max() < 0.05
+        assert np.abs(np.corrcoef(lagged.T) - np.eye(lagged.shape[1])).max() < 0.05
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_sensitivity_is_that_of_the_event(self, relation: NeighboringRelation) -> None:
@@ -221,8 +206,7 @@ class SoftReleaseContract(Contract):
 
     def test_values_lie_on_a_public_grid(self) -> None:
         """Values are multiples of a power of two that depends on the noise alone."""
-        aggregator = self.make(RELATIONS[0])
-        release = self._release(aggregator, 2_000)
+        release = self._release(self.make(RELATIONS[0]), 2_000)
         assert release.noisy_counts is not None and release.noise_std is not None
         grid = 2.0 ** np.ceil(np.log2(release.noise_std / 2**20))
         # counts themselves lie on the grid too
@@ -233,8 +217,7 @@ class SoftReleaseContract(Contract):
         release = self._release(self.make(RELATIONS[0]), 2_000)
         assert release.noisy_counts is not None
         lowest_given = release.noisy_counts[release.labels == 1].min(initial=np.inf)
-        highest_denied = release.noisy_counts[release.labels == 0].max(initial=-np.inf)
-        assert highest_denied <= lowest_given
+        assert release.noisy_counts[release.labels == 0].max(initial=-np.inf) <= lowest_given
 
     def _ks(self, aggregator: Aggregator, claimed: Aggregator) -> float:
         noise = self._noise(aggregator, 5_000)
