@@ -123,8 +123,8 @@ def different_laws(
     table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for law in laws.values()])
     rows = {ballots: row for row, ballots in enumerate(laws)}
     # many ballots have one law
-    distinct, which = np.unique(table.round(15), axis=0, return_inverse=True)
-    law_of = which.reshape(-1)
+    _, found, which = np.unique(table.round(15), axis=0, return_index=True, return_inverse=True)
+    distinct, law_of = table[found], which.reshape(-1)
     near = np.zeros((len(laws), len(laws)), dtype=np.int64)
     near[tuple(np.array([(rows[a], rows[b]) for a, b in pairs]).T)] = 1
     starts, stops = np.nonzero(

@@ -230,19 +230,7 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
 
 def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass, if any does."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.nan_to_num(p / q, nan=0.0, posinf=1e150)
-        order = np.argsort(-ratio, axis=1)
-        above_p, above_q, next_ratio = (
-            np.take_along_axis(each, order, axis=1) for each in (p, q, ratio)
-        )
-        above_p, above_q = above_p.cumsum(axis=1), above_q.cumsum(axis=1)
-        next_ratio = np.column_stack((next_ratio[:, 1:], np.zeros(len(p))))
-        # the first place at which all that lies above the next ratio takes as much
-        place = (above_p - next_ratio * above_q >= delta0).argmax(axis=1)[:, None]
-        at_p, at_q = (np.take_along_axis(each, place, axis=1) for each in (above_p, above_q))
-        c = np.nan_to_num((at_p - delta0) / at_q, nan=1e150).clip(1e-150, 1e150)
-    return np.minimum(p, c * q)
+    return _scale_to(p.sum(axis=1, keepdims=True) - delta0, p, q)
 
 
 def beyond_gaussian(
@@ -300,8 +288,8 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
         active, q_left = np.arange(len(p)), q
         value = np.full(len(p), np.inf)
         for _ in range(_TURNS):
-            p_left = _scale_to_one(most_p[active], q_left * dear)
-            q_left = _scale_to_one(most_q[active], p_left * cheap)
+            p_left = _scale_to(1.0, most_p[active], q_left * dear)
+            q_left = _scale_to(1.0, most_q[active], p_left * cheap)
             loss = _log_moment(p_left, q_left, order, charge) / (order - 1)
             lower = np.where(p_left.sum(axis=1) < least_mass[active], np.inf, loss)
             falls = lower < value[active] - 1e-12
@@ -314,8 +302,8 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
     return losses
 
 
-def _scale_to_one(most: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return ``min(most, c weights)`` per row, with the c that makes the sum 1, or the largest."""
+def _scale_to(total: FloatArray | float, most: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return ``min(most, c weights)`` per row, with the c of that ``total``, or the largest."""
     with np.errstate(divide="ignore", invalid="ignore"):
         full_at = np.where(weights > 0, most / weights, 0.0)
     by_place = np.argsort(full_at, axis=1)
@@ -324,12 +312,11 @@ def _scale_to_one(most: FloatArray, weights: FloatArray) -> FloatArray:
     rest = np.cumsum(np.take_along_axis(weights, by_place, axis=1)[:, ::-1], axis=1)[:, ::-1]
     # the sum with c at each place: the full ones before it, and c times the weights from it on
     before = np.column_stack((np.zeros(len(most)), full[:, :-1]))
-    reached = before + place * rest >= 1
+    reached = before + place * rest >= total
     first = np.argmax(reached, axis=1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        c = (1 - np.take_along_axis(before, first, axis=1)) / np.take_along_axis(
-            rest, first, axis=1
-        )
+        before, rest = (np.take_along_axis(each, first, axis=1) for each in (before, rest))
+        c = (total - before) / rest
     limited = np.where(reached[:, -1:], c * weights, np.inf)
     return np.where(weights > 0, np.minimum(most, limited), 0.0)
 
